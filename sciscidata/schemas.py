@@ -1,0 +1,122 @@
+"""The frames that flow between stages, and the one check that each stage runs on its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from sciscidata.errors import SchemaMismatchError
+
+#: One row per work. Null means unknown; ``is_retracted`` and ``concepts`` are never null.
+WORKS = pl.Schema(
+    {
+        "work_id": pl.Int64(),  # the number after W in an OpenAlex id; exceeds 2^32
+        "publication_year": pl.Int32(),
+        "title": pl.String(),
+        "abstract": pl.String(),
+        "cited_by_count": pl.Int64(),
+        "primary_field": pl.String(),
+        "concepts": pl.List(pl.String()),
+        "source_id": pl.Int64(),  # journal or other venue: the number after S
+        "source_name": pl.String(),
+        "language": pl.String(),
+        "work_type": pl.String(),
+        "is_retracted": pl.Boolean(),
+        "doi": pl.String(),  # bare and lower case: 10.1234/abc
+    }
+)
+
+#: One row per reference: ``citing_id`` lists ``cited_id``. Repeats and self-citations are allowed on input.
+CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
+
+#: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined.
+CD_SCORES = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "n_i": pl.UInt32(),
+        "n_j": pl.UInt32(),
+        "n_k": pl.UInt32(),
+        "cd_index": pl.Float64(),
+    }
+)
+
+#: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``).
+CD_FAMILY = pl.Schema(
+    {
+        "n_refs": pl.UInt32(),
+        "mcd_index": pl.Float64(),
+        "di5_index": pl.Float64(),
+        "di_nok_index": pl.Float64(),
+        "dependence": pl.Float64(),
+    }
+)
+
+#: One released paper: these 12 columns, in this order.
+EXAMPLE = pl.Schema(
+    {
+        "openalex_id": pl.String(),  # "W" and the number
+        "title": pl.String(),
+        "abstract": pl.String(),
+        "publication_year": pl.Int32(),
+        "cited_by_count": pl.Int64(),
+        "cd_index": pl.Float64(),
+        "novelty_score": pl.Float64(),
+        "conventionality_score": pl.Float64(),
+        "disruption_label": pl.String(),
+        "novelty_label": pl.String(),
+        "primary_field": pl.String(),
+        "concepts": pl.List(pl.String()),
+    }
+)
+
+
+def require_columns(
+    frame: pl.LazyFrame | pl.DataFrame,
+    schema: Mapping[str, pl.DataType],
+    *,
+    frame_name: str,
+    stage: str,
+    columns: Iterable[str] | None = None,
+) -> pl.LazyFrame:
+    """Check the columns a stage reads, before any row is read, and hand the frame back as lazy.
+
+    Args:
+        frame: lazy or eager; extra columns are fine.
+        schema: the frame's definition in this module.
+        frame_name: its name in messages, for example ``"WORKS"``.
+        stage: the function that needs it.
+        columns: the columns actually read; all of ``schema`` when None.
+
+    Raises:
+        SchemaMismatchError: at once, naming every missing or mistyped column and the cast that mends it.
+
+    Example:
+        >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})
+        >>> require_columns(edges, CITATIONS, frame_name="CITATIONS", stage="demo")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.SchemaMismatchError: demo: CITATIONS column 'cited_id' is String, needs Int64. Cast
+        it: .with_columns(pl.col('cited_id').cast(pl.Int64)).
+    """
+    if not isinstance(frame, (pl.LazyFrame, pl.DataFrame)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"{stage}: {frame_name} must be a polars LazyFrame or DataFrame, got {type(frame).__name__}."
+        raise SchemaMismatchError(msg)
+    lazy = frame.lazy()
+    got = lazy.collect_schema()
+    problems: list[str] = []
+    for name in columns if columns is not None else schema:
+        needed = schema[name]
+        if name not in got:
+            problems.append(
+                f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. "
+                "Rename or add it."
+            )
+        elif got[name] != needed:
+            problems.append(
+                f"{frame_name} column {name!r} is {got[name]}, needs {needed}. "
+                f"Cast it: .with_columns(pl.col({name!r}).cast(pl.{needed}))."
+            )
+    if problems:
+        raise SchemaMismatchError(f"{stage}: " + " ".join(problems))
+    return lazy

@@ -1,0 +1,1 @@
+"""Turns a released slice into reinforcement-learning environments; reads nothing of sciscidata but the release."""

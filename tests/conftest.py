@@ -1,0 +1,28 @@
+"""Fixtures shared by all tests: where the real records lie, and a Hypothesis profile that repeats itself in CI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def shared_data_folder() -> Path:
+    return Path(os.environ.get("SCISCI_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real records and reference graphs; the test is skipped where it is absent."""
+    folder = shared_data_folder()
+    if not folder.is_dir():
+        pytest.skip(f"no shared data at {folder}; set SCISCI_SHARED_DATA")
+    return folder
