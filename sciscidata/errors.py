@@ -27,6 +27,10 @@ class EmptyInputError(SciSciDataError, ValueError):
     """A source was read to its end and held no work at all."""
 
 
+class WorkIdError(SciSciDataError, ValueError):
+    """A frame that holds one row per work names a work twice, without an id, or not at all."""
+
+
 class NotEnoughWorksError(SciSciDataError, ValueError):
     """A class quota of a split asks for more works than are eligible."""
 

@@ -45,6 +45,8 @@ CD_SCORES = pl.Schema(
 CD_FAMILY = pl.Schema(
     {
         "n_refs": pl.UInt32(),
+        "n_j5": pl.UInt32(),
+        "n_shared": pl.Int64(),
         "mcd_index": pl.Float64(),
         "di5_index": pl.Float64(),
         "di_nok_index": pl.Float64(),
@@ -109,8 +111,7 @@ def require_columns(
         needed = schema[name]
         if name not in got:
             problems.append(
-                f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. "
-                "Rename or add it."
+                f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. Rename or add it."
             )
         elif got[name] != needed:
             problems.append(

@@ -1,0 +1,170 @@
+"""Compiled loops of the CD index. Called by cdindex.py; nothing else.
+
+For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for
+every paper p. Two facts make this fast. Index order is time order, so the window itself is one range of
+indices [base, base + span), small enough for its stamps to stay in the processor's cache. And what remains is
+the wait for memory at the head of each reference's list, which is hidden by asking for the lists of the next
+focal paper while those of the present one are walked.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@intrinsic
+def _prefetch(typingctx, array, position):
+    """Ask for the cache line of ``array[position]`` (flat) without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        layout = signature.args[0]
+        data = context.make_array(layout)(context, builder, arguments[0]).data
+        item = builder.bitcast(data, context.get_value_type(layout.dtype).as_pointer())
+        address = builder.bitcast(builder.gep(item, [arguments[1]]), ir.IntType(8).as_pointer())
+        i32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [address, i32(0), i32(3), i32(1)])  # for reading, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, position), generate
+
+
+@njit(nogil=True, cache=True)
+def slide(window, side, ref_offsets, refs, first, last):
+    """Move one end of every slice over the citers ``first`` .. ``last - 1``.
+
+    A paper's list is sorted by time, so its slice moves by one for each of these works that cites it: walking
+    their references does for all papers at once what a search per paper would do.
+    """
+    for e in range(ref_offsets[first], ref_offsets[last]):
+        window[refs[e], side] += 1
+
+
+@njit(nogil=True, cache=True)
+def slices_by_own_age(window, citer_offsets, citers, lows, highs):
+    """Set each slice to the citers whose index lies in [lows[p], highs[p]), the paper's own window."""
+    for p in range(lows.size):
+        begin, end = citer_offsets[p], citer_offsets[p + 1]
+        window[p, 0] = begin + np.searchsorted(citers[begin:end], lows[p])
+        window[p, 1] = begin + np.searchsorted(citers[begin:end], highs[p])
+
+
+@njit(nogil=True)
+def _gather(focal, last, ref_offsets, refs, citers, window, slices):
+    """Collect the non-empty slices of the references of ``focal``; return how many there are."""
+    if focal + 1 < last:
+        for e in range(ref_offsets[focal + 1], ref_offsets[focal + 2]):
+            _prefetch(window, 2 * np.int64(refs[e]))
+    n = 0
+    if focal < last:
+        for e in range(ref_offsets[focal], ref_offsets[focal + 1]):
+            paper = np.uint32(refs[e])
+            begin, end = window[paper, 0], window[paper, 1]
+            if end > begin:
+                _prefetch(citers, np.int64(begin))
+                slices[n, 0] = begin
+                slices[n, 1] = end
+                n += 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, counts):
+    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (n, 3).
+
+    Every in-window citer of a reference is stamped with the number of the focal paper, modulo 255. New stamps
+    counted are n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
+    """
+    stamps = np.zeros(span, np.uint8)
+    longest = 1
+    for focal in range(first, last):
+        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
+    slices = np.empty((2, longest, 2), window.dtype)
+    start = np.uint32(base)
+    epoch = np.uint8(0)
+    now = 0
+    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    for focal in range(first, last):
+        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        if epoch == 255:
+            stamps[:] = 0
+            epoch = np.uint8(0)
+        epoch = np.uint8(epoch + 1)
+        if omit_focal:
+            stamps[focal - base] = epoch
+        n_stamped = np.uint32(0)
+        for s in range(n_slices):
+            for e in range(np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])):
+                citer = np.uint32(np.uint32(citers[e]) - start)
+                n_stamped += np.uint32(stamps[citer] != epoch)
+                stamps[citer] = epoch
+        n_j = np.uint32(0)
+        begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        for e in range(begin, end):
+            n_j += np.uint32(stamps[np.uint32(np.uint32(citers[e]) - start)] == epoch)
+        counts[focal, 0] = np.uint32(end - begin) - n_j
+        counts[focal, 1] = n_j
+        counts[focal, 2] = n_stamped - n_j
+        n_slices = n_next
+        now = 1 - now
+
+
+@njit(nogil=True, cache=True)
+def count_shared(
+    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, counts, n_strong, n_shared
+):
+    """Do what count_citers does, and count how many references each citer shares with the focal paper.
+
+    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared
+    references summed over its citers. A stamp is the focal paper's base number plus the references met so far;
+    base numbers lie far enough apart that no list of references can reach the next one.
+    """
+    stamps = np.zeros(span, np.uint32)
+    longest = 1
+    for focal in range(first, last):
+        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
+    slices = np.empty((2, longest, 2), window.dtype)
+    start = np.uint32(base)
+    step = longest + 1
+    zero = np.int64(0)
+    now = 0
+    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    for focal in range(first, last):
+        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        if zero + 2 * step > 0xFFFFFFFF:
+            stamps[:] = 0
+            zero = np.int64(0)
+        zero += step
+        unmet = np.uint32(zero)
+        if omit_focal:
+            stamps[focal - base] = unmet
+        n_stamped = np.uint32(0)
+        for s in range(n_slices):
+            for e in range(np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])):
+                citer = np.uint32(np.uint32(citers[e]) - start)
+                met = stamps[citer]
+                n_stamped += np.uint32(met < unmet)
+                stamps[citer] = max(met, unmet) + np.uint32(1)
+        n_j = np.uint32(0)
+        strongly = np.uint32(0)
+        shared = np.int64(0)
+        begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        for e in range(begin, end):
+            met = stamps[np.uint32(np.uint32(citers[e]) - start)]
+            if met > unmet:
+                n_j += np.uint32(1)
+                shared += np.int64(met - unmet)
+                strongly += np.uint32(met - unmet >= strong)
+        counts[focal, 0] = np.uint32(end - begin) - n_j
+        counts[focal, 1] = n_j
+        counts[focal, 2] = n_stamped - n_j
+        n_strong[focal] = strongly
+        n_shared[focal] = shared
+        n_slices = n_next
+        now = 1 - now

@@ -1,0 +1,338 @@
+"""The CD (disruption) index and its family, exact, for every work of a citation graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata.errors import ConfigError
+from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.progress import progress_bar
+from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
+
+_STRONG = 5  # DI_5 counts only citers that share at least this many references
+_CHUNK_REFERENCES = 1 << 17  # work handed to a thread at a time: large enough to hide the hand-over
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CDConfig:
+    """Which citers count, and what an undefined index is. The defaults are Funk & Owen-Smith's.
+
+    Attributes:
+        window_years: a citer counts up to this many years after the focal work; None: without end.
+        same_year: count citers of the focal work's own year too.
+        earlier_citers: count works that cite the references but are older than the focal work; needs same_year.
+        focal_in_n_k: count the focal work itself, which cites all its references, in n_k; needs same_year.
+        window_from: ``"focal"``: the window runs from the focal work's year. ``"cited"``: each citation is
+            judged by its own age, 0 .. window_years from the year of the paper it cites (pySciSci).
+        zero_references: a work without a reference on record gets ``"null"`` (its record is incomplete, and it
+            would score 1), or is scored like any other: ``"keep"``.
+        uncited: a work without a citer in the window is scored (0, if somebody cites its references): ``"keep"``;
+            or is undefined: ``"null"``.
+        undefined: what an undefined cd_index becomes: ``"null"``, or ``"zero"`` as novelpy has it.
+        family: add the columns of CD_FAMILY.
+
+    Raises:
+        ConfigError: on construction, when two options contradict each other.
+
+    Example:
+        >>> CDConfig(window_years=10).window_years
+        10
+        >>> CDConfig.compat("sciscinet_v1_d").focal_in_n_k
+        True
+    """
+
+    window_years: int | None = 5
+    same_year: bool = False
+    earlier_citers: bool = False
+    focal_in_n_k: bool = False
+    window_from: Literal["focal", "cited"] = "focal"
+    zero_references: Literal["null", "keep"] = "null"
+    uncited: Literal["keep", "null"] = "keep"
+    undefined: Literal["null", "zero"] = "null"
+    family: bool = False
+
+    def __post_init__(self) -> None:
+        problem = ""
+        if self.window_years is not None and (
+            isinstance(self.window_years, bool)
+            or not isinstance(self.window_years, int)  # pyright: ignore[reportUnnecessaryIsInstance]
+            or self.window_years < 0
+        ):
+            problem = f"window_years must be None or a whole number from 0, got {self.window_years!r}."
+        elif self.window_years == 0 and not self.same_year:
+            problem = "window_years=0 holds no year at all; set same_year=True, or widen the window."
+        elif self.earlier_citers and not self.same_year:
+            problem = "earlier_citers=True includes the focal year; set same_year=True too."
+        elif self.focal_in_n_k and not self.same_year:
+            problem = "focal_in_n_k=True has no effect without the focal year; set same_year=True too."
+        elif self.window_from == "cited" and (self.window_years is None or not self.same_year):
+            problem = "window_from='cited' needs window_years and same_year=True: ages run from 0."
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                problem = f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}."
+        if problem:
+            msg = f"CDConfig: {problem}"
+            raise ConfigError(msg)
+
+    @classmethod
+    def compat(cls, name: str, **changes: Any) -> CDConfig:  # noqa: ANN401
+        """Return the convention of another implementation, so that its published numbers can be reproduced.
+
+        Args:
+            name: a key of ``COMPAT``.
+            **changes: options to set differently, for example ``family=True`` or ``window_years=10``.
+
+        Raises:
+            ConfigError: at once, if there is no such convention.
+        """
+        if name not in COMPAT:
+            msg = f"CDConfig.compat: no convention {name!r}; choose one of {', '.join(COMPAT)}."
+            raise ConfigError(msg)
+        return cls(**(COMPAT[name] | changes))
+
+
+_CHOICES = {
+    "window_from": ("focal", "cited"),
+    "zero_references": ("null", "keep"),
+    "uncited": ("keep", "null"),
+    "undefined": ("null", "zero"),
+}
+
+#: How other implementations differ from the default. A work or citer without a year never counts here, in any
+#: of them; the originals assume that every work has one.
+COMPAT: dict[str, dict[str, Any]] = {
+    # PyPI cdindex and fast-cdindex, at year resolution; the C code of Funk & Owen-Smith 2017.
+    "cdindex": {"window_years": 5, "zero_references": "keep"},
+    # D of Wu, Wang & Evans 2019: all later citers, works without references left out.
+    "wu_wang_evans": {"window_years": None},
+    # SciSciNet v1 (Lin et al. 2023), column D: no bound on time at all, the focal work in n_k, cited works only.
+    "sciscinet_v1_d": {
+        "window_years": None,
+        "same_year": True,
+        "earlier_citers": True,
+        "focal_in_n_k": True,
+        "uncited": "null",
+    },
+    # SciSciNet v1, column CD5: citers of year 0 .. 5, the focal work in n_k.
+    "sciscinet_v1_cd5": {"window_years": 5, "same_year": True, "focal_in_n_k": True, "uncited": "null"},
+    # novelpy: from the focal year on, undefined is 0. It counts citers that are older than the focal work in
+    # n_i; here they do not count.
+    "novelpy": {"window_years": None, "same_year": True, "zero_references": "keep", "undefined": "zero"},
+    # pySciSci, disruption_index(cite_window=[0, 5]): each citation is judged by its own age.
+    "pyscisci": {
+        "window_years": 5,
+        "same_year": True,
+        "earlier_citers": True,
+        "focal_in_n_k": True,
+        "window_from": "cited",
+        "uncited": "null",
+    },
+    # CrossDI (Xu et al. 2025): everybody up to the end of the window; works without references are kept.
+    "crossdi": {"window_years": 5, "same_year": True, "earlier_citers": True, "zero_references": "keep"},
+}
+
+
+def compute_cd_index(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    config: CDConfig = CDConfig(),  # frozen
+    *,
+    cache_dir: Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Score every work by what later papers cite with it. Runs nothing until collected.
+
+    Among the works published 1 .. window_years years after focal f: n_i cite f and none of its references, n_j
+    cite f and at least one of them, n_k cite at least one of them and not f;
+    cd_index = (n_i - n_j) / (n_i + n_j + n_k).
+
+    Args:
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        works: WORKS; only work_id and publication_year are read.
+        config: conventions; see CDConfig.
+        cache_dir: keep the graph here for later runs; see build_graph.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        CD_SCORES, one row per work, unordered: -1 consolidating .. +1 disruptive; null if the work has no
+        reference, no year, or nobody in the three sets. With ``config.family`` also CD_FAMILY:
+        n_refs (distinct references), n_j5 (citers that share at least 5 of them), n_shared (references shared,
+        summed over citers), mcd_index (cd_index times the citers up to the window's end), di5_index
+        ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
+        (n_shared / (n_i + n_j)).
+
+    Raises:
+        SchemaMismatchError: at once, before any row is read; at collect, if a work_id is null or repeated.
+        EmptyInputError: at collect, if ``works`` has no row.
+
+    Source: Funk & Owen-Smith 2017, doi:10.1287/mnsc.2015.2366; DI_5 and DI without n_k: Bornmann et al. 2020,
+    doi:10.1162/qss_a_00068; null without references: Holst et al. 2024, arXiv:2402.14583.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "publication_year": [1990, 2000, 2001, 2002, 2003]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
+        >>> compute_cd_index(citations, works).filter(pl.col("work_id") == 2).collect().row(0)
+        (2, 1, 1, 1, 0.0)
+    """
+    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
+    read = ("work_id", "publication_year")
+    require_columns(works, WORKS, frame_name="WORKS", stage="compute_cd_index", columns=read)
+
+    def score() -> pl.DataFrame:
+        graph = build_graph(citations, works, cache_dir=cache_dir)
+        return score_graph(graph, config, n_threads=n_threads)
+
+    return pl.defer(score, schema=_schema(config))
+
+
+def score_graph(
+    graph: CitationGraph,
+    config: CDConfig = CDConfig(),  # frozen
+    *,
+    n_threads: int | None = None,
+) -> pl.DataFrame:
+    """Score every work of a graph built before. Executes; the frame is that of compute_cd_index.
+
+    Rows come in the graph's index order, that is by (year, id), works without a year last.
+    """
+    threads = n_threads or pl.thread_pool_size()
+    n_dated, n_undated = graph.n_dated, graph.n_known - graph.n_dated
+    counts = np.zeros((n_dated, 3), np.uint32)
+    n_j5 = np.zeros(n_dated if config.family else 0, np.uint32)
+    n_shared = np.zeros(n_dated if config.family else 0, np.int64)
+    n_to_date = np.zeros(n_dated if config.family else 0, np.int64)
+    _count_all(graph, config, counts, n_j5, n_shared, n_to_date, threads)
+
+    columns = {"n_i": counts[:, 0], "n_j": counts[:, 1], "n_k": counts[:, 2]}
+    columns["n_refs"] = np.diff(graph.ref_offsets[: n_dated + 1]).astype(np.uint32)
+    if config.family:
+        columns |= {"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date}
+    undated = pl.DataFrame({"work_id": graph.work_ids[n_dated : n_dated + n_undated]})
+    scored = pl.DataFrame({"work_id": graph.work_ids[:n_dated]} | columns)
+    rows = pl.concat([scored, undated], how="diagonal") if n_undated else scored
+    return rows.with_columns(**_indices(config)).select(_schema(config).keys()).cast(dict(_schema(config)))
+
+
+def _schema(config: CDConfig) -> dict[str, pl.DataType]:
+    return dict(CD_SCORES) | (dict(CD_FAMILY) if config.family else {})
+
+
+def _indices(config: CDConfig) -> dict[str, pl.Expr]:
+    """Define each index from whole numbers, so that one division is the only rounding."""
+    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    usable = pl.lit(value=True)
+    if config.zero_references == "null":
+        usable &= pl.col("n_refs") > 0
+    if config.uncited == "null":
+        usable &= n_i + n_j > 0
+
+    def ratio(above: pl.Expr, below: pl.Expr) -> pl.Expr:
+        return pl.when(usable & (below > 0)).then(above / below)
+
+    cd = ratio(n_i - n_j, n_i + n_j + n_k)
+    indices = {"cd_index": cd}
+    if config.undefined == "zero":
+        indices["cd_index"] = pl.when(n_i.is_not_null()).then(cd.fill_null(0.0))
+    if config.family:
+        n_j5 = pl.col("n_j5").cast(pl.Int64)
+        indices |= {
+            "mcd_index": cd * pl.col("n_to_date"),
+            "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
+            "di_nok_index": ratio(n_i - n_j, n_i + n_j),
+            "dependence": ratio(pl.col("n_shared"), n_i + n_j),
+        }
+    return indices
+
+
+def _count_all(
+    graph: CitationGraph,
+    config: CDConfig,
+    counts: npt.NDArray[np.uint32],
+    n_j5: npt.NDArray[np.uint32],
+    n_shared: npt.NDArray[np.int64],
+    n_to_date: npt.NDArray[np.int64],
+    n_threads: int,
+) -> None:
+    """Walk the focal years in order, moving the window along, and share each year's works among threads."""
+    from sciscidata import cd_kernels as kernels
+
+    window, moves = _first_window(graph, config)
+    arrays = (graph.ref_offsets, graph.refs)
+    omit_focal = config.same_year and not config.focal_in_n_k
+    n_references = int(graph.ref_offsets[graph.n_dated])
+    low = high = 0
+    with (
+        ThreadPoolExecutor(n_threads) as pool,
+        progress_bar("CD index", n_references, unit="references") as advance,
+    ):
+        for j, year in enumerate(graph.years.tolist()):
+            if moves:
+                new_low, new_high = _window_of_year(graph, config, year)
+                kernels.slide(window, 0, *arrays, low, new_low)
+                kernels.slide(window, 1, *arrays, high, new_high)
+                low, high = new_low, new_high
+            else:
+                low, high = 0, graph.n_dated
+
+            def count(chunk: tuple[int, int], base: int = low, span: int = max(high - low, 1)) -> int:
+                first, last = chunk
+                shared = (first, last, *arrays, graph.citers, window, base, span, omit_focal)
+                if config.family:
+                    kernels.count_shared(*shared, _STRONG, counts, n_j5, n_shared)
+                else:
+                    kernels.count_citers(*shared, counts)
+                return int(graph.ref_offsets[last] - graph.ref_offsets[first])
+
+            begin, end = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
+            for done in pool.map(count, _chunks(graph, begin, end)):
+                advance(done)
+            if config.family:
+                since = window[begin:end, 0] if not moves else graph.citer_offsets[begin:end]
+                n_to_date[begin:end] = window[begin:end, 1].astype(np.int64) - since.astype(np.int64)
+
+
+def _first_window(graph: CitationGraph, config: CDConfig) -> tuple[npt.NDArray[Any], bool]:
+    """Return every paper's slice before the first focal year, and whether slices move from year to year."""
+    from sciscidata import cd_kernels as kernels
+
+    position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
+    window = np.empty((graph.n_works, 2), position)
+    if config.window_from == "focal":
+        window[:] = graph.citer_offsets[:-1, None]
+        return window, True
+    assert config.window_years is not None  # CDConfig has checked
+    lows = np.zeros(graph.n_works, np.int64)
+    highs = np.zeros(graph.n_works, np.int64)  # nothing cites an undated work at a known age
+    sizes = np.diff(graph.year_offsets)
+    lows[: graph.n_dated] = np.repeat(graph.year_offsets[:-1], sizes)
+    ends = [graph.first_index_from(year + config.window_years + 1) for year in graph.years.tolist()]
+    highs[: graph.n_dated] = np.repeat(np.array(ends, np.int64), sizes)
+    kernels.slices_by_own_age(window, graph.citer_offsets, graph.citers, lows, highs)
+    return window, False
+
+
+def _window_of_year(graph: CitationGraph, config: CDConfig, year: int) -> tuple[int, int]:
+    """Return the index range of the works that count as citers for focal works of ``year``."""
+    low = 0 if config.earlier_citers else graph.first_index_from(year if config.same_year else year + 1)
+    if config.window_years is None:
+        return low, graph.n_dated
+    return low, graph.first_index_from(year + config.window_years + 1)
+
+
+def _chunks(graph: CitationGraph, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut the works ``begin`` .. ``end - 1`` into ranges of about equal numbers of references."""
+    first = begin
+    while first < end:
+        reach = graph.ref_offsets[first] + _CHUNK_REFERENCES
+        last = min(end, max(first + 1, int(np.searchsorted(graph.ref_offsets, reach))))
+        yield first, last
+        first = last

@@ -1,0 +1,254 @@
+"""The CD index against PyPI cdindex's values on real graphs, and against plain sets on random ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sciscidata as ssd
+from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.graph import build_graph
+from sciscidata.schemas import CD_FAMILY, CD_SCORES
+from tests import oracles
+
+COUNTS = ["n_i", "n_j", "n_k"]
+
+
+def frames(years: dict[int, int | None], edges: list[tuple[int, int]]) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works = pl.LazyFrame(
+        {"work_id": list(years), "publication_year": list(years.values())},
+        schema={"work_id": pl.Int64, "publication_year": pl.Int32},
+    )
+    citations = pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+    return citations, works
+
+
+def reference_graph(shared_data: Path, name: str) -> tuple[pl.LazyFrame, pl.LazyFrame, pl.DataFrame]:
+    """Edges, nodes and reference values with int64 ids, whatever the file calls its works."""
+    folder, prefix = ("openalex", "synergy_A.") if name == "synergy_A" else (f"graph_{name}", "")
+    nodes, edges, expected = (
+        pl.read_parquet(shared_data / folder / f"{prefix}{part}.parquet")
+        for part in ("nodes", "edges", "cd5_reference")
+    )
+
+    def number(column: str) -> pl.Expr:
+        return pl.col(column).cast(pl.String).str.strip_prefix("W").cast(pl.Int64)
+
+    works = nodes.select(work_id=number("id"), publication_year=pl.col("year").cast(pl.Int32))
+    citations = edges.select(citing_id=number("citing"), cited_id=number("cited"))
+    if name != "synergy_A":  # the reference was computed after dropping works without a year
+        works = works.drop_nulls()
+        dated = works["work_id"].implode()
+        citations = citations.filter(pl.col("citing_id").is_in(dated), pl.col("cited_id").is_in(dated))
+    return citations.lazy(), works.lazy(), expected.with_columns(work_id=number("id"))
+
+
+@pytest.mark.parametrize(("name", "n_defined"), [("handball", 15_815), ("hepth", 25_835), ("synergy_A", 3_137)])
+def test_every_count_equals_pypi_cdindex_on_real_graphs(shared_data, name, n_defined):
+    citations, works, expected = reference_graph(shared_data, name)
+    ours = compute_cd_index(citations, works, CDConfig.compat("cdindex")).collect()
+    both = ours.join(expected, on="work_id", suffix="_expected", validate="1:1")
+    assert both.height == expected.height
+    for count in COUNTS:
+        assert (both[count] == both[f"{count}_expected"].cast(pl.UInt32)).all()
+    assert both["cd5"].count() == both["cd_index"].count() == n_defined
+    assert both["cd_index"].eq_missing(both["cd5"]).all()
+
+
+def test_by_default_a_work_without_references_has_no_index(shared_data):
+    citations, works, expected = reference_graph(shared_data, "hepth")
+    ours = compute_cd_index(citations, works).collect().join(expected, on="work_id")
+    without = ours.filter(pl.col("n_refs") == 0)
+    assert without["cd5"].count() > 1000  # cdindex says 1.0
+    assert without["cd_index"].count() == 0
+    rest = ours.filter(pl.col("n_refs") > 0)
+    assert rest["cd_index"].eq_missing(rest["cd5"]).all()
+
+
+# A small id range and few years make repeats, self-citations, same-year and backward edges common; ids above
+# the range of ``years`` are works without a record.
+ids = st.integers(1, 14)
+years_of_works = st.dictionaries(ids, st.none() | st.integers(1998, 2006), min_size=1)
+edge_lists = st.lists(st.tuples(st.integers(1, 18), st.integers(1, 18)), max_size=90)
+windows = st.none() | st.integers(1, 6)
+
+
+@st.composite
+def configs(draw) -> CDConfig:
+    same_year = draw(st.booleans())
+    window = draw(windows)
+    return CDConfig(
+        window_years=window,
+        same_year=same_year,
+        earlier_citers=same_year and draw(st.booleans()),
+        focal_in_n_k=same_year and draw(st.booleans()),
+        window_from=draw(st.sampled_from(["focal", "cited"])) if same_year and window else "focal",
+        zero_references=draw(st.sampled_from(["null", "keep"])),
+        uncited=draw(st.sampled_from(["keep", "null"])),
+        undefined=draw(st.sampled_from(["null", "zero"])),
+        family=True,
+    )
+
+
+def assert_equals_oracle(years, edges, config):
+    expected = oracles.cd_family(years, edges, config)
+    rows = compute_cd_index(*frames(years, edges), config, n_threads=1).collect().rows(named=True)
+    assert {row["work_id"] for row in rows} == set(years)
+    for row in rows:
+        want = expected[row.pop("work_id")]
+        if want is None:
+            assert all(value is None for name, value in row.items() if name != "n_refs")
+        else:
+            assert row == want
+
+
+@given(years_of_works, edge_lists, configs())
+def test_every_option_agrees_with_plain_sets(years, edges, config):
+    assert_equals_oracle(years, edges, config)
+
+
+@pytest.mark.parametrize("name", COMPAT)
+@given(years=years_of_works, edges=edge_lists)
+def test_every_compat_preset_agrees_with_plain_sets(name, years, edges):
+    assert_equals_oracle(years, edges, CDConfig.compat(name, family=True))
+
+
+@given(years_of_works, edge_lists, configs(), st.randoms())
+def test_order_and_repeats_of_rows_change_nothing(years, edges, config, random):
+    shuffled = edges * 2
+    random.shuffle(shuffled)
+    one = compute_cd_index(*frames(years, edges), config).sort("work_id").collect()
+    two = compute_cd_index(*frames(dict(reversed(years.items())), shuffled), config).sort("work_id").collect()
+    assert one.equals(two)
+
+
+@given(years_of_works, edge_lists)
+def test_one_more_citer_of_the_focal_work_alone_never_lowers_its_index(years, edges):
+    focal = min(years)
+    years = years | {focal: 2000, 99: 2003}
+    before, after = (
+        compute_cd_index(*frames(years, e), CDConfig.compat("cdindex")).filter(work_id=focal).collect()["cd_index"][0]
+        for e in (edges, [*edges, (99, focal)])
+    )
+    assert after is not None
+    assert before is None or after >= before
+
+
+def test_the_family_and_the_plain_index_agree_and_so_do_threads(shared_data):
+    citations, works, _ = reference_graph(shared_data, "hepth")
+    graph = build_graph(citations, works)
+    plain = score_graph(graph, n_threads=1)
+    family = score_graph(graph, CDConfig(family=True), n_threads=1)
+    assert family.columns == [*CD_SCORES, *CD_FAMILY]
+    assert family.select(CD_SCORES.keys()).equals(plain)
+    assert score_graph(graph, CDConfig(family=True), n_threads=3).equals(family)
+
+
+def test_stamps_survive_many_focal_works_and_long_reference_lists():
+    """More than 255 works in a year wrap the byte stamps; a work with 600 references tests the counted ones."""
+    years: dict[int, int | None] = {1000 + i: 2000 for i in range(700)} | dict.fromkeys(range(600), 1990)
+    years |= {5000 + i: 2001 + i % 5 for i in range(40)}
+    edges = [(1000 + i, j) for i in range(700) for j in range(i % 7)] + [(1699, j) for j in range(600)]
+    edges += [(5000 + i, 1000 + (i * 17) % 700) for i in range(40)] + [(5000 + i, 3 * i) for i in range(40)]
+    edges += [(5000, j) for j in range(600)] + [(5000, 1699)]
+    assert_equals_oracle(years, edges, CDConfig(family=True))
+
+
+def test_no_citation_at_all_leaves_every_index_undefined():
+    assert compute_cd_index(*frames({1: 2000, 2: None}, [])).collect()["cd_index"].to_list() == [None, None]
+
+
+def test_nothing_runs_before_collect_and_the_schema_is_known():
+    def explode() -> pl.DataFrame:
+        raise AssertionError("ran too early")
+
+    citations = pl.defer(explode, schema={"citing_id": pl.Int64, "cited_id": pl.Int64})
+    works = pl.defer(explode, schema={"work_id": pl.Int64, "publication_year": pl.Int32})
+    assert compute_cd_index(citations, works).collect_schema() == CD_SCORES
+
+
+def test_both_engines_give_the_same_rows():
+    scores = compute_cd_index(*frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])).sort("work_id")
+    assert scores.collect(engine="streaming").equals(scores.collect(engine="in-memory"))
+
+
+def test_a_missing_or_mistyped_column_is_named_before_anything_runs():
+    citations, works = frames({1: 2000}, [(1, 2)])
+    with pytest.raises(SchemaMismatchError, match="WORKS lacks column 'publication_year'"):
+        ssd.compute_cd_index(citations, works.drop("publication_year"))
+    with pytest.raises(SchemaMismatchError, match="'cited_id' is String, needs Int64"):
+        ssd.compute_cd_index(citations.cast({"cited_id": pl.String}), works)
+
+
+def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
+    citations, works = frames({1: 2000}, [(1, 2)])
+    with pytest.raises(SchemaMismatchError, match="work_id 1 occurs more than once"):
+        compute_cd_index(citations, pl.concat([works, works])).collect()
+    with pytest.raises(SchemaMismatchError, match="1 rows without a work_id"):
+        compute_cd_index(citations, works.with_columns(work_id=pl.lit(None, pl.Int64))).collect()
+    with pytest.raises(EmptyInputError, match="WORKS has no row"):
+        compute_cd_index(citations, works.clear()).collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window_years": -1}, "window_years"),
+        ({"window_years": True}, "window_years"),
+        ({"window_years": 0}, "holds no year"),
+        ({"earlier_citers": True}, "same_year"),
+        ({"focal_in_n_k": True}, "same_year"),
+        ({"window_from": "cited"}, "same_year"),
+        ({"zero_references": "nan"}, "zero_references must be one of null, keep"),
+    ],
+)
+def test_contradictory_options_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        CDConfig(**options)
+
+
+def test_an_unknown_convention_lists_the_known_ones():
+    with pytest.raises(ConfigError, match="choose one of cdindex, wu_wang_evans"):
+        CDConfig.compat("cd")
+
+
+def test_the_published_toy_graph_of_cdindex():
+    """README of PyPI cdindex, focal work 4Z, five years: CD = 1/6 and mCD = 5/6."""
+    years = {
+        0: 1992,
+        1: 1992,
+        2: 1993,
+        3: 1993,
+        4: 1995,
+        5: 1997,
+        6: 1998,
+        7: 1999,
+        8: 1999,
+        9: 1998,
+        10: 1997,
+    }
+    edges = [
+        (4, 2),
+        (4, 0),
+        (4, 1),
+        (4, 3),
+        (5, 2),
+        (6, 2),
+        (6, 4),
+        (7, 4),
+        (8, 4),
+        (9, 4),
+        (9, 1),
+        (9, 3),
+        (10, 4),
+    ]
+    config = dataclasses.replace(CDConfig.compat("cdindex"), family=True)
+    row = compute_cd_index(*frames(years, edges), config).filter(work_id=4).collect().row(0, named=True)
+    assert row["cd_index"] == pytest.approx(1 / 6)
+    assert row["mcd_index"] == pytest.approx(5 / 6)

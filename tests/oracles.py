@@ -1,0 +1,74 @@
+"""Slow, obvious implementations of the definitions, written from the papers and not from our kernels."""
+
+from __future__ import annotations
+
+from sciscidata.cdindex import CDConfig
+
+
+def cd_family(
+    years: dict[int, int | None], edges: list[tuple[int, int]], config: CDConfig
+) -> dict[int, dict[str, float | int | None]]:
+    """Score every work with plain sets: ``years`` holds the works with a record, ``edges`` any citations."""
+    references: dict[int, set[int]] = {}
+    for citing, cited in edges:
+        if citing != cited:
+            references.setdefault(citing, set()).add(cited)
+
+    def year(work: int) -> int | None:
+        return years.get(work)
+
+    def counts_as_citer(citer: int, cited: int, focal: int) -> bool:
+        """Does the citation citer -> cited count when ``focal`` is scored?"""
+        if year(citer) is None:
+            return False
+        if config.window_from == "cited":
+            return year(cited) is not None and 0 <= year(citer) - year(cited) <= config.window_years
+        age = year(citer) - year(focal)
+        if config.window_years is not None and age > config.window_years:
+            return False
+        return age > 0 or (age == 0 and config.same_year) or (age < 0 and config.earlier_citers)
+
+    scores = {}
+    for focal in years:
+        if year(focal) is None:
+            scores[focal] = None
+            continue
+        r = references.get(focal, set())
+        citing_focal = {c for c, cited in references.items() if focal in cited and counts_as_citer(c, focal, focal)}
+        citing_refs = {c for c, cited in references.items() if any(counts_as_citer(c, x, focal) for x in cited & r)}
+        if not config.focal_in_n_k:
+            citing_refs.discard(focal)
+        n_i = len(citing_focal - citing_refs)
+        n_j = len(citing_focal & citing_refs)
+        n_k = len(citing_refs - citing_focal)
+        shared = {c: sum(counts_as_citer(c, x, focal) for x in references[c] & r) for c in citing_focal}
+        n_j5 = sum(n >= 5 for n in shared.values())
+        usable = (bool(r) or config.zero_references == "keep") and (n_i + n_j > 0 or config.uncited == "keep")
+
+        def ratio(above: int, below: int, usable: bool = usable) -> float | None:
+            return above / below if usable and below else None
+
+        cd = ratio(n_i - n_j, n_i + n_j + n_k)
+        if config.window_from == "cited":
+            to_date = n_i + n_j
+        else:
+            to_date = sum(
+                focal in cited
+                and year(c) is not None
+                and (config.window_years is None or year(c) <= year(focal) + config.window_years)
+                for c, cited in references.items()
+            )
+        scores[focal] = {
+            "n_i": n_i,
+            "n_j": n_j,
+            "n_k": n_k,
+            "cd_index": 0.0 if cd is None and config.undefined == "zero" else cd,
+            "n_refs": len(r),
+            "n_j5": n_j5,
+            "n_shared": sum(shared.values()),
+            "mcd_index": None if cd is None else cd * to_date,
+            "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
+            "di_nok_index": ratio(n_i - n_j, n_i + n_j),
+            "dependence": ratio(sum(shared.values()), n_i + n_j),
+        }
+    return scores
