@@ -60,14 +60,14 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
     """Collect the non-empty slices of the references of ``focal``; return how many there are."""
     if focal + 1 < last:
         for e in range(ref_offsets[focal + 1], ref_offsets[focal + 2]):
-            _prefetch(window, 2 * np.int64(refs[e]))
+            _prefetch(window, 2 * np.int64(refs[e]))  # pyright: ignore[reportCallIssue]
     n = 0
     if focal < last:
         for e in range(ref_offsets[focal], ref_offsets[focal + 1]):
             paper = np.uint32(refs[e])
             begin, end = window[paper, 0], window[paper, 1]
             if end > begin:
-                _prefetch(citers, np.int64(begin))
+                _prefetch(citers, np.int64(begin))  # pyright: ignore[reportCallIssue]
                 slices[n, 0] = begin
                 slices[n, 1] = end
                 n += 1

@@ -18,7 +18,7 @@ from sciscidata.progress import progress_bar
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
 
 _STRONG = 5  # DI_5 counts only citers that share at least this many references
-_CHUNK_REFERENCES = 1 << 17  # work handed to a thread at a time: large enough to hide the hand-over
+_MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,11 +219,11 @@ def score_graph(
     undated = pl.DataFrame({"work_id": graph.work_ids[n_dated : n_dated + n_undated]})
     scored = pl.DataFrame({"work_id": graph.work_ids[:n_dated]} | columns)
     rows = pl.concat([scored, undated], how="diagonal") if n_undated else scored
-    return rows.with_columns(**_indices(config)).select(_schema(config).keys()).cast(dict(_schema(config)))
+    return rows.with_columns(**_indices(config)).select(_schema(config).names()).cast(_schema(config))
 
 
-def _schema(config: CDConfig) -> dict[str, pl.DataType]:
-    return dict(CD_SCORES) | (dict(CD_FAMILY) if config.family else {})
+def _schema(config: CDConfig) -> pl.Schema:
+    return pl.Schema(CD_SCORES | CD_FAMILY) if config.family else CD_SCORES
 
 
 def _indices(config: CDConfig) -> dict[str, pl.Expr]:
@@ -293,7 +293,7 @@ def _count_all(
                 return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
             begin, end = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
-            for done in pool.map(count, _chunks(graph, begin, end)):
+            for done in pool.map(count, _chunks(graph, begin, end, 4 * n_threads)):
                 advance(done)
             if config.family:
                 since = window[begin:end, 0] if not moves else graph.citer_offsets[begin:end]
@@ -328,11 +328,12 @@ def _window_of_year(graph: CitationGraph, config: CDConfig, year: int) -> tuple[
     return low, graph.first_index_from(year + config.window_years + 1)
 
 
-def _chunks(graph: CitationGraph, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut the works ``begin`` .. ``end - 1`` into ranges of about equal numbers of references."""
+def _chunks(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> Iterator[tuple[int, int]]:
+    """Cut the works ``begin`` .. ``end - 1`` into at most ``n_chunks`` ranges with about as many references each."""
+    total = int(graph.ref_offsets[end] - graph.ref_offsets[begin])
+    size = max(_MIN_CHUNK_REFERENCES, -(-total // n_chunks))
     first = begin
     while first < end:
-        reach = graph.ref_offsets[first] + _CHUNK_REFERENCES
-        last = min(end, max(first + 1, int(np.searchsorted(graph.ref_offsets, reach))))
+        last = min(end, max(first + 1, int(np.searchsorted(graph.ref_offsets, graph.ref_offsets[first] + size))))
         yield first, last
         first = last

@@ -1,0 +1,152 @@
+"""CD_5 on the generated graphs, beside PyPI cdindex on the same graph; every value compared.
+
+python benchmarks/cd_index.py --size M                  a sample of 20,000 focal works for the peer (about 2 minutes)
+python benchmarks/cd_index.py --size M --focal all      every work (about 20 minutes: the peer needs 15)
+
+Needs: pip install cdindex. Each part runs in its own process; ours is warmed up once, since numba compiles on
+first use and keeps the result on disk. The peer is given whole years as time stamps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.graphs import WORKS, graph_files, scan_graph
+from benchmarks.measure import in_own_process, report, seconds
+
+SEED = 20_260_101
+
+
+def ours(size: str, out: Path) -> None:
+    """Parquet to graph, graph to scores on 1 and 2 threads, and the whole family; values kept for comparison."""
+    from sciscidata.cdindex import CDConfig, score_graph
+    from sciscidata.graph import build_graph
+
+    config = CDConfig.compat("cdindex")
+    family = CDConfig.compat("cdindex", family=True)
+    tiny = build_graph(*scan_graph_tiny())
+    for warm in (config, family):
+        score_graph(tiny, warm)
+    build, graph = seconds(lambda: build_graph(*scan_graph(size)))
+    figures = {"build": build}
+    for threads in (1, 2):
+        figures[f"compute_{threads}"], scores = seconds(lambda n=threads: score_graph(graph, config, n_threads=n), 5)
+        figures[f"family_{threads}"], _ = seconds(lambda n=threads: score_graph(graph, family, n_threads=n), 3)
+    scores.write_parquet(out)
+    report(n_works=scores.height, **figures)
+
+
+def scan_graph_tiny() -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]})
+    return (
+        pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]}),
+        works.cast({"publication_year": pl.Int32}),
+    )
+
+
+def peer(size: str, focal: str, out: Path) -> None:
+    """Load the whole graph into PyPI cdindex and score the sampled works one by one, as its API has it."""
+    import cdindex
+
+    folder = graph_files(size)
+    papers = pl.read_parquet(folder / "papers.parquet")
+    names = papers["paper_id"].cast(pl.String).to_list()
+
+    def load() -> cdindex.Graph:
+        graph = cdindex.Graph()
+        for name, year in zip(names, papers["year"].to_list(), strict=True):
+            graph.add_vertex(name, year)
+        for batch in pl.scan_parquet(folder / "refs.parquet").collect_batches(chunk_size=1 << 20):
+            for citing, cited in batch.cast(pl.String).iter_rows():
+                graph.add_edge(citing, cited)
+        return graph
+
+    load_time, graph = seconds(load)
+    chosen = names if focal == "all" else papers["paper_id"].sample(int(focal), seed=SEED).cast(pl.String).to_list()
+    compute, values = seconds(lambda: [graph.cdindex(name, 5) for name in chosen])
+    scores = pl.DataFrame({"work_id": chosen, "cd_peer": values}).cast({"work_id": pl.Int64, "cd_peer": pl.Float64})
+    scores.with_columns(pl.col("cd_peer").fill_nan(None)).write_parquet(out)
+    report(load=load_time, compute=compute, n_focal=len(chosen))
+
+
+def check_counts(size: str, scores: pl.DataFrame, n: int) -> None:
+    """Recount n_i, n_j and n_k of a sample of works with joins, which share nothing with the kernels."""
+    citations, works = (frame.collect() for frame in scan_graph(size))
+    focal = scores["work_id"].sample(n, seed=SEED).implode()
+    year = works.rename({"work_id": "citer", "publication_year": "year"})
+    refs = citations.filter(pl.col("citing_id").is_in(focal)).rename({"citing_id": "focal", "cited_id": "ref"})
+    lists = works.filter(pl.col("work_id").is_in(focal)).rename({"work_id": "focal", "publication_year": "y"})
+    in_window = (pl.col("year") > pl.col("y")) & (pl.col("year") <= pl.col("y") + 5)
+
+    def citers(pairs: pl.DataFrame, on: str) -> pl.DataFrame:
+        found = pairs.join(citations.rename({"citing_id": "citer"}), left_on=on, right_on="cited_id")
+        return found.join(year, on="citer").join(lists.select("focal", "y"), on="focal").filter(in_window)
+
+    of_focal = citers(lists.select("focal", me="focal"), "me").select("focal", "citer").unique()
+    of_refs = citers(refs, "ref").select("focal", "citer").unique()
+    both = of_focal.join(of_refs, on=["focal", "citer"])
+    counted = lists.select("focal")
+    for name, pairs in (("f", of_focal), ("r", of_refs), ("j", both)):
+        counted = counted.join(pairs.group_by("focal").len(name), on="focal", how="left")
+    counted = counted.fill_null(0).join(scores, left_on="focal", right_on="work_id")
+    right = (
+        (counted["n_j"] == counted["j"])
+        & (counted["n_i"] + counted["n_j"] == counted["f"])
+        & (counted["n_k"] + counted["n_j"] == counted["r"])
+    )
+    if not right.all() or counted.height != n:
+        sys.exit(f"counts differ for {(~right).sum():,} of {n:,} works")
+    print(f"counts: n_i, n_j, n_k equal to joins for a sample of {n:,} works")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=WORKS, default="M")
+    parser.add_argument("--focal", default="20000", help="focal works the peer scores: a number, or all")
+    parser.add_argument("--part", choices=["ours", "peer"], help=argparse.SUPPRESS)
+    parser.add_argument("--values", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part == "ours":
+        return ours(options.size, options.values)
+    if options.part == "peer":
+        return peer(options.size, options.focal, options.values)
+    graph_files(options.size)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {part: Path(folder) / f"{part}.parquet" for part in ("ours", "peer")}
+        common = ("--size", options.size, "--focal", options.focal)
+        a, b = (
+            in_own_process(__file__, *common, "--part", part, "--values", str(files[part])) for part in ("ours", "peer")
+        )
+        scores = pl.read_parquet(files["ours"])
+        values = pl.read_parquet(files["peer"]).join(scores, on="work_id", validate="1:1")
+    differ = values.filter(~pl.col("cd_index").eq_missing(pl.col("cd_peer"))).height
+    if differ or values.height != b["n_focal"]:
+        sys.exit(f"cd_index differs from the peer's for {differ:,} of {b['n_focal']:,} works")
+    print(f"{options.size}: {WORKS[options.size]}")
+    print(f"values: cd_index equal to the peer's, bit for bit, for {b['n_focal']:,} works")
+    check_counts(options.size, scores, 2_000)
+    per_work = {t: a[f"compute_{t}"] / a["n_works"] for t in (1, 2)}
+    peer_per_work = b["compute"] / b["n_focal"]
+    print("\n| | load or build, s | CD_5, s | µs per work | peak memory, GB | times faster |\n|---|---|---|---|---|---|")
+    print(
+        f"| PyPI cdindex ({b['n_focal']:,} works) | {b['load']:.1f} | {b['compute']:.1f} | {peer_per_work * 1e6:.1f} "
+        f"| {b['peak_gb']:.2f} | 1 |"
+    )
+    for t in (1, 2):
+        print(
+            f"| sciscidata, {t} thread{'s' * (t > 1)} | {a['build']:.2f} | {a[f'compute_{t}']:.3f} "
+            f"| {per_work[t] * 1e6:.2f} | {a['peak_gb']:.2f} | {peer_per_work / per_work[t]:.0f} |"
+        )
+    print(f"\n2 threads against 1: {a['compute_1'] / a['compute_2']:.2f} times. ", end="")
+    print(f"Whole family: {a['family_1']:.2f} s on 1 thread, {a['family_2']:.2f} s on 2.")
+
+
+
+if __name__ == "__main__":
+    main()

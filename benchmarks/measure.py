@@ -1,0 +1,38 @@
+"""Measure one part of a benchmark in a process of its own, so that its peak memory is its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def in_own_process(script: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    """Run ``script`` with arguments; return the JSON object it prints last, with its peak memory in GB."""
+    command = [sys.executable, str(Path(script).resolve()), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | environment)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(**figures: float | int | list[float]) -> None:
+    """Print figures as the last line of a measured process, peak memory added."""
+    figures["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 3)
+    print(json.dumps(figures))
+
+
+def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """Return the median wall time of ``repeats`` calls, and the last result."""
+    times: list[float] = []
+    result = None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), result
