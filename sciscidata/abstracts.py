@@ -1,0 +1,122 @@
+"""Abstract text from OpenAlex's inverted index: the hot spot of every source, so it parses JSON itself.
+
+OpenAlex stores an abstract as ``{"word": [0, 5], ...}``. Reading that with a JSON library makes a Python
+object per word and per position; the kernel goes from Arrow buffer to Arrow buffer without any. What it does
+not expect is marked and goes through ``json``, which defines the result.
+"""
+
+# pyarrow carries no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+_BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
+    """Text of the abstracts in a column of inverted indexes.
+
+    The words stand in the order of their positions, joined by one space. Two words at one position are both
+    kept, in the order of the file; gaps between positions close up; empty and whitespace-only words are
+    dropped. Null, ``null``, ``{}``, an index without a word, and whatever is not an index (broken JSON, a
+    negative or fractional position) are null. The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``,
+    is understood. A lone surrogate becomes U+FFFD. Markup and whitespace inside words stay as they are.
+
+    Args:
+        index: a String column (or its name) that holds the JSON text of ``abstract_inverted_index``.
+
+    Returns:
+        String, row for row; runs when collected, the same on any number of threads.
+
+    Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
+
+    Example:
+        >>> import polars as pl
+        >>> frame = pl.DataFrame({"index": ['{"to":[0,4],"be":[1,5],"or":[2],"not":[3]}', "{}", None]})
+        >>> frame.select(decode_inverted_index("index"))["index"].to_list()
+        ['to be or not to be', None, None]
+    """
+    column = pl.col(index) if isinstance(index, str) else index
+    return column.map_batches(decode_inverted_indexes, return_dtype=pl.String(), is_elementwise=True)
+
+
+def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
+    """Eager twin of :func:`decode_inverted_index`: the same text, at once, for one String Series.
+
+    Long columns are cut into blocks of rows that share Polars' number of threads (``POLARS_MAX_THREADS``).
+
+    Example:
+        >>> import polars as pl
+        >>> decode_inverted_indexes(pl.Series(['{"world":[7],"hello":[0]}', '{"broken":['])).to_list()
+        ['hello world', None]
+    """
+    blocks = [indexes.slice(start, _BLOCK_ROWS) for start in range(0, max(len(indexes), 1), _BLOCK_ROWS)]
+    if len(blocks) == 1 or pl.thread_pool_size() == 1:
+        return pl.concat([_decode_block(block) for block in blocks], rechunk=False)
+    with ThreadPoolExecutor(min(len(blocks), pl.thread_pool_size())) as pool:
+        return pl.concat(list(pool.map(_decode_block, blocks)), rechunk=False)
+
+
+def _decode_block(indexes: pl.Series) -> pl.Series:
+    from sciscidata.abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
+
+    # The oldest Arrow layout is one run of bytes with 64-bit offsets, which is what the kernel reads.
+    array: Any = indexes.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offset_buffer, byte_buffer = array.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64, len(array) + 1, array.offset * 8)
+    data = np.frombuffer(byte_buffer or b"", np.uint8)  # absent when every row is null
+    text, text_offsets, status = decode_rows(data, offsets)
+
+    valid = pa.array(status == TEXT)
+    decoded = pa.LargeStringArray.from_buffers(
+        len(array), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
+    )
+    series = pl.Series(indexes.name, decoded, dtype=pl.String)
+    if indexes.null_count():
+        series = series.set(indexes.is_null(), None)
+    irregular = np.flatnonzero(status == IRREGULAR)
+    if len(irregular):
+        exact = [_decode_exactly(indexes[row]) for row in irregular.tolist()]
+        series = series.scatter(irregular, pl.Series(exact, dtype=pl.String))
+    return series
+
+
+def _decode_exactly(index: str) -> str | None:
+    """Decode any row, slowly, with the standard library's parser."""
+    try:
+        parsed: Any = json.loads(index, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parsed, _Pairs):
+        return None
+    form_of_2021: dict[str, Any] = dict(parsed)
+    length, inner = form_of_2021.get("IndexLength"), form_of_2021.get("InvertedIndex")
+    # An abstract may hold these two words, but then their values are lists of positions.
+    if isinstance(inner, _Pairs) and isinstance(length, (int, float)) and not isinstance(length, bool):
+        parsed = inner
+    placed: list[tuple[int, str]] = []
+    for word, positions in parsed:
+        if not isinstance(positions, list) or isinstance(positions, _Pairs):
+            return None
+        if any(type(position) is not int or position < 0 for position in positions):
+            return None
+        if word.strip():
+            placed.extend((position, word) for position in positions)
+    placed.sort(key=lambda place: place[0])
+    text = " ".join(word for _, word in placed)
+    return _LONE_SURROGATE.sub("\ufffd", text) or None
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object that remembers a repeated key."""

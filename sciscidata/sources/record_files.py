@@ -1,0 +1,235 @@
+"""From files to single OpenAlex records: which files, which compression, which of the usual shapes, which line.
+
+Everything is told from the content, nothing from the name, because record files travel under any name.
+"""
+
+from __future__ import annotations
+
+import glob
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zstandard
+
+from sciscidata.errors import CorruptRecordError, InputNotFoundError
+from sciscidata.works import Work, parse_work, strict_json
+
+_SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
+_COMPRESSED = (".gz", ".zst")
+_CHUNK_BYTES = 1 << 18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
+    """List the files that the inputs name: in the order given, folders and patterns sorted by path.
+
+    A folder stands for all files below it that are named ``.jsonl``, ``.json``, ``.ndjson`` or ``.txt``, with
+    or without ``.gz`` or ``.zst``, or just ``.gz`` or ``.zst``. A file named twice is listed once.
+
+    Raises:
+        InputNotFoundError: at once; an input does not exist, or matches no file.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     for name in ("b.jsonl.gz", "a.jsonl", "readme.md"):
+        ...         Path(home, name).touch()
+        ...     [file.name for file in find_record_files((home,))]
+        ['a.jsonl', 'b.jsonl.gz']
+    """
+    files: dict[Path, Path] = {}
+    for given in inputs:
+        path = Path(given).expanduser()
+        # Path.glob takes no absolute pattern.
+        matches = [path] if path.exists() else list(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
+        if not matches:
+            what = "matches no file" if glob.has_magic(given) else "does not exist"
+            msg = f"records input {given!r} {what}. Check the path; it is read from {Path.cwd()}."
+            raise InputNotFoundError(msg)
+        found = [file for match in sorted(matches) for file in _files_of(match)]
+        if not found:
+            names = ", ".join((*_SUFFIXES, *_COMPRESSED))
+            msg = f"records input {given!r} holds no file named {names}. Name other files one by one."
+            raise InputNotFoundError(msg)
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file() and _is_record_name(file.name))
+
+
+def _is_record_name(name: str) -> bool:
+    return name.lower().endswith((*_SUFFIXES, *_COMPRESSED)) and not name.startswith(".")
+
+
+def read_pieces(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[tuple[int, bytes]]:
+    r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
+
+    A piece is a line (ended by ``\n`` alone: U+2028 and U+0085 may stand inside), or the whole file if its first
+    line breaks off inside a value, as in pretty-printed JSON. Lines are read in bounded memory; such a document
+    is held in memory whole.
+
+    Args:
+        path: plain, gzip or Zstandard, with or without a byte order mark.
+        advance: told the number of bytes of the file after each read.
+
+    Raises:
+        CorruptRecordError: while reading, after the last whole line of a compressed file that is damaged or
+            ends too early. Its message is the reason alone.
+        InputNotFoundError: the file cannot be opened or read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "works.jsonl")
+        ...     _ = file.write_bytes(b'{"id":"W1"}\n{"id":"W2"}\n')
+        ...     list(read_pieces(file))
+        [(1, b'{"id":"W1"}'), (2, b'{"id":"W2"}')]
+    """
+    lines = enumerate(_lines(_chunks(path, advance)), 1)
+    for number, line in lines:
+        if not line.strip():
+            yield number, line
+            continue
+        if line.rstrip()[-1:] not in (b"{", b"[", b",", b":"):
+            yield number, line
+            break
+        rest = [line, *(later for _, later in lines)]
+        document = b"\n".join(rest)
+        # The first line may also be a record that was cut off; then the other lines stand for themselves.
+        yield from [(number, document)] if _is_json(document) else enumerate(rest, number)
+    yield from lines
+
+
+def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
+    """Read the works of one JSON value: a work, a list of works, or a page of the API with ``results``.
+
+    Yields:
+        In order, a Work or the reason why there is none.
+
+    Example:
+        >>> [work.work_id for work in works_of(b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}')]
+        [1, 2]
+    """
+    try:
+        yield parse_work(piece)
+    except CorruptRecordError as error:
+        entries = _entries(piece)
+        if entries is None:
+            yield error
+            return
+        for place, entry in enumerate(entries, 1):
+            try:
+                yield parse_work(bytes(entry))
+            except CorruptRecordError as entry_error:
+                yield CorruptRecordError(f"result {place}: {entry_error}")
+
+
+class _Page(msgspec.Struct):
+    results: list[msgspec.Raw]
+
+
+def _entries(piece: bytes) -> list[msgspec.Raw] | None:
+    is_list = piece.lstrip()[:1] == b"["
+    for text in (lambda: piece, lambda: strict_json(piece)):
+        try:
+            return (
+                msgspec.json.decode(text(), type=list[msgspec.Raw])
+                if is_list
+                else msgspec.json.decode(text(), type=_Page).results
+            )
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
+            continue
+    return None
+
+
+def _is_json(document: bytes) -> bool:
+    try:
+        strict_json(document)
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    is_first = True
+    for chunk in chunks:
+        *whole, last = chunk.split(b"\n")
+        if not whole:
+            parts.append(chunk)
+            continue
+        whole[0] = b"".join((*parts, whole[0]))
+        if is_first:
+            whole[0] = whole[0].removeprefix(_BYTE_ORDER_MARK)
+            is_first = False
+        yield from whole
+        parts = [last]
+    if rest := b"".join(parts):
+        yield rest.removeprefix(_BYTE_ORDER_MARK) if is_first else rest
+
+
+def _chunks(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
+    """Read and decompress; gzip members and Zstandard frames may follow each other."""
+    opener: Callable[[], Any] | None = None
+    decoder: Any = None
+    for place, chunk in enumerate(raw_chunks(path)):
+        if advance is not None:
+            advance(len(chunk))
+        if place == 0:
+            opener = _OPENERS.get(chunk[:2])
+        if opener is None:
+            yield chunk
+            continue
+        rest = chunk
+        while rest:
+            decoder = decoder or opener()
+            try:
+                yield decoder.decompress(rest)
+            except (zlib.error, zstandard.ZstdError) as error:
+                msg = f"the compressed data is damaged here ({error})"
+                raise CorruptRecordError(msg) from error
+            if not decoder.eof:
+                break
+            rest = decoder.unused_data.lstrip(b"\0")  # some tools fill the last block with zeros
+            decoder = None
+    if decoder is not None:
+        msg = "the compressed file ends too early here: it was cut off"
+        raise CorruptRecordError(msg)
+
+
+def raw_chunks(path: Path) -> Iterator[bytes]:
+    """Read a file as it is, a quarter of a megabyte at a time.
+
+    Raises:
+        InputNotFoundError: while reading; the file cannot be opened or read.
+
+    Example:
+        >>> list(raw_chunks(Path("no", "such.jsonl")))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: cannot read no/such.jsonl: No such file or directory. Check the path
+        and its permissions.
+    """
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}. Check the path and its permissions."
+        raise InputNotFoundError(msg) from error
+
+
+_OPENERS: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
+    b"\x28\xb5": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}

@@ -1,0 +1,225 @@
+"""Files of OpenAlex Works, from the API or cut out of the snapshot, as a source of works and citations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from sciscidata.errors import ConfigError, EmptyInputError, StorageError
+from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.sources import Corpus
+from sciscidata.sources.record_files import find_record_files, raw_chunks
+from sciscidata.sources.record_reading import Reading
+from sciscidata.storage import atomic_folder
+from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
+
+_BATCH_WORKS = 2_048
+_PART_WORKS = 16_384
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordsConfig:
+    """Which files to read, and whether a corrupt line is fatal.
+
+    Args:
+        inputs: files, folders or glob patterns, see :func:`~sciscidata.sources.record_files.find_record_files`.
+        strict: raise at the first corrupt line, instead of counting and reporting it.
+
+    Raises:
+        ConfigError: at once; ``inputs`` is empty or not a tuple of strings.
+
+    Example:
+        >>> RecordsConfig(inputs=("works/*.jsonl.gz",)).strict
+        False
+    """
+
+    inputs: tuple[str, ...]
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a list of paths."""
+        inputs: Any = self.inputs
+        if not isinstance(inputs, tuple) or not inputs or not all(isinstance(given, str) for given in inputs):
+            msg = f"RecordsConfig.inputs must be a non-empty tuple of strings, got {inputs!r}. Write ('works.jsonl',)."
+            raise ConfigError(msg)
+
+
+def scan_records(config: RecordsConfig) -> Corpus:
+    """Read the files lazily, in bounded memory, each time a frame is collected. Runs nothing but a look for them.
+
+    For more than one collect, :func:`pull_records` parses once. A work that occurs again is left out: the first
+    one counts, in the order of files and lines (which takes about 100 bytes of memory per work). What was
+    skipped is logged as a warning when the last row has been read.
+
+    Returns:
+        WORKS and CITATIONS in the order of files and lines (the streaming engine may not keep it); only the
+        columns that a query reads are decoded.
+
+    Raises:
+        InputNotFoundError: at once.
+        CorruptRecordError: at collect, with ``strict``: at the first corrupt line.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "works.jsonl")
+        ...     _ = file.write_text('{"id": "W42", "title": "Dams", "referenced_works": ["W7"]}')
+        ...     corpus = scan_records(RecordsConfig(inputs=(str(file),)))
+        ...     corpus.works.select("work_id", "title").collect().rows(), corpus.citations.collect().rows()
+        ([(42, 'Dams')], [(42, 7)])
+    """
+    files = find_record_files(config.inputs)
+    provenance = {
+        "kind": "records",
+        "strict": config.strict,
+        "parser_version": PARSER_VERSION,
+        "inputs": [{"name": file.name, "bytes": file.stat().st_size} for file in files],
+    }
+    return Corpus(
+        _scan(files, config, WORKS, works_frame),
+        _scan(files, config, CITATIONS, lambda works, columns: citations_frame(works).select(columns)),
+        provenance,
+    )
+
+
+def pull_records(config: RecordsConfig, folder: Path, progress: Callable[[float], None] | None = None) -> Corpus:
+    r"""Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
+
+    The result lies in a subfolder of ``folder`` named after the content of the files: ``works.parquet`` sorted
+    by work_id, ``citations.parquet`` sorted by (citing_id, cited_id), and ``ingest.json``, the report. It
+    appears whole or not at all. Memory is bounded but for about 100 bytes per work.
+
+    Args:
+        config: what to read.
+        folder: a folder for caches; made if it is missing.
+        progress: told the number of bytes of the files as they are read, to advance a progress bar.
+
+    Returns:
+        The two files, lazily. The provenance is the report: for each file its SHA-256 and counts, the first
+        20 corrupt lines, and the data's date (the latest updated_date or created_date, null if there is none).
+
+    Raises:
+        InputNotFoundError, EmptyInputError: at once; no file, or no work in any of them.
+        CorruptRecordError: at once, with ``strict``: at the first corrupt line.
+        StorageError: at once; the disk is full, or ``folder`` cannot be written.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "works.jsonl")
+        ...     _ = file.write_text('{"id": "W42", "referenced_works": ["W7"]}\n{"id": "W4')
+        ...     corpus = pull_records(RecordsConfig(inputs=(str(file),)), Path(home, "cache"))
+        ...     corpus.citations.collect().rows(), corpus.provenance["corrupt"]
+        ([(42, 7)], 1)
+    """
+    files = find_record_files(config.inputs)
+    hashes = [_sha256(file) for file in files]
+    identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
+    key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION]).encode()).hexdigest()
+    target = folder / f"records-{key[:16]}"
+    if not target.is_dir():
+        try:
+            _ingest(files, hashes, config, target, progress)
+        except StorageError:
+            if not target.is_dir():  # else another run has made the same folder meanwhile
+                raise
+    report = json.loads((target / "ingest.json").read_text("utf-8"))
+    return Corpus(pl.scan_parquet(target / "works.parquet"), pl.scan_parquet(target / "citations.parquet"), report)
+
+
+def _scan(
+    files: Sequence[Path],
+    config: RecordsConfig,
+    schema: pl.Schema,
+    frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame],
+) -> pl.LazyFrame:
+    from polars.io.plugins import register_io_source
+
+    def read(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        reading = Reading(files, [None] * len(files), config.strict)
+        columns = with_columns if with_columns is not None else list(schema)
+        for works in _batches(reading.works(), _BATCH_WORKS):
+            frame = frame_of(works, columns)
+            if n_rows is not None:
+                frame = frame.head(n_rows)
+                n_rows -= frame.height
+            yield frame if predicate is None else frame.filter(predicate)
+            if n_rows == 0:
+                return
+        reading.log()
+
+    return register_io_source(read, schema=schema, explain_name="OpenAlex records")
+
+
+def _ingest(
+    files: Sequence[Path],
+    hashes: Sequence[str],
+    config: RecordsConfig,
+    target: Path,
+    progress: Callable[[float], None] | None,
+) -> None:
+    with atomic_folder(target) as folder:
+        parts = folder / "parts"
+        parts.mkdir()
+        reading = Reading(files, hashes, config.strict)
+        for number, works in enumerate(_batches(reading.works(progress), _PART_WORKS)):
+            works_frame(works).sort("work_id").write_parquet(
+                parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
+            )
+            citations_frame(works).sort("citing_id", "cited_id").write_parquet(
+                parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
+            )
+        reading.log()
+        report = reading.report()
+        if not reading.seen:
+            msg = (
+                f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
+                f"{report['corrupt']:,} corrupt. Check that the files hold Work objects, one per line."
+            )
+            raise EmptyInputError(msg)
+        ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
+        _merge(parts, "works", ["work_id"], ids, folder)
+        _merge(parts, "citations", ["citing_id", "cited_id"], ids, folder)
+        shutil.rmtree(parts)
+        (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _merge(parts: Path, name: str, keys: list[str], ids: np.ndarray, folder: Path) -> None:
+    """Write one sorted file, a range of ids at a time: the sorted parts are read by row group, not whole."""
+    rows = pl.scan_parquet(parts / f"{name}-*.parquet")
+    writer: pq.ParquetWriter | None = None
+    for start in range(0, len(ids), _PART_WORKS):
+        low, high = ids[start], ids[min(start + _PART_WORKS, len(ids)) - 1]
+        frame = rows.filter(pl.col(keys[0]).is_between(low, high)).collect().sort(keys)
+        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, compression="zstd")
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def _batches(works: Iterable[Work], size: int) -> Iterator[list[Work]]:
+    remaining = iter(works)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    for chunk in raw_chunks(file):
+        digest.update(chunk)
+    return digest.hexdigest()

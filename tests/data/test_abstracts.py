@@ -1,0 +1,184 @@
+"""The kernel that rebuilds abstracts agrees with a plain reading of the JSON, on real records and on odd ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sciscidata.abstracts import decode_inverted_index, decode_inverted_indexes
+
+
+def reference_text(index: str | None) -> str | None:
+    """What an inverted index means, in plain Python."""
+    try:
+        pairs = json.loads(index or "null", object_pairs_hook=lambda pairs: ("object", pairs))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pairs, tuple):
+        return None
+    pairs = pairs[1]
+    fields = dict(pairs)
+    is_number = isinstance(fields.get("IndexLength"), (int, float)) and fields["IndexLength"] not in (True, False)
+    if is_number and isinstance(fields.get("InvertedIndex"), tuple):
+        pairs = fields["InvertedIndex"][1]
+    words = []
+    for word, positions in pairs:
+        if not isinstance(positions, list):
+            return None
+        if not all(type(position) is int and position >= 0 for position in positions):
+            return None
+        words += [(position, word) for position in positions if not (word == "" or word.isspace())]
+    words.sort(key=lambda pair: pair[0])
+    return re.sub("[\ud800-\udfff]", "\ufffd", " ".join(word for _, word in words)) or None
+
+
+def decode(*indexes: str | None) -> list[str | None]:
+    return decode_inverted_indexes(pl.Series("index", indexes, dtype=pl.String)).to_list()
+
+
+ODDITIES = {
+    "words stand in the order of their positions": ('{"b":[1,3],"a":[0,2]}', "a b a b"),
+    "gaps close up": ('{"a":[3],"b":[9]}', "a b"),
+    "positions far beyond the text": ('{"a":[70000000000],"b":[1]}', "b a"),
+    "positions beyond 64 bits": ('{"a":[100000000000000000000001],"b":[100000000000000000000000]}', "b a"),
+    "two words at one position stay in the order of the file": ('{"z":[0],"a":[0],"m":[1]}', "z a m"),
+    "a repeated key counts twice": ('{"a":[0],"b":[1],"a":[2]}', "a b a"),
+    "one word at one position twice": ('{"a":[0,0]}', "a a"),
+    "empty and blank words go": (r'{"":[0],"a":[1]," \n":[2],"\u00a0\u2003\u3000":[3],"b":[4],"\u001f":[5]}', "a b"),
+    "blank words in raw bytes go": ('{"\u00a0":[0],"\u2028":[1],"\u1680":[2],"\u0085":[3],"é":[4]}', "é"),
+    "a zero-width space is no whitespace": ('{"\u200b":[0]}', "\u200b"),
+    "only blank words": ('{" ":[0],"":[1]}', None),
+    "a word without a position": ('{"a":[],"b":[0]}', "b"),
+    "no word with a position": ('{"a":[]}', None),
+    "an empty index": ("{}", None),
+    "an empty index, spaced": (" { } ", None),
+    "the JSON null": ("null", None),
+    "an empty string": ("", None),
+    "the form of 2021": ('{"IndexLength":2,"InvertedIndex":{"b":[1],"a":[0]}}', "a b"),
+    "the form of 2021, other order": ('{"InvertedIndex":{"b":[1],"a":[0]},"IndexLength":2}', "a b"),
+    "the form of 2021, empty": ('{"IndexLength":0,"InvertedIndex":{}}', None),
+    "an abstract about that form": ('{"IndexLength":[1],"InvertedIndex":[0]}', "InvertedIndex IndexLength"),
+    "the form of 2021 without its length": ('{"InvertedIndex":{"a":[0]}}', None),
+    "escapes": (r'{"\"q\"":[0],"a\\b\/c":[1],"\b\f\n\r\t.":[2],"caf\u00e9":[3]}', '"q" a\\b/c \b\f\n\r\t. café'),
+    "a surrogate pair": (r'{"\ud83d\ude00":[0],"x\uD834\uDD1Ey":[1]}', "\U0001f600 x\U0001d11ey"),
+    "lone surrogates": (r'{"\ud83d":[0],"\ude00x":[1],"\ud83d\u0041":[2],"\ud83d\ud83d\ude00":[3]}',
+                        "\ufffd \ufffdx \ufffdA \ufffd\U0001f600"),
+    "an escaped NUL": (r'{"a\u0000b":[0]}', "a\0b"),
+    "words longer than sixteen bytes": ('{"' + "long" * 9 + '":[1,3],"' + "é" * 33 + '":[0]}',
+                                        "é" * 33 + " " + "long" * 9 + " " + "long" * 9),
+    "spaces between all tokens": ('\t{ "a" :\r\n[ 0 , 2 ] , "b" : [ 1 ] } ', "a b a"),
+    "a text much longer than its JSON": ('{"' + "x" * 5000 + '":' + str(list(range(2000))) + "}",
+                                         " ".join(["x" * 5000] * 2000)),
+}  # fmt: skip
+
+BROKEN = [
+    '{"a":[0]', '{"a":[0]}}', '{"a":[0]},', '{"a":[0],}', '{"a":[0,]}', '{"a":[,0]}', '{"a":[0 1]}', '{"a" [0]}',
+    '{"a":0}', '{"a":"0"}', '{"a":["0"]}', '{"a":[0.0]}', '{"a":[1e0]}', '{"a":[-1]}', '{"a":[true]}', '{"a":[null]}',
+    '{"a":[[0]]}', '{"a":{"0":0}}', '{"a":null}', '{"a":[01]}', '{"a":[00]}', '{a:[0]}', '["a"]', '"a"', "0", "{", "[",
+    '{"', '{"a', '{"a"', '{"a":', '{"a":[', '{"a":[0', '{"a\\', '{"a\\":[0]}', '{"a\\x":[0]}', '{"\\u12":[0]}',
+    '{"\\u12g4":[0]}', '{"a\tb":[0]}', '{"a\nb":[0]}', '{"a":[NaN]}', '{,}', '{"a":[0]"b":[1]}', "\ufeff{}", "nul",
+    '{"IndexLength":true,"InvertedIndex":{"a":[0]}}', "[" * 100_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("index", "text"), ODDITIES.values(), ids=ODDITIES.keys())
+def test_an_oddity_decodes_as_written_down(index, text):
+    assert reference_text(index) == text
+    assert decode(index) == [text]
+
+
+@pytest.mark.parametrize("index", BROKEN, ids=lambda index: index[:30])
+def test_what_is_not_an_index_is_null(index):
+    assert reference_text(index) is None
+    assert decode(index) == [None]
+
+
+def test_rows_do_not_leak_into_each_other():
+    rows = [index for index, _ in ODDITIES.values()] + BROKEN + [None]
+    mixed = [row for pair in zip(rows, reversed(rows), strict=True) for row in pair]
+    assert decode(*mixed) == [reference_text(row) for row in mixed]
+
+
+words = st.text(max_size=40) | st.sampled_from(["the", "", " ", "\u2028", '"', "\\", "\0", "\U0001f600", "\ud800"])
+positions = st.lists(st.integers(0, 30) | st.integers(0, 2**70), max_size=4)
+indexes = st.dictionaries(words, positions, max_size=12)
+
+
+@given(indexes, st.booleans(), st.sampled_from([None, 1]))
+def test_any_index_agrees_with_the_reference(index, ascii_only, indent):
+    if not ascii_only:
+        index = {re.sub("[\ud800-\udfff]", "?", word): places for word, places in index.items()}
+    text = json.dumps(index, ensure_ascii=ascii_only, indent=indent)
+    assert decode(text) == [reference_text(text)]
+
+
+@given(indexes, st.data())
+@example({"a": [0]}, None)
+def test_a_damaged_index_agrees_with_the_reference(index, data):
+    text = json.dumps(index)
+    if data is not None:
+        at = data.draw(st.integers(0, len(text)))
+        gone = data.draw(st.integers(0, 3))
+        text = text[:at] + data.draw(st.sampled_from([*'"\\[]{},:0 u\n', "", "null"])) + text[at + gone :]
+    assert decode(text, text) == [reference_text(text)] * 2
+
+
+def real_indexes(shared_data):
+    folder = shared_data / "openalex"
+    records = []
+    files = [folder / "synergy_A.works.jsonl.gz", folder / "openalexpro_A.works.jsonl.gz"]
+    for file in [*files, *sorted((folder / "snapshot_legacy" / "works").rglob("*.gz"))]:
+        with gzip.open(file) as lines:
+            records += [json.loads(line) for line in lines]
+    for file in sorted((folder / "cassettes").glob("*.json")):
+        page = json.loads(file.read_text())
+        records += page.get("results", [page])
+    return [json.dumps(record.get("abstract_inverted_index")) for record in records]
+
+
+def test_every_real_abstract_agrees_with_the_reference(shared_data):
+    rows = real_indexes(shared_data)
+    expected = [reference_text(row) for row in rows]
+    assert sum(text is not None for text in expected) > 4000
+    assert decode(*rows) == expected
+
+
+def test_the_real_abstracts_are_those_of_the_flat_table(shared_data):
+    nodes = pl.read_parquet(shared_data / "openalex" / "synergy_A.nodes.parquet")
+    decoded = decode(*real_indexes(shared_data)[: nodes.height])
+    theirs = [" ".join((text or "").split()) or None for text in nodes["abstract"]]
+    ours = [" ".join((text or "").split()) or None for text in decoded]
+    assert ours == theirs
+
+
+def test_the_expression_is_lazy_elementwise_and_the_same_in_both_engines():
+    frame = pl.LazyFrame({"index": ['{"a":[0],"b":[1]}', None, "{"] * 4000})
+    query = frame.select(text=decode_inverted_index("index"), same=decode_inverted_index(pl.col("index")))
+    assert query.collect_schema() == {"text": pl.String, "same": pl.String}
+    for engine in ("in-memory", "streaming"):
+        got = query.collect(engine=engine)
+        assert got["text"].to_list() == ["a b", None, None] * 4000
+        assert got["same"].equals(got["text"])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_blocks_and_threads_change_nothing(threads, monkeypatch):
+    rows = [index for index, _ in ODDITIES.values()] + BROKEN
+    monkeypatch.setattr("sciscidata.abstracts._BLOCK_ROWS", 3)
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: threads)
+    assert decode(*rows) == [reference_text(row) for row in rows]
+
+
+def test_slices_chunks_and_empty_columns_keep_their_rows_and_name():
+    column = pl.Series("index", ["{}", '{"a":[0]}', None, '{"b":[0]}'])
+    assert decode_inverted_indexes(column[1:3]).to_list() == ["a", None]
+    assert decode_inverted_indexes(column.append(column[:2])).to_list() == [None, "a", None, "b", None, "a"]
+    assert decode_inverted_indexes(column[:0]).to_list() == []
+    assert decode_inverted_indexes(pl.Series("index", [None, None])).to_list() == [None, None]
+    assert decode_inverted_indexes(column).name == "index"
