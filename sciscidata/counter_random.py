@@ -1,0 +1,127 @@
+"""Random numbers without a generator: every number is a function of (seed, stream, counter) and of nothing else.
+
+A library's generator may change between versions and its draws depend on their order. Here the n-th number of a
+stream is computed from its number alone, so order, threads and chunks change nothing. Integers only: the same bits
+on every platform.
+
+The functions marked ``register_jitable`` have one definition and two uses: on NumPy uint64 arrays as they stand,
+and on scalars inside numba kernels. Import this module where it is used, not at the top of a module that
+``import sciscidata`` loads: numba is slow to import.
+
+Source of the mixer: the finaliser of SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import register_jitable
+
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+
+_WEYL = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+# NumPy's stubs take np.int64(array) and np.uint64(array) for scalars; numba has no .astype() on a scalar. Hence the
+# pyright exceptions below.
+
+
+def stream_key(seed: int, stream: str) -> np.uint64:
+    """Return the key of one named stream: streams of one seed, and seeds of one stream, are unrelated.
+
+    Args:
+        seed: any integer.
+        stream: a name that no other use of the seed has, for example ``"synthetic/venue"``.
+
+    Example:
+        >>> hex(stream_key(0, "demo"))
+        '0xffa497c060a13b98'
+    """
+    digest = hashlib.sha256(f"{seed}:{stream}".encode()).digest()
+    return np.uint64(int.from_bytes(digest[:8], "little"))
+
+
+@register_jitable
+def mix64(z: UInt64Array) -> UInt64Array:
+    """Scramble 64 bits reversibly: each input bit flips each output bit about half the time."""
+    z = (z ^ (z >> _30)) * _MULTIPLIER_1
+    z = (z ^ (z >> _27)) * _MULTIPLIER_2
+    return z ^ (z >> _31)
+
+
+@register_jitable
+def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any]]) -> UInt64Array:
+    """Return number ``counter`` of the stream ``key``: 64 uniform bits.
+
+    A draw may serve as the key of a sub-stream: ``draw(draw(key, work), 3)`` is the fourth number of a work.
+
+    Args:
+        key: uint64 (from ``stream_key`` or from ``draw``); scalar or array.
+        counter: integers >= 0, below 2^63; outside a kernel an array of one dimension or more, which NumPy
+            multiplies modulo 2^64 without a warning. Key and counter broadcast.
+
+    Returns:
+        uint64, of the broadcast shape.
+
+    Example:
+        >>> import numpy as np
+        >>> [hex(bits) for bits in draw(stream_key(0, "demo"), np.arange(2))]
+        ['0x2202dbc25a720ed1', '0x64430d11b19f0ddb']
+    """
+    # All streams would walk one Weyl sequence from different places and could meet; the second round, with the
+    # key mixed in again, makes each stream a function of its own.
+    return mix64(mix64(key + np.uint64(counter) * _WEYL) ^ key)  # pyright: ignore[reportArgumentType]
+
+
+@register_jitable
+def below(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
+    """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32); the bias is at most n / 2^32.
+
+    Example:
+        >>> import numpy as np
+        >>> below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 6)
+        array([0, 3, 5])
+    """
+    return np.int64(((bits >> _32) * np.uint64(n)) >> _32)  # pyright: ignore[reportReturnType]
+
+
+@register_jitable
+def below_skewed(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
+    """Turn 64 uniform bits u into floor(n u^2), an int64 in 0..n-1: rank r is drawn in proportion to r^-1/2.
+
+    Example:
+        >>> import numpy as np
+        >>> below_skewed(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 100)
+        array([ 0, 25, 99])
+    """
+    uniform = bits >> _32
+    return np.int64((((uniform * uniform) >> _32) * np.uint64(n)) >> _32)  # pyright: ignore[reportReturnType]
+
+
+def scatter(key: np.uint64, values: Int64Array, bits: int) -> Int64Array:
+    """Permute 0..2^bits-1 by a keyed bijection: distinct values stay distinct, and lose their order.
+
+    Args:
+        key: from ``stream_key``.
+        values: integers in 0..2^bits-1.
+        bits: size of the domain, 2 to 62.
+
+    Example:
+        >>> import numpy as np
+        >>> sorted(scatter(stream_key(0, "demo"), np.arange(8), 3).tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    mask = np.uint64((1 << bits) - 1)
+    half = np.uint64((bits + 1) // 2)
+    x = values.astype(np.uint64)
+    # Adding, multiplying by an odd number and xoring the upper half into the lower are each reversible mod 2^bits.
+    for step in draw(key, np.arange(4)):
+        x = ((x ^ step) * (step >> _31 | np.uint64(1))) & mask
+        x ^= x >> half
+    return x.astype(np.int64)
