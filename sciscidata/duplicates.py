@@ -1,0 +1,53 @@
+"""When two records are the same paper: one normalised title, or one DOI, counts as one work."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def normalise_title(title: pl.Expr) -> pl.Expr:
+    """Reduce a title to what makes it the same title: its letters with their marks, and its digits.
+
+    NFKC, lower case, every run of anything else one space, no space at the ends; null if nothing remains.
+
+    Example:
+        >>> titles = pl.Series(["The  ﬁrst—H₂O paper!", "?!"])
+        >>> pl.select(normalise_title(pl.lit(titles))).to_series().to_list()
+        ['the first h2o paper', None]
+    """
+    words = (
+        title.str.normalize("NFKC").str.to_lowercase().str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
+    )
+    return pl.when(words != "").then(words)
+
+
+def find_duplicates(works: pl.DataFrame) -> pl.Series:
+    """Find the works to leave out so that no two share a normalised title or a DOI.
+
+    Works that share either are one group, and so are groups that share a work; each group keeps its lowest
+    ``work_id``. The order of rows does not matter.
+
+    Args:
+        works: ``work_id`` Int64, ``title`` String?, ``doi`` String?; null and blank ones equal nothing.
+
+    Returns:
+        ``work_id`` Int64 of the works to leave out, ascending.
+
+    Example:
+        >>> twins = {"work_id": [3, 4, 5], "title": ["A", "a.", "b"], "doi": ["10.1/x", "10.1/y", "10.1/y"]}
+        >>> find_duplicates(pl.DataFrame(twins)).to_list()
+        [4, 5]
+    """
+    keys = ("title", "doi")
+    named = works.select("work_id", normalise_title(pl.col("title")), pl.when(pl.col("doi") != "").then("doi"))
+    # Nearly every title and DOI is unique; the rest is small enough to pass over again and again.
+    shared = named.filter(
+        pl.any_horizontal(pl.col(key).is_not_null() & pl.col(key).is_duplicated() for key in keys)
+    ).with_columns(pl.col("work_id").alias("group"))
+    while True:
+        lowest = [pl.when(pl.col(key).is_not_null()).then(pl.col("group").min().over(key)) for key in keys]
+        merged = shared.with_columns(pl.min_horizontal("group", *lowest).alias("group"))
+        if merged["group"].equals(shared["group"]):
+            break
+        shared = merged
+    return shared.filter(pl.col("group") != pl.col("work_id"))["work_id"].sort()

@@ -1,0 +1,302 @@
+"""A frozen, balanced draw: a work's place depends on its id and the seed, and on nothing else.
+
+Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeVar
+
+import numpy as np
+import polars as pl
+
+from sciscidata.errors import (
+    ConfigError,
+    NotEnoughWorksError,
+    SchemaMismatchError,
+    UnavailableError,
+    WorkIdError,
+)
+from sciscidata.labels import VOCABULARIES
+from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+
+Balance = Literal["disruption", "novelty", "joint", "none"]
+Label = TypeVar("Label")
+
+#: The label columns whose classes are drawn in equal numbers.
+BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruption": ("disruption_label",),
+        "novelty": ("novelty_label",),
+        "joint": ("disruption_label", "novelty_label"),
+        "none": (),
+    }
+)
+SIDES: Final = ("train", "test")
+
+_NO_NOVELTY: Final = (
+    "no work has a novelty label, so novelty cannot be balanced: novelty is computed from a "
+    "later version on. Use balance='disruption' (--balance disruption)."
+)
+_REMEDY: Final = (
+    "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitConfig:
+    """How many works each side gets, and which classes are balanced.
+
+    ``balance="joint"`` balances the nine pairs of disruption and novelty label. ``balance="none"`` keeps the
+    natural prevalence: all works in the order of their keys, the first ``n_train`` and the next ``n_test``.
+    One of the two sizes may be 0.
+
+    Raises:
+        ConfigError: on construction, if a size is negative, both are 0, or ``balance`` is unknown.
+
+    Example:
+        >>> SplitConfig(n_train=0, n_test=0)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: n_train and n_test are both 0: there is nothing to draw. Raise one.
+    """
+
+    n_train: int = 5000
+    n_test: int = 500
+    seed: int = 0
+    balance: Balance = "disruption"
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_train", 0), ("n_test", 0), ("seed", None)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+                needed = "a whole number" if least is None else f"a whole number, {least} or more"
+                msg = f"{name} is {value!r}, needs {needed}."
+                raise ConfigError(msg)
+        if self.n_train + self.n_test == 0:
+            msg = "n_train and n_test are both 0: there is nothing to draw. Raise one."
+            raise ConfigError(msg)
+        if self.balance not in BALANCED:
+            msg = f"balance is {self.balance!r}, needs one of: {', '.join(BALANCED)}."
+            raise ConfigError(msg)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of works on each side, train first."""
+        return dict(zip(SIDES, (self.n_train, self.n_test), strict=True))
+
+
+def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
+    """Hash every id: the first 8 bytes, big-endian, of SHA-256 of ``f"{seed}:{work_id}"``.
+
+    About a million ids a second on one core.
+
+    Args:
+        work_ids: integers without nulls.
+        seed: any whole number.
+
+    Returns:
+        ``split_key`` UInt64, one per id, in the order of ``work_ids``.
+
+    Raises:
+        WorkIdError: if an id is null.
+
+    Example:
+        >>> split_keys(pl.Series([2741809807]), seed=0).to_list()
+        [16563466640324700710]
+    """
+    if work_ids.null_count():
+        msg = f"{work_ids.null_count():,} works have no work_id. Drop them: .drop_nulls('work_id')."
+        raise WorkIdError(msg)
+    sha256, from_bytes = hashlib.sha256, int.from_bytes
+    digests = (sha256(f"{seed}:{work_id}".encode()).digest() for work_id in work_ids)
+    keys = np.fromiter((from_bytes(digest[:8], "big") for digest in digests), np.uint64, len(work_ids))
+    return pl.Series("split_key", keys)
+
+
+def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
+    """Divide ``n`` works over the classes: equal shares, and what remains goes to the first in label order.
+
+    This is the largest-remainder rule, whose remainders are all equal here.
+
+    Args:
+        n: 0 or more.
+        labels: the classes, in label order; at least one.
+
+    Example:
+        >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
+        {'disruptive': 1667, 'consolidating': 1667, 'neutral': 1666}
+    """
+    share, rest = divmod(n, len(labels))
+    return {label: share + (place < rest) for place, label in enumerate(labels)}
+
+
+def require_available(config: SplitConfig, columns: Iterable[str] = ("disruption_label",)) -> None:
+    """Say before any work is done whether there is a label to balance by.
+
+    Args:
+        config: names the balance.
+        columns: what the labelled frame will hold; by default what this version can compute.
+
+    Raises:
+        UnavailableError: if novelty is to be balanced and not among the columns.
+
+    Example:
+        >>> require_available(SplitConfig(balance="joint"))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.UnavailableError: no work has a novelty label, so novelty cannot be balanced: novelty
+        is computed from a later version on. Use balance='disruption' (--balance disruption).
+    """
+    if "novelty_label" in BALANCED[config.balance] and "novelty_label" not in columns:
+        raise UnavailableError(_NO_NOVELTY)
+
+
+def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.LazyFrame:
+    """Draw the train and test works of a release. Runs nothing.
+
+    A work is on the test side if ``split_key % (n_train + n_test) < n_test``; on each side, each class gets
+    its quota of works with the lowest keys. So more data, or other data, never moves a work across sides.
+    (With ``balance="none"`` it can: there, the place is the rank among all works.)
+
+    Args:
+        labelled: eligible works, one row each: ``work_id`` Int64 and the label columns that ``balance``
+            names; for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Further
+            columns pass through; the frame is collected once, so leave texts out.
+        config: ``SplitConfig()`` when None.
+
+    Returns:
+        The drawn rows with ``side`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train
+        first, and each side in the order of its keys.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped; at collect, if a label is not in its
+            vocabulary.
+        WorkIdError: at collect, if a ``work_id`` is null or appears twice.
+        NotEnoughWorksError: at collect, naming every class of every side that falls short.
+        UnavailableError: if novelty is to be balanced and there is no novelty label: at once if the column is
+            missing, at collect if it is null for every work.
+
+    Example:
+        >>> labels = ["disruptive", "consolidating", "neutral"] * 20
+        >>> works = pl.LazyFrame({"work_id": range(60), "disruption_label": labels})
+        >>> drawn = draw_split(works, SplitConfig(n_train=6, n_test=3)).collect()
+        >>> drawn["side"].value_counts(sort=True).rows()
+        [('train', 6), ('test', 3)]
+        >>> sorted(drawn.filter(side="test")["disruption_label"])
+        ['consolidating', 'disruptive', 'neutral']
+    """
+    settings = config or SplitConfig()
+    columns = BALANCED[settings.balance] or ("disruption_label",)
+    require_available(settings, labelled.lazy().collect_schema())
+    frame = require_columns(
+        labelled,
+        {"work_id": WORKS["work_id"], **EXAMPLE},
+        frame_name="the labelled frame",
+        stage="draw_split",
+        columns=("work_id", *columns),
+    )
+    schema = {**frame.collect_schema(), "side": pl.String(), "split_key": pl.UInt64()}
+
+    def run() -> pl.DataFrame:
+        works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
+        _check_works(works, columns)
+        keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
+        drawn = _draw_classes(keyed, settings) if BALANCED[settings.balance] else _draw_any(keyed, settings)
+        train_before_test = pl.col("side") == "test"
+        return (
+            works.drop("side", "split_key", strict=False)
+            .join(drawn.select("work_id", "side", "split_key"), on="work_id")
+            .sort(train_before_test, "split_key", "work_id")
+            .select(list(schema))
+        )
+
+    return pl.defer(run, schema=schema)
+
+
+def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
+    repeated = works.filter(pl.col("work_id").is_duplicated())["work_id"]
+    if len(repeated):
+        msg = (
+            f"draw_split: {repeated.n_unique():,} works appear more than once, for example "
+            f"W{repeated.min()}. Keep one row each: .unique('work_id')."
+        )
+        raise WorkIdError(msg)
+    if works.is_empty() and "novelty_label" in columns:
+        raise UnavailableError(_NO_NOVELTY)
+    for column in columns:
+        vocabulary = VOCABULARIES[column]
+        strange = works.filter(~pl.col(column).is_in(vocabulary))[column]
+        if len(strange):
+            msg = (
+                f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. "
+                "Label with label_disruption or label_novelty."
+            )
+            raise SchemaMismatchError(msg)
+
+
+def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+    columns = BALANCED[config.balance]
+    cells = list(itertools.product(*(VOCABULARIES[column] for column in columns)))
+    is_test = pl.col("split_key") % (config.n_train + config.n_test) < config.n_test
+    sided = keyed.with_columns(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("side"))
+    quotas = pl.DataFrame(
+        [
+            (side, *cell, quota)
+            for side, size in config.sizes.items()
+            for cell, quota in class_quotas(size, cells).items()
+        ],
+        schema=["side", *columns, "quota"],
+        orient="row",
+    )
+    _check_quotas(sided, quotas, columns)
+    rank = pl.int_range(pl.len()).over("side", *columns)
+    return (
+        sided.sort("split_key", "work_id")
+        .with_columns(rank.alias("rank"))
+        .join(quotas, on=["side", *columns])
+        .filter(pl.col("rank") < pl.col("quota"))
+    )
+
+
+def _draw_any(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+    needed = config.n_train + config.n_test
+    if keyed.height < needed:
+        msg = f"train and test need {needed:,} works, found {keyed.height:,} eligible.\n{_REMEDY}"
+        raise NotEnoughWorksError(msg)
+    is_train = pl.int_range(pl.len()) < config.n_train
+    return (
+        keyed.sort("split_key", "work_id")
+        .head(needed)
+        .with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("side"))
+    )
+
+
+def _check_quotas(sided: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str]) -> None:
+    keys = ["side", *columns]
+    found = quotas.join(sided.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
+        pl.col("found").fill_null(0)
+    )
+    short = found.filter(pl.col("found") < pl.col("quota"))
+    if short.is_empty():
+        return
+    lines = [
+        f"{side} needs {quota:,} {_name(cell)} works, found {count:,} of {sided.height:,} eligible."
+        for side, *cell, quota, count in short.rows()
+    ]
+    in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
+    *rarest, count = in_all.sort("found", maintain_order=True).row(0)
+    lines.append(
+        f"The rarest class, {_name(rarest)}, has {count:,} works on both sides together, so a balanced draw "
+        f"holds {count * in_all.height:,} at most.\n{_REMEDY}"
+    )
+    raise NotEnoughWorksError("\n".join(lines))
+
+
+def _name(cell: Sequence[str]) -> str:
+    return " + ".join(repr(label) for label in cell)
