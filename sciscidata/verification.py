@@ -1,0 +1,183 @@
+"""Check that a release on disk holds what its manifest says, and that this obeys the project's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product, zip_longest
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata.duplicates import normalise_title
+from sciscidata.errors import ConfigError, VerificationError
+from sciscidata.labels import VOCABULARIES, LabelThresholds, label_disruption, label_novelty
+from sciscidata.manifest import (
+    DATA_FILES,
+    MANIFEST,
+    describe_examples,
+    describe_file,
+    list_files,
+    read_manifest,
+    read_settings,
+)
+from sciscidata.release import Release, render_jsonl
+from sciscidata.schemas import EXAMPLE
+from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, split_keys
+
+
+def verify_release(folder: Path) -> Release:
+    """Recompute everything that a manifest states and everything that makes a release one.
+
+    Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number, list of ids, class
+    counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the scores and thresholds; the
+    order and the side that follow from ids and seed (without balance the side follows from all eligible
+    works, which a release does not hold); the class quotas; no id and no normalised title on both sides.
+
+    Args:
+        folder: what ``write_release`` made, perhaps elsewhere and long ago.
+
+    Returns:
+        The release, if nothing differs.
+
+    Raises:
+        InputNotFoundError: if there is no manifest.
+        VerificationError: listing every difference.
+
+    Example:
+        >>> verify_release(Path("no-such-slice"))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
+        one with scripts/build_slice.py.
+    """
+    folder = Path(folder)
+    release = Release(folder, read_manifest(folder))
+    differences = list(_differences(release))
+    if differences:
+        found = "".join(f"\n- {difference}" for difference in differences)
+        msg = (
+            f"{folder} differs from its {MANIFEST} in {len(differences)} points:{found}\n"
+            "Copy the release again, or rebuild it."
+        )
+        raise VerificationError(msg)
+    return release
+
+
+def _differences(release: Release) -> Iterator[str]:
+    folder, manifest = release.folder, release.manifest
+    yield from _compare_files(folder, manifest)
+    examples: dict[str, pl.DataFrame] = {}
+    for side in SIDES:
+        try:
+            examples[side] = _read_parquet(folder / f"{side}.parquet")
+        except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            yield f"{side}.parquet cannot be read: {error}"
+            continue
+        yield from _compare_schema(side, examples[side])
+    if list(examples) != list(SIDES) or any(frame.schema != EXAMPLE for frame in examples.values()):
+        return
+    for key, found in describe_examples(examples).items():
+        yield from _compare(found, manifest.get(key), key)
+    try:
+        thresholds, split = read_settings(manifest)
+    except ConfigError as error:
+        yield str(error)
+        return
+    for side, frame in examples.items():
+        yield from _compare_jsonl(folder / f"{side}.jsonl", frame)
+        yield from _check_labels(side, frame, thresholds)
+        yield from _check_places(side, frame, split)
+    yield from _check_apart(examples["train"], examples["test"])
+
+
+def _read_parquet(path: Path) -> pl.DataFrame:
+    # Damaged bytes may decode to names, texts and metadata that are not UTF-8, on which Polars panics: pyarrow
+    # looks at the first two, and the third is not needed.
+    table = pq.ParquetFile(path).read().replace_schema_metadata(None)
+    table.validate(full=True)
+    fields = [field.remove_metadata() for field in table.schema]
+    return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(fields))))
+
+
+def _compare_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    extra, stated = manifest.get("extra_files"), manifest.get("files")
+    there = set(list_files(folder))
+    expected = {MANIFEST, *DATA_FILES, *map(str, extra if isinstance(extra, list) else [])}
+    yield from (f"{name} is missing" for name in sorted(expected - there))
+    yield from (f"{name} is not part of the release" for name in sorted(there - expected))
+    for name in sorted(there & set(DATA_FILES)):
+        yield from _compare(describe_file(folder / name), stated.get(name) if isinstance(stated, dict) else None, name)
+
+
+def _compare(found: Any, stated: Any, where: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+    """Compare what was recomputed with what the manifest states, leaf by leaf."""
+    if isinstance(found, dict) and isinstance(stated, dict):
+        left, right = cast("dict[str, Any]", found), cast("dict[str, Any]", stated)
+        for key in {**left, **right}:
+            yield from _compare(left.get(key), right.get(key), f"{where}: {key}")
+    elif found != stated:
+        yield f"{where}: the manifest says {stated!r}, found {found!r}"
+
+
+def _compare_schema(side: str, frame: pl.DataFrame) -> Iterator[str]:
+    if frame.schema != EXAMPLE:
+        wrong = [f"{name} {dtype}" for name, dtype in frame.schema.items() if EXAMPLE.get(name) != dtype] + [
+            f"no {name}" for name in EXAMPLE if name not in frame.schema
+        ]
+        yield f"{side}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
+
+
+def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
+    try:
+        expected = render_jsonl(frame)
+        got = path.read_bytes()
+    except (ValueError, OSError) as error:
+        yield f"{path.name} cannot be compared with {path.stem}.parquet: {error}"
+        return
+    if got != expected:
+        lines = zip_longest(got.split(b"\n"), expected.split(b"\n"))
+        first = next(number for number, (left, right) in enumerate(lines, start=1) if left != right)
+        yield f"{path.name} line {first} is not the canonical form of row {first} of {path.stem}.parquet"
+
+
+def _check_labels(side: str, frame: pl.DataFrame, thresholds: LabelThresholds) -> Iterator[str]:
+    relabelled = label_novelty(label_disruption(frame, thresholds), thresholds).collect()
+    for column in VOCABULARIES:
+        wrong = frame.filter(~frame[column].eq_missing(relabelled[column]))["openalex_id"]
+        if len(wrong):
+            yield f"{side}: {column} of {len(wrong):,} rows contradicts their score, first {wrong[0]}"
+
+
+def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterator[str]:
+    ids = frame["openalex_id"].str.extract("^W([0-9]+)$").cast(pl.Int64, strict=False)
+    if ids.null_count():
+        yield f"{side}: {ids.null_count():,} ids are not 'W' and a number"
+        return
+    keys = split_keys(ids, split.seed)
+    places = pl.DataFrame([keys, ids.alias("work_id")])
+    if not places.equals(places.sort("split_key", "work_id")):
+        yield f"{side}: rows are not in the order of their split keys"
+    columns = BALANCED[split.balance]
+    if columns:
+        is_test = keys % (split.n_train + split.n_test) < split.n_test
+        strays = frame.filter(is_test != (side == "test"))["openalex_id"]
+        if len(strays):
+            yield f"{side}: {len(strays):,} rows belong to the other side by their id, first {strays[0]}"
+    cells = list(product(*(VOCABULARIES[column] for column in columns)))
+    drawn = frame.group_by(*columns).len().rows() if columns else [(frame.height,)]
+    found = {tuple(cell): count for *cell, count in drawn}
+    for cell, quota in class_quotas(split.sizes[side], cells).items():
+        if found.get(cell, 0) != quota:
+            name = " + ".join(cell) or "any"
+            yield f"{side}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
+
+
+def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
+    for what, key in (("id", pl.col("openalex_id")), ("normalised title", normalise_title(pl.col("title")))):
+        left, right = (frame.select(key).to_series().drop_nulls().unique() for frame in (train, test))
+        shared = left.filter(left.is_in(right.implode())).sort()
+        if len(shared):
+            yield f"{len(shared):,} works lie on both sides by {what}, first {shared[0]!r}"
