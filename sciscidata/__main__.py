@@ -1,0 +1,8 @@
+"""``python -m sciscidata`` is the ``sciscidata`` command."""
+
+import sys
+
+from sciscidata.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
