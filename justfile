@@ -1,0 +1,37 @@
+# Everyday commands; `just` lists them. They use the virtual environment of the README's commands.
+bin := ".venv/bin"
+
+default:
+    @just --list
+
+# install the package with everything that developing it needs
+setup:
+    python3 -m venv .venv
+    {{bin}}/pip install -q -c constraints.txt -e '.[dev]'
+
+# format, lint and type-check
+check:
+    {{bin}}/ruff format --check .
+    {{bin}}/ruff check .
+    {{bin}}/pyright --pythonpath {{bin}}/python
+
+# every test, slow ones too
+test *ARGS:
+    {{bin}}/pytest -q {{ARGS}}
+
+# the tests that take seconds
+quick:
+    {{bin}}/pytest -q -m 'not slow'
+
+# a small slice from the synthetic world, verified
+smoke:
+    {{bin}}/python scripts/build_slice.py --source synthetic --n-works 5000 --n-train 90 --n-test 9 --out slices/smoke --overwrite
+    {{bin}}/sciscidata verify slices/smoke
+
+# the default slice; see README
+build *ARGS:
+    {{bin}}/python scripts/build_slice.py {{ARGS}}
+
+# recompute every hash of a release
+verify RELEASE:
+    {{bin}}/sciscidata verify {{RELEASE}}
