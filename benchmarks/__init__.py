@@ -1,0 +1,1 @@
+"""Speed and memory beside other packages, on the same input in one run."""

@@ -133,7 +133,9 @@ def main() -> None:
     check_counts(options.size, scores, 2_000)
     per_work = {t: a[f"compute_{t}"] / a["n_works"] for t in (1, 2)}
     peer_per_work = b["compute"] / b["n_focal"]
-    print("\n| | load or build, s | CD_5, s | µs per work | peak memory, GB | times faster |\n|---|---|---|---|---|---|")
+    print(
+        "\n| | load or build, s | CD_5, s | µs per work | peak memory, GB | times faster |\n|---|---|---|---|---|---|"
+    )
     print(
         f"| PyPI cdindex ({b['n_focal']:,} works) | {b['load']:.1f} | {b['compute']:.1f} | {peer_per_work * 1e6:.1f} "
         f"| {b['peak_gb']:.2f} | 1 |"
@@ -145,7 +147,6 @@ def main() -> None:
         )
     print(f"\n2 threads against 1: {a['compute_1'] / a['compute_2']:.2f} times. ", end="")
     print(f"Whole family: {a['family_1']:.2f} s on 1 thread, {a['family_2']:.2f} s on 2.")
-
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The citation graphs that every speed figure uses: S, M and L of the seeded generator that lies with the shared data."""
+"""The citation graphs of every speed figure: S, M and L of the seeded generator that lies with the shared data."""
 
 from __future__ import annotations
 
