@@ -36,14 +36,16 @@ def _prefetch(typingctx, array, position):
 
 
 @njit(nogil=True, cache=True)
-def slide(window, side, ref_offsets, refs, first, last):
-    """Move one end of every slice over the citers ``first`` .. ``last - 1``.
+def slide(window, side, ref_offsets, refs, first, last, low, high):
+    """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
     A paper's list is sorted by time, so its slice moves by one for each of these works that cites it: walking
     their references does for all papers at once what a search per paper would do.
     """
     for e in range(ref_offsets[first], ref_offsets[last]):
-        window[refs[e], side] += 1
+        paper = refs[e]
+        if low <= paper < high:
+            window[paper, side] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -24,15 +24,16 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    with Progress(
+    if not (console.is_terminal or console.is_jupyter):
+        yield lambda _: None
+        return
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f}" + (f" {unit}" if unit else "")),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not (console.is_terminal or console.is_jupyter),
-    ) as bar:
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda amount: bar.advance(task, amount)
