@@ -13,6 +13,8 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from sciscidata.compiled import kernel
+
 NULL, TEXT, IRREGULAR = 0, 1, 2
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
@@ -63,7 +65,7 @@ def _pointer(context, builder, array_type, array, at):
     return builder.bitcast(builder.gep(first, [at]), _BYTES.as_pointer())
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode_rows(data, offsets):
     """Decode every row into one run of text; rows that are not a plain index are marked irregular.
 
@@ -122,7 +124,7 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
     return used - 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
     """Parse one row into the slots; return its status, the last slot used, and the size of its text."""
     limit = end - at
@@ -219,7 +221,7 @@ def _skip_spaces(data, at, end):
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unescape(data, at, end, out, out_at):
     """Copy a JSON string's text to ``out``; return the place of its closing quote and its length, or -1."""
     out_start = out_at
@@ -258,7 +260,7 @@ def _unescape(data, at, end, out, out_at):
     return at, out_at - out_start
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _hex4(data, at, end):
     if at + 4 > end:
         return -1
@@ -277,7 +279,7 @@ def _hex4(data, at, end):
     return code
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write_utf8(code, out, at):
     if code < 0x80:
         out[at] = code

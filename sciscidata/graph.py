@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,12 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.errors import EmptyInputError, SchemaMismatchError
+from sciscidata.errors import EmptyInputError, WorkIdError
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-from sciscidata.storage import atomic_folder
-
-logger = logging.getLogger(__name__)
+from sciscidata.storage import cached_folder, scratch_folder
 
 FORMAT_VERSION = 1
 _BATCH_EDGES = 1 << 20
@@ -96,7 +93,7 @@ def build_graph(
     citations: pl.LazyFrame,
     works: pl.LazyFrame,
     *,
-    cache_dir: Path | None = None,
+    cache_dir: str | Path | None = None,
     memory_limit_mb: int = 2048,
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays. Executes.
@@ -106,16 +103,18 @@ def build_graph(
         works: WORKS; only work_id and publication_year are read. Works that occur only in ``citations`` become
             nodes without a year: they count as references, never as citers.
         cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory;
-            a later call with the same content, whatever its row order, maps the same files again.
+            a later call with the same content, whatever its row order, maps the same files again. Files that
+            were damaged meanwhile are made again, with a warning in the log.
         memory_limit_mb: most memory for edges while building.
 
     Returns:
         A CitationGraph; its arrays are memory maps when ``cache_dir`` is given or edges exceed the limit.
 
     Raises:
-        SchemaMismatchError: a column is missing or has another dtype, or a work_id is null or occurs twice.
+        SchemaMismatchError: a column is missing or has another dtype.
+        WorkIdError: in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63.
         EmptyInputError: ``works`` has no row.
-        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
@@ -131,21 +130,15 @@ def build_graph(
     citations = citations.select("citing_id", "cited_id").drop_nulls()
     nodes = _sorted_nodes(works.select(columns))
     if cache_dir is None:
-        with tempfile.TemporaryDirectory(prefix="sciscidata-graph-") as scratch:
-            return _build(citations, nodes, Path(scratch), None, memory_limit_mb)
-    target = cache_dir / f"graph-{_content_key(citations, nodes)}"
-    if not (target / _FACTS).is_file():
-        with atomic_folder(target) as folder:
-            graph = _build(citations, nodes, folder, folder, memory_limit_mb)
-            facts = {
-                "format_version": FORMAT_VERSION,
-                "n_known": graph.n_known,
-                "n_citations": graph.n_citations,
-            }
-            (folder / _FACTS).write_text(json.dumps(facts) + "\n")
-    else:
-        logger.info("graph: reusing %s", target)
-    return _open_graph(target)
+        with scratch_folder() as scratch:
+            return _build(citations, nodes, scratch, None, memory_limit_mb)
+
+    def make(folder: Path) -> None:
+        graph = _build(citations, nodes, folder, folder, memory_limit_mb)
+        facts = {"format_version": FORMAT_VERSION, "n_known": graph.n_known, "n_citations": graph.n_citations}
+        (folder / _FACTS).write_text(json.dumps(facts) + "\n")
+
+    return _open_graph(cached_folder(Path(cache_dir) / f"graph-{_content_key(citations, nodes)}", make))
 
 
 def _open_graph(folder: Path) -> CitationGraph:
@@ -170,7 +163,8 @@ def _sorted_nodes(works: pl.LazyFrame) -> pl.DataFrame:
     n_null = nodes["work_id"].null_count()
     if n_null:
         msg = f"build_graph: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
-        raise SchemaMismatchError(msg)
+        raise WorkIdError(msg)
+    _refuse_reserved(nodes["work_id"])
     return nodes
 
 
@@ -191,7 +185,21 @@ def _content_key(citations: pl.LazyFrame, nodes: pl.DataFrame) -> str:
 
 def _edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Array]]:
     for batch in citations.collect_batches(chunk_size=_BATCH_EDGES, maintain_order=False, engine="streaming"):
-        yield batch["citing_id"].to_numpy(), batch["cited_id"].to_numpy()
+        citing, cited = batch["citing_id"], batch["cited_id"]
+        _refuse_reserved(citing)
+        _refuse_reserved(cited)
+        yield citing.to_numpy(), cited.to_numpy()
+
+
+def _refuse_reserved(ids: pl.Series) -> None:
+    from sciscidata.graph_kernels import EMPTY
+
+    if ids.min() == EMPTY:
+        msg = (
+            f"build_graph: {ids.name} is -2^63 ({EMPTY}), which no work can have. It often stands for a missing "
+            "value: make it null, and drop works without an id."
+        )
+        raise WorkIdError(msg)
 
 
 def _build(
@@ -304,7 +312,7 @@ def _hash_table(ids: Int64Array) -> tuple[Int64Array, Int32Array]:
             f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
             "Drop repeats: .unique('work_id', keep='any')."
         )
-        raise SchemaMismatchError(msg)
+        raise WorkIdError(msg)
     return keys, values
 
 

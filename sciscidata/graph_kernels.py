@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sciscidata.compiled import kernel
+
 EMPTY = np.int64(np.iinfo(np.int64).min)  # marks a free slot; no OpenAlex id is negative
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -35,7 +37,7 @@ def _slot_of(keys, key, mask):
     return slot
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def insert_all(keys, values, ids, first_value):
     """Insert ``ids`` with consecutive values; return the position of a repeated id, or -1."""
     mask = np.uint64(keys.size - 1)
@@ -48,7 +50,7 @@ def insert_all(keys, values, ids, first_value):
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def renumber_pairs(keys, values, new_ids, n_new, first_new, citing, cited, start, pairs):
     """Translate edges from ``start`` on to index pairs; ids not seen before get the next free index.
 
@@ -85,7 +87,7 @@ def renumber_pairs(keys, values, new_ids, n_new, first_new, citing, cited, start
     return citing.size, written, n_new
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def relabel_tail(pairs, first, final_index):
     """Replace each provisional index ``first + i`` by ``final_index[i]``."""
     for e in range(pairs.shape[0]):
@@ -94,14 +96,14 @@ def relabel_tail(pairs, first, final_index):
                 pairs[e, side] = final_index[pairs[e, side] - first]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_citing(pairs, counts):
     """Add up the references of each citing index."""
     for e in range(pairs.shape[0]):
         counts[pairs[e, 0]] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scatter_references(pairs, low, high, cursor, refs):
     """Counting sort, second half: drop each cited index into the row of its citing index in [low, high)."""
     for e in range(pairs.shape[0]):
@@ -111,7 +113,7 @@ def scatter_references(pairs, low, high, cursor, refs):
             cursor[citing - low] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sort_rows_drop_repeats(refs, row_end, degree):
     """Sort each row in place, drop repeated references, close the gaps; return the number left.
 
@@ -141,14 +143,14 @@ def sort_rows_drop_repeats(refs, row_end, degree):
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_cited(refs, counts):
     """Add up the citers of each cited index."""
     for e in range(refs.size):
         counts[refs[e]] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scatter_citers(ref_offsets, refs, low, high, cursor, citers):
     """Transpose: citing indices are visited in order, so every list of citers comes out sorted by time."""
     for citing in range(ref_offsets.size - 1):
@@ -159,7 +161,7 @@ def scatter_citers(ref_offsets, refs, low, high, cursor, citers):
                 cursor[cited - low] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_content_hash(first, second, lanes):
     """Add the hash of each pair to two 64-bit lanes: the sum does not depend on the order of rows."""
     a = np.uint64(0)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import logging
 import os
 import re
+import secrets
 import shutil
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from sciscidata.errors import SciSciDataError, StorageError
 
+logger = logging.getLogger(__name__)
+
+_LOCK, _OLD = "lock", "old"  # in the hidden folder of an unfinished run
+_SUMS = "SHA256SUMS"
+_unfinished: dict[Path, Path] = {}  # the hidden folders of this process, and what each is to become
 _IN_THE_WAY = "Something else is in the way: look at it, then move it or choose another folder."
 _NOT_ALLOWED = "Choose a folder that you may write, or mend its permissions."
 _REMEDIES = {
@@ -33,21 +43,21 @@ _REMEDIES = {
 
 @contextmanager
 def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
-    """Give a temporary folder to fill; when the block ends well it becomes ``target`` in one rename.
+    """Give a new folder to fill; when the block ends well it becomes ``target`` in one rename.
 
-    The temporary folder is a hidden sibling, ``.{target.name}.tmp-{pid}``, so that the rename stays on one
-    disk. Its files are flushed to the disk first. When the block fails, the temporary folder is removed and
-    ``target`` is as it was. A killed run leaves the temporary folder at most; the next run for the same
-    target removes it.
+    Until then it lies in a hidden folder beside ``target``, ``.{target.name}.tmp-{16 random digits}``, so that
+    the rename stays on one disk. Its files are flushed to the disk first. When the block fails, it is removed
+    and ``target`` is as it was. A killed run leaves the hidden folder at most; the next run for the same target
+    removes it, and nobody else's: a run locks its own for as long as it lives.
 
     Args:
         target: the folder to make; missing parents are made too. Whether it may exist is for the caller to
-            check beforehand. One writer per process and target.
-        overwrite: put an existing folder aside (``.{target.name}.old-{pid}``), and remove it once the new
-            one is in place. A run killed between these two renames is mended by the next one.
+            check beforehand.
+        overwrite: put an existing folder aside, into the hidden one, until the new one is in place. A run killed
+            between these two renames is mended by the next one.
 
     Yields:
-        The path of the empty temporary folder.
+        The path of the empty new folder.
 
     Raises:
         StorageError: the disk is full, the folder cannot be written, or without ``overwrite`` something
@@ -63,26 +73,101 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         '42'
     """
     target = target.resolve()  # through a symbolic link: the link stays, the folder behind it is replaced
-    temporary = target.with_name(f".{target.name}.tmp-{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        clear_leftovers(target)
-        temporary.mkdir()
-    except OSError as error:
-        raise storage_error(error, target) from error
-    try:
-        yield temporary
-        _flush(temporary)
-        if overwrite and target.exists():
-            _swap(temporary, target)
-        else:
-            temporary.rename(target)
-        _flush_directory(target.parent)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if _is_about(error, target):
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            clear_leftovers(target)
+            workspace = stack.enter_context(_locked_workspace(target))
+        except OSError as error:
             raise storage_error(error, target) from error
-        raise
+        with _errors_about(target):
+            new = workspace / "new"
+            new.mkdir()
+            yield new
+            _flush(new)
+            if overwrite and target.exists():
+                target.rename(workspace / _OLD)
+            new.rename(target)
+            _flush_entry(target.parent)
+
+
+@contextmanager
+def scratch_folder() -> Generator[Path]:
+    """Give a folder in the system's place for temporary files (TMPDIR), and remove it at the end.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written. Other errors pass through unchanged.
+
+    Example:
+        >>> with scratch_folder() as folder:
+        ...     folder.is_dir()
+        True
+    """
+    with ExitStack() as stack:
+        try:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sciscidata-")))
+        except OSError as error:
+            raise storage_error(error, Path(os.environ.get("TMPDIR", "the folder for temporary files"))) from error
+        with _errors_about(folder / "scratch"):  # what lies beside the folder is not ours
+            yield folder
+
+
+def cached_folder(target: Path, make: Callable[[Path], None]) -> Path:
+    """Make a folder whose name decides its content, or reuse what an earlier run made whole.
+
+    Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. They are checked
+    before a reuse; a folder that is damaged or unfinished is made again, with a warning in the log.
+
+    Args:
+        target: where to keep it. Two runs may make it at the same time: the first one counts.
+        make: fills an empty folder, always with the same files for the same ``target``.
+
+    Returns:
+        ``target``.
+
+    Raises:
+        StorageError: the disk is full, or the folder cannot be written. Other errors of ``make`` pass through.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     for _ in range(2):
+        ...         made = cached_folder(Path(home, "sum-2-3"), lambda folder: print((folder / "5").write_text("")))
+        ...     sorted(path.name for path in made.iterdir())
+        0
+        ['5', 'SHA256SUMS']
+    """
+    if _is_whole(target):
+        logger.info("reusing %s", target)
+        return target
+    if target.exists():
+        logger.warning("%s is damaged or unfinished; it is made again", target)
+        shutil.rmtree(target, ignore_errors=True)
+    try:
+        with atomic_folder(target) as folder:
+            make(folder)
+            (folder / _SUMS).write_bytes(_sums(folder))
+    except StorageError:
+        if not _is_whole(target):  # else another run has made the same folder meanwhile
+            raise
+    return target
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        return (folder / _SUMS).read_bytes() == _sums(folder)
+    except OSError:
+        return False
+
+
+def _sums(folder: Path) -> bytes:
+    lines: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if path.name != _SUMS and not path.name.startswith("."):  # file managers leave hidden files anywhere
+            with path.open("rb") as file:
+                lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n")
+    return "".join(lines).encode()
 
 
 def storage_error(error: BaseException, path: Path) -> StorageError:
@@ -96,7 +181,19 @@ def storage_error(error: BaseException, path: Path) -> StorageError:
     number = _error_number(error)
     reason = os.strerror(number) if number else str(error).rstrip(".")
     remedy = _REMEDIES.get(number or 0, "Check the disk and the path, then run again.")
+    if remedy is _IN_THE_WAY and (file := next((above for above in path.parents if above.is_file()), None)):
+        reason = f"{file} is a file, not a folder"
     return StorageError(f"cannot write {path}: {reason}. {remedy}")
+
+
+@contextmanager
+def _errors_about(target: Path) -> Generator[None]:
+    try:
+        yield
+    except BaseException as error:  # Polars' panics are no Exception
+        if _is_about(error, target):
+            raise storage_error(error, target) from error
+        raise
 
 
 def _is_about(error: BaseException, target: Path) -> bool:
@@ -121,65 +218,89 @@ def _is_beside(path: Path, target: Path) -> bool:
 def clear_leftovers(target: Path) -> None:
     """Mend what killed runs left beside ``target``: remove their half work, restore a folder they put aside.
 
+    What a living run has locked is left alone, and so is everything on a disk that knows no locks.
+
     Example:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
-        ...     (Path(home) / ".result.old-999999999").mkdir()
+        ...     workspace = Path(home) / ".result.tmp-0123456789abcdef"
+        ...     (workspace / "old").mkdir(parents=True)
+        ...     (workspace / "lock").touch()
         ...     clear_leftovers(Path(home) / "result")
         ...     [entry.name for entry in Path(home).iterdir()]
         ['result']
     """
-    # Not a glob: the target's own name may hold pattern characters.
+    ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
     for leftover in sorted(target.parent.iterdir()):
-        kind, _, pid = leftover.name.removeprefix(f".{target.name}.").partition("-")
-        if leftover.name != f".{target.name}.{kind}-{pid}" or not pid.isdecimal() or _is_running(int(pid)):
-            continue
-        if kind == "old" and not target.exists():
-            leftover.rename(target)
-        elif kind in ("old", "tmp"):
-            shutil.rmtree(leftover)
+        if ours.fullmatch(leftover.name):
+            # Another run may be clearing it too, or it may be another user's.
+            with suppress(OSError), (leftover / _LOCK).open("r+") as lock:
+                if _try_lock(lock):
+                    _clear(leftover, target)
 
 
-def _swap(temporary: Path, target: Path) -> None:
-    aside = target.with_name(f".{target.name}.old-{os.getpid()}")
-    target.rename(aside)
+@contextmanager
+def _locked_workspace(target: Path) -> Generator[Path]:
+    token = secrets.token_hex(8)
+    unlocked = target.with_name(f".{target.name}.new-{token}")
     try:
-        temporary.rename(target)
-    except BaseException:
+        unlocked.mkdir()
+        with (unlocked / _LOCK).open("w") as lock:
+            _try_lock(lock)
+            # It gets the name that other runs look for only now, lest they take it for a leftover.
+            workspace = unlocked.rename(target.with_name(f".{target.name}.tmp-{token}"))
+            _unfinished[workspace] = target
+            try:
+                yield workspace
+            finally:
+                _clear(workspace, target)
+                _unfinished.pop(workspace, None)
+    finally:
+        shutil.rmtree(unlocked, ignore_errors=True)
+
+
+def clear_unfinished() -> None:
+    """Remove the half work of this process, which is about to end while other threads of it are still at work.
+
+    Example:
+        >>> clear_unfinished()
+    """
+    for workspace, target in list(_unfinished.items()):
+        _clear(workspace, target)
+
+
+def _clear(workspace: Path, target: Path) -> None:
+    aside = workspace / _OLD
+    if aside.exists() and not target.exists():
         aside.rename(target)
-        raise
-    # The new folder is in place: what cannot be removed now is a leftover, not a failure.
-    shutil.rmtree(aside, ignore_errors=True)
+    # Whatever cannot be removed now is a leftover, not a failure.
+    shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _is_running(pid: int) -> bool:
-    """Whether another process has this number; our own is stale by definition (containers reuse numbers)."""
-    if pid == os.getpid():
+def _try_lock(file: IO[str]) -> bool:
+    """Whether ``file`` is now ours, until it is closed or the process ends, on whichever machine that may be."""
+    if sys.platform == "win32":
         return False
-    if sys.platform == "win32":  # signal 0 would end the process there
-        return True
+    import fcntl
+
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else's, or a disk that knows no locks
         return False
-    except PermissionError:
-        return True
     return True
 
 
 def _flush(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
-    _flush_directory(folder)
+    for path in (*folder.rglob("*"), folder):
+        if path.is_file() or path.is_dir():
+            _flush_entry(path)
 
 
-def _flush_directory(folder: Path) -> None:
-    if sys.platform == "win32":  # directories cannot be opened there
+def _flush_entry(path: Path) -> None:
+    if sys.platform == "win32":  # nothing opened for reading can be flushed there
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

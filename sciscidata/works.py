@@ -20,7 +20,7 @@ from sciscidata.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, WORKS
 
 #: Raised by one whenever the same record gives another row, so that nothing parsed before is reused.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 
 _MAX_CONCEPTS = 8
 _Json: TypeAlias = Any  # whatever a JSON field may hold
@@ -172,7 +172,9 @@ _DECODER = msgspec.json.Decoder(_Record)
 
 
 def strict_json(text: bytes) -> bytes:
-    r"""Rewrite what only the standard library accepts as strict JSON: NaN becomes null, a lone surrogate U+FFFD.
+    r"""Rewrite what only the standard library accepts as strict JSON.
+
+    NaN and whole numbers of more than 20 digits become null, a lone surrogate U+FFFD.
 
     Raises:
         CorruptRecordError: at once; not even the standard library reads it.
@@ -182,7 +184,7 @@ def strict_json(text: bytes) -> bytes:
         '{"fwci": null, "title": "a \ufffd"}'
     """
     try:
-        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float)
+        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         msg = f"not JSON: {_shorten(str(error))}"
@@ -193,6 +195,12 @@ def strict_json(text: bytes) -> bytes:
 def _finite_float(digits: str) -> float | None:
     number = float(digits)
     return number if math.isfinite(number) else None
+
+
+def _short_int(digits: str) -> int | None:
+    return (
+        int(digits) if len(digits) <= 20 else None
+    )  # longer ones fit no column, and from 4,301 digits on not even int
 
 
 def _decode(line: bytes) -> tuple[_Record, str | None]:

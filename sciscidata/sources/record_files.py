@@ -6,8 +6,10 @@ Everything is told from the content, nothing from the name, because record files
 from __future__ import annotations
 
 import glob
+import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     or without ``.gz`` or ``.zst``, or just ``.gz`` or ``.zst``. A file named twice is listed once.
 
     Raises:
-        InputNotFoundError: at once; an input does not exist, or matches no file.
+        InputNotFoundError: at once; an input does not exist, matches no file, or is a pipe or a device.
 
     Example:
         >>> from pathlib import Path
@@ -61,8 +63,14 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if path.is_file():
         return [path]
+    if not path.is_dir():
+        msg = (
+            f"records input {str(path)!r} is neither a file nor a folder. It is read more than once: "
+            "write what it gives into a file first."
+        )
+        raise InputNotFoundError(msg)
     return sorted(file for file in path.rglob("*") if file.is_file() and _is_record_name(file.name))
 
 
@@ -82,8 +90,8 @@ def read_pieces(path: Path, advance: Callable[[float], None] | None = None) -> I
         advance: told the number of bytes of the file after each read.
 
     Raises:
-        CorruptRecordError: while reading, after the last whole line of a compressed file that is damaged or
-            ends too early. Its message is the reason alone.
+        CorruptRecordError: while reading, where a compressed file is damaged or ends too early: after the last
+            whole line that could be decompressed. Its message is the reason alone.
         InputNotFoundError: the file cannot be opened or read.
 
     Example:
@@ -179,17 +187,36 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _chunks(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
-    """Read and decompress; gzip members and Zstandard frames may follow each other."""
-    opener: Callable[[], Any] | None = None
-    decoder: Any = None
-    for place, chunk in enumerate(raw_chunks(path)):
-        if advance is not None:
-            advance(len(chunk))
-        if place == 0:
-            opener = _OPENERS.get(chunk[:2])
-        if opener is None:
+    """Read a file in its decompressed form; whatever lies before a damage comes out first."""
+    opener = _OPENERS.get(next(raw_chunks(path), b"")[:2])
+    n_read = n_out = 0
+
+    def read() -> Iterator[bytes]:
+        nonlocal n_read
+        for chunk in raw_chunks(path):
+            n_read += 1
+            if advance is not None:
+                advance(len(chunk))
             yield chunk
-            continue
+
+    if opener is None:
+        yield from read()
+        return
+    try:
+        for data in _decompress(read(), opener):
+            n_out += len(data)
+            yield data
+    except CorruptRecordError:
+        # A decoder keeps what it made of the very chunk that holds the damage: that one again, byte by byte.
+        for data in _decompress(_last_in_bytes(raw_chunks(path), n_read), opener):
+            yield data[max(n_out, 0) :]
+            n_out -= len(data)
+
+
+def _decompress(chunks: Iterable[bytes], opener: Callable[[], Any]) -> Iterator[bytes]:
+    """Decompress; gzip members and Zstandard frames may follow each other."""
+    decoder: Any = None
+    for chunk in chunks:
         rest = chunk
         while rest:
             decoder = decoder or opener()
@@ -205,6 +232,11 @@ def _chunks(path: Path, advance: Callable[[float], None] | None) -> Iterator[byt
     if decoder is not None:
         msg = "the compressed file ends too early here: it was cut off"
         raise CorruptRecordError(msg)
+
+
+def _last_in_bytes(chunks: Iterable[bytes], n: int) -> Iterator[bytes]:
+    for place, chunk in enumerate(islice(chunks, n), 1):
+        yield from [chunk] if place < n else (bytes([byte]) for byte in chunk)
 
 
 def raw_chunks(path: Path) -> Iterator[bytes]:
@@ -229,7 +261,27 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
         raise InputNotFoundError(msg) from error
 
 
+def printable_name(path: Path) -> str:
+    """Give the base name of a file, with U+FFFD for bytes that are no UTF-8, which no report could hold.
+
+    Example:
+        >>> printable_name(Path("data", "works.jsonl"))
+        'works.jsonl'
+    """
+    return os.fsencode(path.name).decode("utf-8", "replace")
+
+
+def _open_gzip() -> Any:  # noqa: ANN401
+    return zlib.decompressobj(wbits=31)
+
+
+def _open_zstd() -> Any:  # noqa: ANN401
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()  # what ``zstd --ultra --long=31`` makes
+
+
+# By the first two bytes. The sixteen are skippable frames of Zstandard, with which pzstd begins.
 _OPENERS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
-    b"\x28\xb5": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    b"\x1f\x8b": _open_gzip,
+    b"\x28\xb5": _open_zstd,
+    **{bytes((first, 0x2A)): _open_zstd for first in range(0x50, 0x60)},
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sciscidata.errors import CorruptRecordError
-from sciscidata.sources.record_files import read_pieces, works_of
+from sciscidata.sources.record_files import printable_name, read_pieces, works_of
 from sciscidata.works import PARSER_VERSION, Work
 
 _LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Reading:
     def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
         """Read all files once, in order; ``advance`` is told the bytes read."""
         for file, digest in zip(self.files, self.hashes, strict=True):
-            counts = _FileCounts(file.name, file.stat().st_size, digest)
+            counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
             for line, work in _numbered_works(file, counts, advance):
                 if isinstance(work, CorruptRecordError):
@@ -84,8 +84,8 @@ class Reading:
         counts.corrupt += 1
         if self.strict:
             msg = (
-                f"{counts.name}, line {line}: {error}. Mend or remove the line, "
-                "or read without strict to skip and count such lines."
+                f"{counts.name}, line {line}: {error}. Mend the file or get it again, "
+                "or read without strict, which skips and counts what is corrupt."
             )
             raise CorruptRecordError(msg) from error
         if len(self.problems) < _KEPT_PROBLEMS:

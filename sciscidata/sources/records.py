@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata.errors import ConfigError, EmptyInputError, StorageError
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.sources.record_files import find_record_files, raw_chunks
+from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks
 from sciscidata.sources.record_reading import Reading
-from sciscidata.storage import atomic_folder
+from sciscidata.storage import cached_folder
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 _BATCH_WORKS = 2_048
@@ -36,7 +36,7 @@ class RecordsConfig:
         strict: raise at the first corrupt line, instead of counting and reporting it.
 
     Raises:
-        ConfigError: at once; ``inputs`` is empty or not a tuple of strings.
+        ConfigError: at once; ``inputs`` is empty or not a tuple of strings, or ``strict`` is not True or False.
 
     Example:
         >>> RecordsConfig(inputs=("works/*.jsonl.gz",)).strict
@@ -47,10 +47,14 @@ class RecordsConfig:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a list of paths."""
+        """Refuse what cannot be a list of paths, and what only looks like a truth value."""
         inputs: Any = self.inputs
         if not isinstance(inputs, tuple) or not inputs or not all(isinstance(given, str) for given in inputs):
             msg = f"RecordsConfig.inputs must be a non-empty tuple of strings, got {inputs!r}. Write ('works.jsonl',)."
+            raise ConfigError(msg)
+        strict: Any = self.strict
+        if not isinstance(strict, bool):
+            msg = f"RecordsConfig.strict must be True or False, got {strict!r}. Write it without quotes."
             raise ConfigError(msg)
 
 
@@ -84,7 +88,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
         "kind": "records",
         "strict": config.strict,
         "parser_version": PARSER_VERSION,
-        "inputs": [{"name": file.name, "bytes": file.stat().st_size} for file in files],
+        "inputs": [{"name": printable_name(file), "bytes": file.stat().st_size} for file in files],
     }
     return Corpus(
         _scan(files, config, WORKS, works_frame),
@@ -93,12 +97,13 @@ def scan_records(config: RecordsConfig) -> Corpus:
     )
 
 
-def pull_records(config: RecordsConfig, folder: Path, progress: Callable[[float], None] | None = None) -> Corpus:
+def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
     r"""Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
 
     The result lies in a subfolder of ``folder`` named after the content of the files: ``works.parquet`` sorted
     by work_id, ``citations.parquet`` sorted by (citing_id, cited_id), and ``ingest.json``, the report. It
-    appears whole or not at all. Memory is bounded but for about 100 bytes per work.
+    appears whole or not at all, and is made again (with a warning in the log) where it was damaged later. Memory
+    is bounded but for about 100 bytes per work.
 
     Args:
         config: what to read.
@@ -128,13 +133,9 @@ def pull_records(config: RecordsConfig, folder: Path, progress: Callable[[float]
     hashes = [_sha256(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
     key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION]).encode()).hexdigest()
-    target = folder / f"records-{key[:16]}"
-    if not target.is_dir():
-        try:
-            _ingest(files, hashes, config, target, progress)
-        except StorageError:
-            if not target.is_dir():  # else another run has made the same folder meanwhile
-                raise
+    target = cached_folder(
+        Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
+    )
     report = json.loads((target / "ingest.json").read_text("utf-8"))
     return Corpus(pl.scan_parquet(target / "works.parquet"), pl.scan_parquet(target / "citations.parquet"), report)
 
@@ -169,33 +170,32 @@ def _ingest(
     files: Sequence[Path],
     hashes: Sequence[str],
     config: RecordsConfig,
-    target: Path,
+    folder: Path,
     progress: Callable[[float], None] | None,
 ) -> None:
-    with atomic_folder(target) as folder:
-        parts = folder / "parts"
-        parts.mkdir()
-        reading = Reading(files, hashes, config.strict)
-        for number, works in enumerate(_batches(reading.works(progress), _PART_WORKS)):
-            works_frame(works).sort("work_id").write_parquet(
-                parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
-            )
-            citations_frame(works).sort("citing_id", "cited_id").write_parquet(
-                parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
-            )
-        reading.log()
-        report = reading.report()
-        if not reading.seen:
-            msg = (
-                f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
-                f"{report['corrupt']:,} corrupt. Check that the files hold Work objects, one per line."
-            )
-            raise EmptyInputError(msg)
-        ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
-        _merge(parts, "works", ["work_id"], ids, folder)
-        _merge(parts, "citations", ["citing_id", "cited_id"], ids, folder)
-        shutil.rmtree(parts)
-        (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    parts = folder / "parts"
+    parts.mkdir()
+    reading = Reading(files, hashes, config.strict)
+    for number, works in enumerate(_batches(reading.works(progress), _PART_WORKS)):
+        works_frame(works).sort("work_id").write_parquet(
+            parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
+        )
+        citations_frame(works).sort("citing_id", "cited_id").write_parquet(
+            parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
+        )
+    reading.log()
+    report = reading.report()
+    if not reading.seen:
+        msg = (
+            f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
+            f"{report['corrupt']:,} corrupt. Check that the files hold Work objects, one per line."
+        )
+        raise EmptyInputError(msg)
+    ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
+    _merge(parts, "works", ["work_id"], ids, folder)
+    _merge(parts, "citations", ["citing_id", "cited_id"], ids, folder)
+    shutil.rmtree(parts)
+    (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def _merge(parts: Path, name: str, keys: list[str], ids: np.ndarray, folder: Path) -> None:

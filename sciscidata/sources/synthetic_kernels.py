@@ -8,8 +8,8 @@ is a function of (key, work, number of the choice).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from sciscidata.compiled import kernel
 from sciscidata.counter_random import below, below_skewed, draw
 
 #: Hidden kinds, in the order of the synthetic vocabulary: what later works do with the references of such a work.
@@ -22,7 +22,7 @@ _COPY_TRIES = 3  # candidates looked at for the one reference taken over along w
 _TRIES_PER_REFERENCE = 4  # fresh picks before a short list is left short: the first years have little to cite
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
     """Fill the reference lists in time order.
 
@@ -84,7 +84,7 @@ def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends
     return offsets, references[:filled].copy()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fields, age_ends, field_ends):
     """Pick a work by age, field and rank, or a reference of the work so picked; -1 where there is none."""
     target_year = year[work] - np.searchsorted(age_ends, below(draw(bits, 0), age_ends[-1]), side="right")
@@ -104,7 +104,7 @@ def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fie
     return target
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _random_reference(bits, work, offsets, references):
     """Pick the later of two references: recent ones are the likelier to be taken over."""
     start, end = offsets[work], offsets[work + 1]
@@ -113,7 +113,7 @@ def _random_reference(bits, work, offsets, references):
     return np.int64(max(first, second))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _cited_alone(kind, balance, coin):
     """Decide how a work is cited; ``coin`` is 0..199."""
     if coin >= 2 * _FOLLOWS_KIND_PER_CENT or (kind == EVEN and balance == 0):
@@ -123,7 +123,7 @@ def _cited_alone(kind, balance, coin):
     return kind == DISRUPTIVE
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _lists_a_reference(work, target, offsets, references, listed_by):
     for at in range(offsets[target], offsets[target + 1]):  # noqa: SIM110 - numba compiles no generator in any()
         if listed_by[references[at]] == work:

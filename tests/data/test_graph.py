@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import logging
 import os
 import subprocess
 import sys
@@ -13,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.errors import SchemaMismatchError
+from sciscidata import graph as graph_module
+from sciscidata.cdindex import CDConfig, compute_cd_index
+from sciscidata.errors import SchemaMismatchError, StorageError, WorkIdError
 from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.graph_kernels import add_content_hash
 
 BIG = 2**33
 ids = st.integers(1, 12).map(lambda i: i * (BIG // 5))  # some above 2^32
@@ -37,9 +42,8 @@ def assert_same(one: CitationGraph, two: CitationGraph) -> None:
         assert np.array_equal(a, b), field.name
 
 
-@given(years_of_works, edge_lists)
-def test_both_directions_hold_exactly_the_distinct_citations_in_time_order(years, edges):
-    graph = build_graph(*frames(years, edges))
+def assert_holds(graph: CitationGraph, years, edges) -> None:
+    """Compare with the same graph as plain sets."""
     clean = {(a, b) for a, b in edges if a != b}
     ids_ = graph.work_ids.tolist()
     assert sorted(ids_) == sorted({*years, *(i for edge in clean for i in edge)})
@@ -59,6 +63,20 @@ def test_both_directions_hold_exactly_the_distinct_citations_in_time_order(years
         citers |= {(ids_[x], work) for x in column}
     assert references == citers == clean
     assert graph.n_citations == len(clean)
+
+
+@given(years_of_works, edge_lists)
+def test_both_directions_hold_exactly_the_distinct_citations_in_time_order(years, edges):
+    assert_holds(build_graph(*frames(years, edges)), years, edges)
+
+
+@pytest.mark.parametrize("n_first", [0, 1])
+def test_any_number_of_works_without_a_record_finds_room(n_first):
+    """The room for new ids grows twice; each citation needs one place or two, from an even or an odd one on."""
+    edges = [(1, 10 + i) for i in range(n_first)]
+    edges += [(BIG + 2 * i, BIG + 2 * i + 1) for i in range(5_000)] + [(BIG + i, 1) for i in range(0, 10_000, 7)]
+    years = {1: 2000, 2: None}
+    assert_holds(build_graph(*frames(years, edges)), years, edges)
 
 
 @given(years_of_works, edge_lists, st.randoms())
@@ -98,6 +116,81 @@ def test_the_cache_is_found_again_by_content_and_not_by_row_order(dense, tmp_pat
     build_graph(citations.head(299_999), works, cache_dir=tmp_path)
     build_graph(citations, works.with_columns(pl.col("publication_year") + 1), cache_dir=tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_both_lanes_of_the_content_hash_depend_on_both_columns_and_not_on_order():
+    def lanes(pairs):
+        array = np.array(pairs, np.int64)
+        sums = np.zeros(2, np.uint64)
+        add_content_hash(array[:, 0].copy(), array[:, 1].copy(), sums)
+        return sums
+
+    base = lanes([(1, 2), (3, 4)])
+    assert np.array_equal(base, lanes([(3, 4), (1, 2)]))
+    assert base[0] != base[1]
+    for other in ([(1, 2), (3, 5)], [(1, 2), (5, 4)], [(2, 1), (3, 4)], [(1, 4), (3, 2)], [(1, 2)]):
+        assert (base != lanes(other)).all()
+
+
+def cut_in_half(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def point_outside(path):
+    path.write_bytes(np.full(path.stat().st_size // 4, 2**30, np.int32).tobytes())
+
+
+@pytest.mark.parametrize("damage", [cut_in_half, point_outside, os.unlink])
+@pytest.mark.parametrize("name", ["refs.bin", "citers.bin", "ref_offsets.bin", "years.bin", "graph.json"])
+def test_a_damaged_graph_is_built_again_with_a_warning(dense, tmp_path, name, damage, caplog):
+    build_graph(*dense, cache_dir=str(tmp_path))
+    (folder,) = tmp_path.iterdir()
+    damage(folder / name)
+    with caplog.at_level(logging.WARNING):
+        assert_same(build_graph(*dense), build_graph(*dense, cache_dir=tmp_path))
+    assert "damaged" in caplog.text
+    assert [folder] == list(tmp_path.iterdir())
+
+
+def test_a_graph_that_another_run_finishes_meanwhile_is_used(dense, tmp_path, monkeypatch):
+    build = graph_module._build
+
+    def be_overtaken(*given):
+        monkeypatch.setattr(graph_module, "_build", build)
+        build_graph(*dense, cache_dir=tmp_path)
+        return build(*given)
+
+    monkeypatch.setattr(graph_module, "_build", be_overtaken)
+    assert_same(build_graph(*dense, cache_dir=tmp_path), build_graph(*dense))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_scores_of_one_graph_are_collected_together(dense, tmp_path):
+    configs = (CDConfig(), CDConfig(window_years=10))
+    together = pl.collect_all([compute_cd_index(*dense, config, cache_dir=tmp_path) for config in configs])
+    for frame, config in zip(together, configs, strict=True):
+        assert frame.equals(compute_cd_index(*dense, config).collect())
+
+
+def test_a_full_disk_for_temporary_files_is_a_storage_error(monkeypatch):
+    def fill_the_disk(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(graph_module, "_spool_edges", fill_the_disk)
+    with pytest.raises(StorageError, match=r"cannot write .*No space"):
+        build_graph(*frames({1: 2000}, []))
+
+
+def test_works_need_an_id_each_and_no_id_is_the_reserved_one():
+    reserved = -(2**63)
+    citations, works = frames({1: 2000, 2: 2001}, [(2, 1)])
+    for ids_, problem in (([1, 1], "occurs more than once"), ([1, None], "without a work_id"), ([1, reserved], "-2")):
+        with pytest.raises(WorkIdError, match=problem):
+            build_graph(citations, works.with_columns(work_id=pl.Series(ids_, dtype=pl.Int64)))
+    for edge in ((reserved, 1), (1, reserved)):
+        with pytest.raises(WorkIdError, match=r"(citing|cited)_id is -2\^63"):
+            build_graph(frames({}, [edge])[0], works)
+    assert build_graph(frames({}, [(reserved + 1, 1)])[0], works).n_citations == 1
 
 
 def test_a_killed_build_leaves_no_graph_behind_and_the_next_one_cleans_up(dense, tmp_path):

@@ -63,6 +63,15 @@ SHAPES = {
     "a page that only Python reads": json.dumps({"meta": {"score": float("nan")}, "results": [ONE, TWO]}).encode(),
 }
 ZSTD = zstandard.ZstdCompressor()
+SKIPPABLE = b"\x5f\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"  # as pzstd writes it, with any of 16 numbers
+
+
+def with_large_window(content: bytes) -> bytes:
+    """Write a frame of one uncompressed block by hand: a real one of this window takes gigabytes to make."""
+    block = (1 | len(content) << 3).to_bytes(3, "little")
+    return b"\x28\xb5\x2f\xfd" + bytes((0, (30 - 10) << 3)) + block + content
+
+
 PACKINGS = {
     "plain": lambda content: content,
     "gzip": gzip.compress,
@@ -70,6 +79,8 @@ PACKINGS = {
     "gzip members": lambda content: gzip.compress(content[:70]) + gzip.compress(content[70:]),
     "zstd frames": lambda content: ZSTD.compress(content[:70]) + ZSTD.compress(content[70:]),
     "padded gzip": lambda content: gzip.compress(content) + b"\0" * 512,
+    "zstd behind a skippable frame": lambda content: SKIPPABLE + ZSTD.compress(content),
+    "zstd with a window of a gigabyte": lambda content: with_large_window(content),
 }
 
 
@@ -132,6 +143,33 @@ def test_damage_is_counted_and_named_and_costs_nothing_else(tmp_path, content, l
     assert problem["file"] == "works.jsonl"
     assert line is None or problem["line"] == line
     assert reason in problem["reason"]
+
+
+MANY = b"".join(json.dumps({"id": f"W{n}", "title": "x" * n}).encode() + b"\n" for n in range(1, 3_001))
+MANY_ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress(MANY)
+BROKEN_CHECKSUMS = {
+    "gzip": gzip.compress(MANY)[:-8] + bytes(4) + gzip.compress(MANY)[-4:],
+    "zstd": MANY_ZSTD[:-4] + bytes(4),
+}
+
+
+@pytest.mark.parametrize("content", BROKEN_CHECKSUMS.values(), ids=BROKEN_CHECKSUMS.keys())
+@pytest.mark.parametrize("size", [200, 1 << 18])
+def test_every_line_before_the_damage_is_read(tmp_path, content, size, monkeypatch):
+    monkeypatch.setattr(record_files, "_CHUNK_BYTES", size)
+    report = pull(tmp_path / "cache", write(tmp_path / "works", content=content)).provenance
+    assert (report["works"], report["corrupt"]) == (3_000, 1)
+    assert "damaged" in report["first_corrupt_lines"][0]["reason"]
+
+
+def test_lines_before_damage_in_the_middle_are_read_once_each(tmp_path):
+    packed = gzip.compress(MANY)
+    middle = len(packed) // 2
+    file = write(tmp_path / "works", content=packed[:middle] + bytes(64) + packed[middle:])
+    report = pull(tmp_path / "cache", file).provenance
+    assert report["duplicate_ids"] == 0
+    assert report["works"] > 1_000
+    assert ids(scan(file)) == list(range(1, report["works"] + 1))
 
 
 @pytest.mark.parametrize(("content", "line", "reason"), DAMAGED.values(), ids=DAMAGED.keys())
@@ -197,6 +235,30 @@ def test_a_config_without_a_tuple_of_paths_is_refused(inputs):
         RecordsConfig(inputs=inputs)
 
 
+@pytest.mark.parametrize("strict", ["no", "false", 0, None])
+def test_what_only_looks_like_a_truth_value_is_refused(strict):
+    with pytest.raises(ConfigError, match="strict must be True or False"):
+        RecordsConfig(inputs=("works.jsonl",), strict=strict)
+
+
+def test_a_pipe_is_refused_because_it_can_be_read_only_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (scan, lambda file: pull(tmp_path / "cache", file)):
+        with pytest.raises(InputNotFoundError, match="neither a file nor a folder"):
+            read(tmp_path / "pipe")
+
+
+def test_a_file_name_that_is_not_text_is_reported_with_a_replacement(tmp_path):
+    try:
+        file = write(tmp_path / os.fsdecode(b"w\xff.jsonl"), ONE, TWO)
+    except OSError:
+        pytest.skip("this disk takes UTF-8 only")
+    corpus = pull(tmp_path / "cache", file)
+    assert ids(corpus) == [1, 2]
+    for provenance in (corpus.provenance, scan(file).provenance):
+        assert provenance["inputs"][0]["name"] == "w\ufffd.jsonl"
+
+
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_a_scan_reads_only_what_a_query_needs(tmp_path, engine, monkeypatch):
     import sciscidata.abstracts
@@ -251,6 +313,21 @@ def test_a_second_pull_reads_no_record(tmp_path, monkeypatch):
     for again in (pull(tmp_path / "cache", file), pull(tmp_path / "cache", moved)):
         assert again.provenance == first.provenance
         assert ids(again) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["ingest.json", "works.parquet", "citations.parquet"])
+def test_a_damaged_pull_is_made_again_with_a_warning(tmp_path, name, caplog):
+    file = write(tmp_path / "w.jsonl", ONE, TWO)
+    first = pull(str(tmp_path / "cache"), file)
+    (folder,) = (tmp_path / "cache").iterdir()
+    for damage in (lambda path: os.truncate(path, path.stat().st_size // 2), os.unlink):
+        damage(folder / name)
+        caplog.clear()
+        again = pull(tmp_path / "cache", file)
+        assert "damaged" in caplog.text
+        assert again.provenance == first.provenance
+        assert ids(again) == [1, 2]
+        assert again.citations.collect().height == 4
 
 
 def test_other_bytes_names_or_strictness_are_another_pull(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sciscidata.errors import EmptyInputError, StorageError
-from sciscidata.storage import atomic_folder
+from sciscidata.storage import atomic_folder, cached_folder, scratch_folder
 
-NOBODY = 999_999_999  # above every pid_max
+STALE = ".result.tmp-0123456789abcdef"
 
 
 def names(folder: Path) -> list[str]:
@@ -35,7 +37,7 @@ def test_the_folder_appears_only_when_the_block_ends(tmp_path):
     with atomic_folder(target) as folder:
         (folder / "a.txt").write_text("a")
         assert not target.exists()
-        assert folder.parent == target.parent
+        assert folder.is_relative_to(target.parent)
     assert (target / "a.txt").read_text() == "a"
     assert names(target.parent) == ["result"]
 
@@ -97,9 +99,10 @@ def test_a_symbolic_link_is_kept_and_the_folder_behind_it_replaced(tmp_path):
 
 def test_a_file_in_the_way_is_named_with_a_remedy(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot write .*result.*move it"):  # noqa: SIM117
-        with atomic_folder(tmp_path / "file" / "result"):
-            pass
+    for target in (tmp_path / "file" / "result", tmp_path / "file" / "deep" / "result"):
+        with pytest.raises(StorageError, match=r"cannot write .*result: .*file is a file, not a folder.*move it"):  # noqa: SIM117
+            with atomic_folder(target):
+                pass
 
 
 def test_a_full_disk_is_a_storage_error_with_a_remedy(tmp_path):
@@ -129,28 +132,85 @@ def test_a_read_only_parent_is_a_storage_error(tmp_path):
         pass
 
 
-def test_leftovers_of_killed_runs_are_removed_and_those_of_living_runs_kept(tmp_path):
-    living = os.getppid()
-    for name in (
-        f".result.tmp-{NOBODY}",
-        f".result.old-{NOBODY}",
-        f".result.tmp-{living}",
-        f".other.tmp-{NOBODY}",
-    ):
+def test_leftovers_of_killed_runs_are_removed_and_nothing_else(tmp_path):
+    others = [".other.tmp-0123456789abcdef", ".result.tmp-of-mine", ".result.tmp-0123456789abcdee"]
+    for name in (STALE, *others):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half.txt").write_text("half")
-    (tmp_path / "result").mkdir()
-    with atomic_folder(tmp_path / "result", overwrite=True):
+    for name in (STALE, *others[:2]):  # the last one is no unfinished run: it has no lock
+        (tmp_path / name / "lock").touch()
+    with atomic_folder(tmp_path / "result"):
         pass
-    assert names(tmp_path) == sorted([f".result.tmp-{living}", f".other.tmp-{NOBODY}", "result"])
+    assert names(tmp_path) == sorted([*others, "result"])
+
+
+def test_the_work_of_a_living_run_is_kept_whoever_it_belongs_to(tmp_path):
+    target = tmp_path / "result"
+    with atomic_folder(target, overwrite=True) as first:
+        (first / "first.txt").write_text("first")
+        with atomic_folder(target, overwrite=True) as second:
+            (second / "second.txt").write_text("second")
+        assert names(target) == ["second.txt"]
+        assert names(first) == ["first.txt"]
+    assert names(target) == ["first.txt"]
+    assert names(tmp_path) == ["result"]
+
+
+def test_a_disk_without_locks_is_written_and_its_leftovers_kept(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / STALE).mkdir()
+    (tmp_path / STALE / "lock").touch()
+    with atomic_folder(tmp_path / "result"):
+        pass
+    assert names(tmp_path) == [STALE, "result"]
 
 
 def test_a_folder_put_aside_by_a_killed_run_is_restored(tmp_path):
-    (tmp_path / f".result.old-{NOBODY}").mkdir()
-    (tmp_path / f".result.old-{NOBODY}" / "old.txt").write_text("old")
+    (tmp_path / STALE / "old").mkdir(parents=True)
+    (tmp_path / STALE / "old" / "old.txt").write_text("old")
+    (tmp_path / STALE / "lock").touch()
     fail_half_way(tmp_path / "result")
     assert names(tmp_path) == ["result"]
     assert names(tmp_path / "result") == ["old.txt"]
+
+
+def test_a_folder_put_aside_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    target = tmp_path / "result"
+    target.mkdir()
+    (target / "old.txt").write_text("old")
+    rename = Path.rename
+
+    def fail_for_the_new(self, to):
+        if self.name == "new":
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", fail_for_the_new)
+    with pytest.raises(StorageError, match="disk reports an error"), atomic_folder(target, overwrite=True):
+        assert names(target) == ["old.txt"]
+    assert names(target) == ["old.txt"]
+    assert names(tmp_path) == ["result"]
+
+
+def test_every_file_and_folder_is_on_the_disk_before_the_result_appears(tmp_path, monkeypatch):
+    flushed = []
+
+    def record(descriptor):
+        flushed.append((os.fstat(descriptor).st_ino, (tmp_path / "result").exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    with atomic_folder(tmp_path / "result") as folder:
+        (folder / "deep").mkdir()
+        (folder / "deep" / "a.txt").write_text("a")
+        (folder / "b.txt").write_text("b")
+    made = [tmp_path / "result" / name for name in ("deep/a.txt", "b.txt", "deep", ".")]
+    assert {(path.stat().st_ino, False) for path in made} <= set(flushed)
+    assert flushed[-1] == (tmp_path.stat().st_ino, True)
 
 
 def test_a_killed_run_leaves_no_target_and_the_next_run_cleans_up(tmp_path):
@@ -164,3 +224,71 @@ def test_a_killed_run_leaves_no_target_and_the_next_run_cleans_up(tmp_path):
     with atomic_folder(tmp_path / "result") as folder:
         (folder / "whole.txt").write_text("whole")
     assert names(tmp_path) == ["result"]
+
+
+def test_a_full_disk_for_temporary_files_is_a_storage_error_and_an_input_is_not(tmp_path):
+    with pytest.raises(StorageError, match=r"cannot write .*No space"), scratch_folder() as folder:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not folder.exists()
+    with pytest.raises(FileNotFoundError) as raised, scratch_folder():
+        (tmp_path / "input").read_text()
+    assert not isinstance(raised.value, StorageError)
+
+
+def test_no_place_for_temporary_files_is_a_storage_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match="cannot write"), scratch_folder():
+        pass
+
+
+def fill(folder: Path) -> None:
+    (folder / "a.bin").write_bytes(bytes(1000))
+    (folder / "b.json").write_text("{}")
+
+
+def test_a_whole_cached_folder_is_used_again(tmp_path, caplog):
+    made = cached_folder(tmp_path / "kept", fill)
+    (made / ".DS_Store").touch()
+    assert cached_folder(tmp_path / "kept", lambda _: pytest.fail("made again")) == made
+    assert not caplog.records
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=made, check=True)
+
+
+DAMAGES = {
+    "a file cut off": lambda folder: os.truncate(folder / "a.bin", 101),
+    "a byte changed": lambda folder: (folder / "a.bin").write_bytes(bytes(999) + b"x"),
+    "a file lost": lambda folder: (folder / "b.json").unlink(),
+    "a file too many": lambda folder: (folder / "c.txt").touch(),
+    "the sums lost": lambda folder: (folder / "SHA256SUMS").unlink(),
+    "the sums changed": lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff"),
+    "all lost": lambda folder: [path.unlink() for path in folder.iterdir()],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_cached_folder_is_made_again_with_a_warning(tmp_path, damage, caplog):
+    made = cached_folder(tmp_path / "kept", fill)
+    damage(made)
+    with caplog.at_level(logging.WARNING):
+        cached_folder(tmp_path / "kept", fill)
+    assert "kept is damaged or unfinished" in caplog.text
+    assert names(made) == ["SHA256SUMS", "a.bin", "b.json"]
+    assert (made / "a.bin").read_bytes() == bytes(1000)
+    cached_folder(tmp_path / "kept", lambda _: pytest.fail("made again"))
+
+
+def test_of_two_runs_that_make_one_cached_folder_both_are_content(tmp_path):
+    def make(folder):
+        fill(folder)
+        cached_folder(tmp_path / "kept", fill)  # the other run, faster
+
+    assert names(cached_folder(tmp_path / "kept", make)) == ["SHA256SUMS", "a.bin", "b.json"]
+    assert names(tmp_path) == ["kept"]
+
+
+def test_what_is_no_cached_folder_is_not_taken_for_one(tmp_path):
+    (tmp_path / "kept").write_text("a file")
+    with pytest.raises(StorageError, match="in the way"):
+        cached_folder(tmp_path / "kept", fill)
+    assert (tmp_path / "kept").read_text() == "a file"

@@ -77,6 +77,12 @@ def test_what_is_not_a_work_is_corrupt(line):
         parse_work(line)
 
 
+@pytest.mark.parametrize("digits", ["9" * 5_000, "-" + "1" * 5_000, "9" * 5_000 + ".5", "1e99999"])
+def test_a_number_of_any_length_costs_its_field_only(digits):
+    line = b'{"id":"W1","title":"A","publication_year":%b,"x":{"y":[%b]}}' % (digits.encode(), digits.encode())
+    assert (parse_work(line).title, parse_work(line).publication_year) == ("A", None)
+
+
 def test_what_only_python_reads_is_read_too():
     line = rb'{"id":"W1","title":"a \ud800","fwci":NaN,"cited_by_count":1e999,"x":"\udc00"}'
     assert (parse_work(line).title, parse_work(line).cited_by_count) == ("a \ufffd", None)
@@ -89,7 +95,7 @@ def test_what_only_python_reads_is_read_too():
     [
         (1999, 1999), ("1999", 1999), (" 1999 ", 1999), (1999.0, 1999), (1, 1), (9999, 9999), (0, None), (-5, None),
         (10_000, None), (1999.5, None), (True, None), ("c. 1999", None), ("", None), ([1999], None), (2**70, None),
-        ("19" * 9, None), (None, None), ("١٩٩٩", None),
+        ("19" * 9, None), ("9" * 5000, None), (None, None), ("١٩٩٩", None),
     ],
 )  # fmt: skip
 def test_a_year_is_a_positive_whole_number_or_null(value, year):
