@@ -20,6 +20,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sciscidata.errors import SchemaMismatchError
+
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -39,6 +41,9 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
     Returns:
         String, row for row; runs when collected, the same on any number of threads.
 
+    Raises:
+        SchemaMismatchError: at collect, if the column is not String.
+
     Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
 
     Example:
@@ -56,11 +61,20 @@ def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
 
     Long columns are cut into blocks of rows that share Polars' number of threads (``POLARS_MAX_THREADS``).
 
+    Raises:
+        SchemaMismatchError: at once, if the Series is not String (or has no value at all).
+
     Example:
         >>> import polars as pl
         >>> decode_inverted_indexes(pl.Series(['{"world":[7],"hello":[0]}', '{"broken":['])).to_list()
         ['hello world', None]
     """
+    if indexes.dtype not in (pl.String(), pl.Null()):
+        msg = (
+            f"decode_inverted_index: column {indexes.name!r} is {indexes.dtype}, needs String: the JSON text of "
+            "abstract_inverted_index. Keep that field as text when reading, or encode it: json.dumps."
+        )
+        raise SchemaMismatchError(msg)
     blocks = [indexes.slice(start, _BLOCK_ROWS) for start in range(0, max(len(indexes), 1), _BLOCK_ROWS)]
     if len(blocks) == 1 or pl.thread_pool_size() == 1:
         return pl.concat([_decode_block(block) for block in blocks], rechunk=False)

@@ -16,6 +16,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sciscidata.compiled import kernel
+
 
 @intrinsic
 def _prefetch(typingctx, array, position):
@@ -35,7 +37,7 @@ def _prefetch(typingctx, array, position):
     return types.void(array, position), generate
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def slide(window, side, ref_offsets, refs, first, last, low, high):
     """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
@@ -48,7 +50,7 @@ def slide(window, side, ref_offsets, refs, first, last, low, high):
             window[paper, side] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def slices_by_own_age(window, citer_offsets, citers, lows, highs):
     """Set each slice to the citers whose index lies in [lows[p], highs[p]), the paper's own window."""
     for p in range(lows.size):
@@ -76,7 +78,7 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, counts):
     """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (n, 3).
 
@@ -117,15 +119,16 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         now = 1 - now
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_shared(
-    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, counts, n_strong, n_shared
+    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, limit, counts, n_strong, n_shared
 ):
     """Do what count_citers does, and count how many references each citer shares with the focal paper.
 
     ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared
     references summed over its citers. A stamp is the focal paper's base number plus the references met so far;
-    base numbers lie far enough apart that no list of references can reach the next one.
+    base numbers lie far enough apart that no list of references can reach the next one. The stamps are cleared
+    before they would pass ``limit``.
     """
     stamps = np.zeros(span, np.uint32)
     longest = 1
@@ -139,7 +142,7 @@ def count_shared(
     n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
     for focal in range(first, last):
         n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
-        if zero + 2 * step > 0xFFFFFFFF:
+        if zero + 2 * step > limit:
             stamps[:] = 0
             zero = np.int64(0)
         zero += step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from sciscidata.progress import progress_bar
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
 
 _STRONG = 5  # DI_5 counts only citers that share at least this many references
+_LAST_STAMP = np.iinfo(np.uint32).max
+_MAX_WINDOW = 9_999  # years; None has no end
 _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
@@ -25,12 +27,14 @@ class CDConfig:
     """Which citers count, and what an undefined index is. The defaults are Funk & Owen-Smith's.
 
     Attributes:
-        window_years: a citer counts up to this many years after the focal work; None: without end.
+        window_years: a citer counts up to this many years (0 .. 9,999) after the focal work; None: without end.
         same_year: count citers of the focal work's own year too.
         earlier_citers: count works that cite the references but are older than the focal work; needs same_year.
         focal_in_n_k: count the focal work itself, which cites all its references, in n_k; needs same_year.
         window_from: ``"focal"``: the window runs from the focal work's year. ``"cited"``: each citation is
             judged by its own age, 0 .. window_years from the year of the paper it cites (pySciSci).
+        focal_citers: ``"window"``: only works inside the window count in n_i. ``"any"``: so do works that cite the
+            focal work before its window begins, whatever else they cite (novelpy).
         zero_references: a work without a reference on record gets ``"null"`` (its record is incomplete, and it
             would score 1), or is scored like any other: ``"keep"``.
         uncited: a work without a citer in the window is scored (0, if somebody cites its references): ``"keep"``;
@@ -39,7 +43,7 @@ class CDConfig:
         family: add the columns of CD_FAMILY.
 
     Raises:
-        ConfigError: on construction, when two options contradict each other.
+        ConfigError: on construction, if a value is not one of those named here, or two options contradict each other.
 
     Example:
         >>> CDConfig(window_years=10).window_years
@@ -53,6 +57,7 @@ class CDConfig:
     earlier_citers: bool = False
     focal_in_n_k: bool = False
     window_from: Literal["focal", "cited"] = "focal"
+    focal_citers: Literal["window", "any"] = "window"
     zero_references: Literal["null", "keep"] = "null"
     uncited: Literal["keep", "null"] = "keep"
     undefined: Literal["null", "zero"] = "null"
@@ -60,12 +65,10 @@ class CDConfig:
 
     def __post_init__(self) -> None:
         problem = ""
-        if self.window_years is not None and (
-            isinstance(self.window_years, bool)
-            or not isinstance(self.window_years, int)  # pyright: ignore[reportUnnecessaryIsInstance]
-            or self.window_years < 0
+        if self.window_years is not None and not (
+            _is_whole(self.window_years) and 0 <= self.window_years <= _MAX_WINDOW
         ):
-            problem = f"window_years must be None or a whole number from 0, got {self.window_years!r}."
+            problem = f"window_years must be None or a whole number from 0 to {_MAX_WINDOW}, got {self.window_years!r}."
         elif self.window_years == 0 and not self.same_year:
             problem = "window_years=0 holds no year at all; set same_year=True, or widen the window."
         elif self.earlier_citers and not self.same_year:
@@ -74,9 +77,12 @@ class CDConfig:
             problem = "focal_in_n_k=True has no effect without the focal year; set same_year=True too."
         elif self.window_from == "cited" and (self.window_years is None or not self.same_year):
             problem = "window_from='cited' needs window_years and same_year=True: ages run from 0."
+        elif self.window_from == "cited" and self.focal_citers == "any":
+            problem = "focal_citers='any' has no effect on windows of their own; set window_from='focal' too."
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                problem = f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}."
+            value = getattr(self, name)
+            if not isinstance(value, type(allowed[0])) or value not in allowed:  # 1 equals True
+                problem = f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}."
         if problem:
             msg = f"CDConfig: {problem}"
             raise ConfigError(msg)
@@ -90,19 +96,21 @@ class CDConfig:
             **changes: options to set differently, for example ``family=True`` or ``window_years=10``.
 
         Raises:
-            ConfigError: at once, if there is no such convention.
+            ConfigError: at once, if there is no such convention or option, and as CDConfig.
         """
-        if name not in COMPAT:
-            msg = f"CDConfig.compat: no convention {name!r}; choose one of {', '.join(COMPAT)}."
-            raise ConfigError(msg)
+        # Lists, because what a TOML file names need not be hashable.
+        asked = [("convention", name, list(COMPAT))]
+        asked += [("option", option, [field.name for field in fields(cls)]) for option in changes]
+        for kind, word, known in asked:
+            if word not in known:
+                msg = f"CDConfig.compat: no {kind} {word!r}; choose one of {', '.join(known)}."
+                raise ConfigError(msg)
         return cls(**(COMPAT[name] | changes))
 
 
+#: The values of every option that has but a few; a bool has no arguments.
 _CHOICES = {
-    "window_from": ("focal", "cited"),
-    "zero_references": ("null", "keep"),
-    "uncited": ("keep", "null"),
-    "undefined": ("null", "zero"),
+    name: get_args(hint) or (False, True) for name, hint in get_type_hints(CDConfig).items() if name != "window_years"
 }
 
 #: How other implementations differ from the default. A work or citer without a year never counts here, in any
@@ -122,9 +130,15 @@ COMPAT: dict[str, dict[str, Any]] = {
     },
     # SciSciNet v1, column CD5: citers of year 0 .. 5, the focal work in n_k.
     "sciscinet_v1_cd5": {"window_years": 5, "same_year": True, "focal_in_n_k": True, "uncited": "null"},
-    # novelpy: from the focal year on, undefined is 0. It counts citers that are older than the focal work in
-    # n_i; here they do not count.
-    "novelpy": {"window_years": None, "same_year": True, "zero_references": "keep", "undefined": "zero"},
+    # novelpy: from the focal year on, but older citers of the focal work count in n_i; undefined is 0. Its DI5
+    # and DeIn also count the references that older citers share; n_j5 and n_shared do not.
+    "novelpy": {
+        "window_years": None,
+        "same_year": True,
+        "focal_citers": "any",
+        "zero_references": "keep",
+        "undefined": "zero",
+    },
     # pySciSci, disruption_index(cite_window=[0, 5]): each citation is judged by its own age.
     "pyscisci": {
         "window_years": 5,
@@ -142,9 +156,9 @@ COMPAT: dict[str, dict[str, Any]] = {
 def compute_cd_index(
     citations: pl.LazyFrame,
     works: pl.LazyFrame,
-    config: CDConfig = CDConfig(),  # frozen
+    config: CDConfig | None = None,
     *,
-    cache_dir: Path | None = None,
+    cache_dir: str | Path | None = None,
     n_threads: int | None = None,
 ) -> pl.LazyFrame:
     """Score every work by what later papers cite with it. Runs nothing until collected.
@@ -156,7 +170,7 @@ def compute_cd_index(
     Args:
         citations: CITATIONS, in any order; repeats and self-citations are ignored.
         works: WORKS; only work_id and publication_year are read.
-        config: conventions; see CDConfig.
+        config: conventions; ``CDConfig()`` when None.
         cache_dir: keep the graph here for later runs; see build_graph.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
@@ -169,7 +183,9 @@ def compute_cd_index(
         (n_shared / (n_i + n_j)).
 
     Raises:
-        SchemaMismatchError: at once, before any row is read; at collect, if a work_id is null or repeated.
+        ConfigError: at once, if ``config`` is no CDConfig or ``n_threads`` no number of threads.
+        SchemaMismatchError: at once, before any row is read.
+        WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
     Source: Funk & Owen-Smith 2017, doi:10.1287/mnsc.2015.2366; DI_5 and DI without n_k: Bornmann et al. 2020,
@@ -185,6 +201,7 @@ def compute_cd_index(
     require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
     read = ("work_id", "publication_year")
     require_columns(works, WORKS, frame_name="WORKS", stage="compute_cd_index", columns=read)
+    config = _checked(config, n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(citations, works, cache_dir=cache_dir)
@@ -195,14 +212,18 @@ def compute_cd_index(
 
 def score_graph(
     graph: CitationGraph,
-    config: CDConfig = CDConfig(),  # frozen
+    config: CDConfig | None = None,
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
     """Score every work of a graph built before. Executes; the frame is that of compute_cd_index.
 
     Rows come in the graph's index order, that is by (year, id), works without a year last.
+
+    Raises:
+        ConfigError: at once, if ``config`` is no CDConfig or ``n_threads`` no number of threads.
     """
+    config = _checked(config, n_threads)
     n_dated = graph.n_dated
     columns: dict[str, npt.NDArray[Any]] = {"work_id": graph.work_ids[:n_dated]}
     columns |= _count_all(graph, config, n_threads or pl.thread_pool_size())
@@ -211,15 +232,45 @@ def score_graph(
     if graph.n_known > n_dated:
         undated = pl.DataFrame({"work_id": graph.work_ids[n_dated : graph.n_known]})
         rows = pl.concat([rows, undated], how="diagonal")
-    return rows.with_columns(**_indices(config)).select(_schema(config).names()).cast(_schema(config))
+    return add_indices(rows, config)
+
+
+def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
+    """Refuse what type hints alone do not keep out of a notebook."""
+    config = CDConfig() if config is None else config
+    if not isinstance(config, CDConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"config is {config!r}, needs a CDConfig, for example CDConfig(window_years=10), or None."
+        raise ConfigError(msg)
+    if n_threads is not None and not (_is_whole(n_threads) and n_threads > 0):
+        msg = f"n_threads is {n_threads!r}, needs a whole number from 1, or None for as many as Polars uses."
+        raise ConfigError(msg)
+    return config
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _schema(config: CDConfig) -> pl.Schema:
     return pl.Schema(CD_SCORES | CD_FAMILY) if config.family else CD_SCORES
 
 
-def _indices(config: CDConfig) -> dict[str, pl.Expr]:
-    """Define each index from whole numbers, so that one division is the only rounding."""
+def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
+    """Define every index from whole numbers, so that one division is the only rounding.
+
+    Args:
+        counts: work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
+            up to the window's end). A null count leaves null what depends on it.
+        config: which indices, and when they are undefined.
+
+    Returns:
+        CD_SCORES, with ``config.family`` also CD_FAMILY, in the order of ``counts``.
+
+    Example:
+        >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})
+        >>> add_indices(counts, CDConfig())["cd_index"].to_list()
+        [0.25]
+    """
     n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
     usable = pl.lit(value=True)
     if config.zero_references == "null":
@@ -242,7 +293,8 @@ def _indices(config: CDConfig) -> dict[str, pl.Expr]:
             "di_nok_index": ratio(n_i - n_j, n_i + n_j),
             "dependence": ratio(pl.col("n_shared"), n_i + n_j),
         }
-    return indices
+    schema = _schema(config)
+    return counts.with_columns(**indices).select(schema.names()).cast(schema)
 
 
 def _count_all(graph: CitationGraph, config: CDConfig, n_threads: int) -> dict[str, npt.NDArray[Any]]:
@@ -263,7 +315,7 @@ def _count_all(graph: CitationGraph, config: CDConfig, n_threads: int) -> dict[s
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
             given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
             if config.family:
-                kernels.count_shared(*given, _STRONG, counts, n_j5, n_shared)
+                kernels.count_shared(*given, _STRONG, _LAST_STAMP, counts, n_j5, n_shared)
             else:
                 kernels.count_citers(*given, counts)
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
@@ -275,6 +327,8 @@ def _count_all(graph: CitationGraph, config: CDConfig, n_threads: int) -> dict[s
             for done in pool.map(count, cuts[:-1], cuts[1:]):
                 advance(done)
             n_to_date[begin:end] = window.citers_to_date(begin, end)
+    if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
+        counts[:, 0] = n_to_date - counts[:, 1]
     names = ("n_i", "n_j", "n_k")
     columns: dict[str, npt.NDArray[Any]] = {name: counts[:, i] for i, name in enumerate(names)}
     return columns | ({"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {})

@@ -38,6 +38,18 @@ def cd_family(
         citing_refs = {c for c, cited in references.items() if any(counts_as_citer(c, x, focal) for x in cited & r)}
         if not config.focal_in_n_k:
             citing_refs.discard(focal)
+        if config.window_from == "cited":
+            to_date = citing_focal
+        else:
+            to_date = {
+                c
+                for c, cited in references.items()
+                if focal in cited
+                and year(c) is not None
+                and (config.window_years is None or year(c) <= year(focal) + config.window_years)
+            }
+        if config.focal_citers == "any":
+            citing_focal = to_date
         n_i = len(citing_focal - citing_refs)
         n_j = len(citing_focal & citing_refs)
         n_k = len(citing_refs - citing_focal)
@@ -49,15 +61,6 @@ def cd_family(
             return above / below if usable and below else None
 
         cd = ratio(n_i - n_j, n_i + n_j + n_k)
-        if config.window_from == "cited":
-            to_date = n_i + n_j
-        else:
-            to_date = sum(
-                focal in cited
-                and year(c) is not None
-                and (config.window_years is None or year(c) <= year(focal) + config.window_years)
-                for c, cited in references.items()
-            )
         scores[focal] = {
             "n_i": n_i,
             "n_j": n_j,
@@ -66,7 +69,7 @@ def cd_family(
             "n_refs": len(r),
             "n_j5": n_j5,
             "n_shared": sum(shared.values()),
-            "mcd_index": None if cd is None else cd * to_date,
+            "mcd_index": None if cd is None else cd * len(to_date),
             "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
             "di_nok_index": ratio(n_i - n_j, n_i + n_j),
             "dependence": ratio(sum(shared.values()), n_i + n_j),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sciscidata.abstracts import decode_inverted_index, decode_inverted_indexes
+from sciscidata.errors import SchemaMismatchError
 
 
 def reference_text(index: str | None) -> str | None:
@@ -47,6 +50,8 @@ ODDITIES = {
     "gaps close up": ('{"a":[3],"b":[9]}', "a b"),
     "positions far beyond the text": ('{"a":[70000000000],"b":[1]}', "b a"),
     "positions beyond 64 bits": ('{"a":[100000000000000000000001],"b":[100000000000000000000000]}', "b a"),
+    "positions that 64 bits would wrap to small ones": (
+        '{"b":[18446744073709551616],"c":[36893488147419103234],"a":[1]}', "a b c"),
     "two words at one position stay in the order of the file": ('{"z":[0],"a":[0],"m":[1]}', "z a m"),
     "a repeated key counts twice": ('{"a":[0],"b":[1],"a":[2]}', "a b a"),
     "one word at one position twice": ('{"a":[0,0]}', "a a"),
@@ -67,6 +72,12 @@ ODDITIES = {
     "the form of 2021 without its length": ('{"InvertedIndex":{"a":[0]}}', None),
     "escapes": (r'{"\"q\"":[0],"a\\b\/c":[1],"\b\f\n\r\t.":[2],"caf\u00e9":[3]}', '"q" a\\b/c \b\f\n\r\t. café'),
     "a surrogate pair": (r'{"\ud83d\ude00":[0],"x\uD834\uDD1Ey":[1]}', "\U0001f600 x\U0001d11ey"),
+    "the first and the last surrogates of either half": (
+        r'{"\ud800\udc00":[0],"\udbff\udfff":[1],"\ud800\udfff":[2],"\udbff\udc00":[3]}',
+        "\U00010000 \U0010ffff \U000103ff \U0010fc00"),
+    "the neighbours of the surrogates": (
+        r'{"\ud7ff\udc00":[0],"\ud800\udbff":[1],"\ud800\ue000":[2],"\udc00\udc00":[3],"\udfff":[4],"\ue000":[5]}',
+        "\ud7ff\ufffd \ufffd\ufffd \ufffd\ue000 \ufffd\ufffd \ufffd \ue000"),
     "lone surrogates": (r'{"\ud83d":[0],"\ude00x":[1],"\ud83d\u0041":[2],"\ud83d\ud83d\ude00":[3]}',
                         "\ufffd \ufffdx \ufffdA \ufffd\U0001f600"),
     "an escaped NUL": (r'{"a\u0000b":[0]}', "a\0b"),
@@ -182,3 +193,36 @@ def test_slices_chunks_and_empty_columns_keep_their_rows_and_name():
     assert decode_inverted_indexes(column[:0]).to_list() == []
     assert decode_inverted_indexes(pl.Series("index", [None, None])).to_list() == [None, None]
     assert decode_inverted_indexes(column).name == "index"
+
+
+@pytest.mark.parametrize("column", [pl.Series("index", [1, 2]), pl.Series("index", [{"a": [0]}])])
+def test_a_column_that_is_not_text_is_named_with_its_dtype_and_the_remedy(column):
+    message = r"column 'index' is (Int64|Struct.*), needs String: the JSON text"
+    with pytest.raises(SchemaMismatchError, match=message):
+        decode_inverted_indexes(column)
+    for engine in ("in-memory", "streaming"):
+        with pytest.raises(SchemaMismatchError, match=message):
+            column.to_frame().lazy().select(decode_inverted_index("index")).collect(engine=engine)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forbids a page of memory by mprotect")
+def test_no_byte_behind_the_rows_is_read():
+    """Sixteen bytes are read at once; the page behind the last row is forbidden, so that one too far kills."""
+    program = r"""
+import ctypes, mmap
+import numpy as np
+from sciscidata.abstract_kernels import decode_rows
+page = mmap.PAGESIZE
+memory = np.frombuffer(mmap.mmap(-1, 2 * page), np.uint8)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.mprotect(ctypes.c_void_p(memory.ctypes.data + page), ctypes.c_size_t(page), 0) == 0
+whole = b'{"b":[1],"a":[0]}', b'{"a":[0]}', b'{"a\\n":[0]}'
+for row in (*whole, b'{"a', b'{"a\\', b'{"a\\u00', b'{"a":[', b'{"a":[1', b'{'):
+    data = memory[page - len(row) : page]
+    data[:] = np.frombuffer(row, np.uint8)
+    text, offsets, status = decode_rows(data, np.array([0, len(row)]))
+    print(text.tobytes())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["b'a b'", "b'a'", r"b'a\n'", *["b''"] * 6]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import sciscidata as ssd
 from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.graph import build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
 from tests import oracles
@@ -83,12 +84,14 @@ windows = st.none() | st.integers(1, 6)
 def configs(draw) -> CDConfig:
     same_year = draw(st.booleans())
     window = draw(windows)
+    window_from = draw(st.sampled_from(["focal", "cited"])) if same_year and window else "focal"
     return CDConfig(
         window_years=window,
         same_year=same_year,
         earlier_citers=same_year and draw(st.booleans()),
         focal_in_n_k=same_year and draw(st.booleans()),
-        window_from=draw(st.sampled_from(["focal", "cited"])) if same_year and window else "focal",
+        window_from=window_from,
+        focal_citers=draw(st.sampled_from(["window", "any"])) if window_from == "focal" else "window",
         zero_references=draw(st.sampled_from(["null", "keep"])),
         uncited=draw(st.sampled_from(["keep", "null"])),
         undefined=draw(st.sampled_from(["null", "zero"])),
@@ -160,6 +163,74 @@ def test_stamps_survive_many_focal_works_and_long_reference_lists():
     assert_equals_oracle(years, edges, CDConfig(family=True))
 
 
+def shares(n_shared: int) -> tuple[dict[int, int | None], list[tuple[int, int]]]:
+    """Focal work 100 with ten references, of which its one citer, 200, cites ``n_shared``."""
+    years: dict[int, int | None] = dict.fromkeys(range(10), 1990) | {100: 2000, 200: 2001}
+    return years, [(100, i) for i in range(10)] + [(200, 100)] + [(200, i) for i in range(n_shared)]
+
+
+@pytest.mark.parametrize(("n_shared", "n_j5"), [(0, 0), (1, 0), (4, 0), (5, 1), (6, 1)])
+def test_di5_counts_a_citer_from_exactly_five_shared_references_on(n_shared, n_j5):
+    config = CDConfig(family=True)
+    row = compute_cd_index(*frames(*shares(n_shared)), config).filter(work_id=100).collect().row(0, named=True)
+    assert (row["n_i"], row["n_j"], row["n_j5"], row["n_shared"]) == (n_shared == 0, n_shared > 0, n_j5, n_shared)
+    assert row["di5_index"] == (1.0 if n_shared == 0 else -1.0 if n_j5 else None)
+
+
+@pytest.mark.parametrize("last_stamp", [1, 40, 100])
+def test_the_family_is_the_same_however_often_the_stamps_run_out(monkeypatch, last_stamp):
+    """The real limit, 2^32, takes millions of works of one year to reach."""
+    years: dict[int, int | None] = dict.fromkeys(range(10), 1990) | {100 + i: 2000 for i in range(60)}
+    years |= {200 + i: 2001 for i in range(30)}
+    edges = [(100 + i, (i + j) % 10) for i in range(60) for j in range(i % 9)]
+    edges += [(200 + i, j) for i in range(30) for j in (*range(i % 10), 100 + i, 159 - i)]
+    monkeypatch.setattr("sciscidata.cdindex._LAST_STAMP", last_stamp)
+    assert_equals_oracle(years, edges, CDConfig(family=True))
+
+
+def test_novelpy_counts_citers_that_are_older_than_the_focal_work():
+    """Older citers 3 and 4 are in n_i whatever else they cite; work 5, older and not a citer, is not in n_k."""
+    years: dict[int, int | None] = {1: 1990, 2: 2000, 3: 1998, 4: 1999, 5: 1999, 6: 2000, 7: 2030, 8: None}
+    edges = [(2, 1), (3, 2), (4, 2), (4, 1), (5, 1), (6, 2), (6, 1), (7, 1), (8, 2)]
+    row = compute_cd_index(*frames(years, edges), CDConfig.compat("novelpy")).filter(work_id=2).collect().row(0)
+    assert row == (2, 2, 1, 1, 0.25)
+    inside = compute_cd_index(*frames(years, edges), CDConfig.compat("novelpy", focal_citers="window"))
+    assert inside.filter(work_id=2).collect().row(0) == (2, 0, 1, 1, -0.5)
+
+
+def test_a_window_may_reach_past_every_year_of_its_type():
+    years: dict[int, int | None] = {1: 2**31 - 3, 2: 2**31 - 2, 3: 2**31 - 1, 4: -(2**31)}
+    assert_equals_oracle(years, [(2, 1), (3, 2), (3, 1), (3, 4), (4, 2)], CDConfig(window_years=9_999, family=True))
+
+
+def test_the_folder_of_the_cache_may_be_a_plain_string(tmp_path):
+    citations, works = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
+    kept = compute_cd_index(citations, works, cache_dir=str(tmp_path / "cache")).sort("work_id").collect()
+    assert kept.equals(compute_cd_index(citations, works).sort("work_id").collect())
+    assert (tmp_path / "cache").is_dir()
+
+
+def test_no_config_means_the_default_one_and_anything_else_is_refused():
+    citations, works = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
+    graph = build_graph(citations, works)
+    assert score_graph(graph, None).equals(score_graph(graph, CDConfig()))
+    assert compute_cd_index(citations, works, None).collect_schema() == CD_SCORES
+    for wrong in ("cdindex", {}, CDConfig):
+        with pytest.raises(ConfigError, match=r"needs a CDConfig, for example CDConfig\(window_years=10\)"):
+            compute_cd_index(citations, works, wrong)
+        with pytest.raises(ConfigError, match="needs a CDConfig"):
+            score_graph(graph, wrong)
+
+
+@pytest.mark.parametrize("n_threads", [-1, 0, True, 1.5, "2"])
+def test_a_number_of_threads_below_one_is_refused_before_anything_runs(n_threads):
+    citations, works = frames({1: 2000, 2: 2001}, [(2, 1)])
+    with pytest.raises(ConfigError, match=r"n_threads is .* needs a whole number from 1"):
+        compute_cd_index(citations, works, n_threads=n_threads)
+    with pytest.raises(ConfigError, match="n_threads"):
+        score_graph(build_graph(citations, works), n_threads=n_threads)
+
+
 def test_no_citation_at_all_leaves_every_index_undefined():
     assert compute_cd_index(*frames({1: 2000, 2: None}, [])).collect()["cd_index"].to_list() == [None, None]
 
@@ -188,9 +259,9 @@ def test_a_missing_or_mistyped_column_is_named_before_anything_runs():
 
 def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
     citations, works = frames({1: 2000}, [(1, 2)])
-    with pytest.raises(SchemaMismatchError, match="work_id 1 occurs more than once"):
+    with pytest.raises(WorkIdError, match="work_id 1 occurs more than once"):
         compute_cd_index(citations, pl.concat([works, works])).collect()
-    with pytest.raises(SchemaMismatchError, match="1 rows without a work_id"):
+    with pytest.raises(WorkIdError, match="1 rows without a work_id"):
         compute_cd_index(citations, works.with_columns(work_id=pl.lit(None, pl.Int64))).collect()
     with pytest.raises(EmptyInputError, match="WORKS has no row"):
         compute_cd_index(citations, works.clear()).collect()
@@ -201,21 +272,41 @@ def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
     [
         ({"window_years": -1}, "window_years"),
         ({"window_years": True}, "window_years"),
+        ({"window_years": 5.0}, "window_years"),
+        ({"window_years": 10_000}, "from 0 to 9999, got 10000"),
+        ({"window_years": 2**31 - 1}, "from 0 to 9999"),
         ({"window_years": 0}, "holds no year"),
         ({"earlier_citers": True}, "same_year"),
         ({"focal_in_n_k": True}, "same_year"),
         ({"window_from": "cited"}, "same_year"),
+        ({"window_from": "cited", "same_year": True, "focal_citers": "any"}, "focal_citers='any' has no effect"),
         ({"zero_references": "nan"}, "zero_references must be one of null, keep"),
+        ({"uncited": ["keep"]}, "uncited must be one of keep, null, got ['keep']"),
+        ({"focal_citers": None}, "focal_citers must be one of window, any, got None"),
     ],
 )
-def test_contradictory_options_are_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
+def test_impossible_and_contradictory_options_are_refused(options, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         CDConfig(**options)
+
+
+@pytest.mark.parametrize("name", ["same_year", "earlier_citers", "focal_in_n_k", "family"])
+@pytest.mark.parametrize("value", ["no", "true", 0, 1, 1.0, None, []])
+def test_a_switch_is_true_or_false_and_nothing_like_it(name, value):
+    with pytest.raises(ConfigError, match=re.escape(f"{name} must be one of False, True, got {value!r}")):
+        CDConfig(**({"same_year": True} | {name: value}))
 
 
 def test_an_unknown_convention_lists_the_known_ones():
     with pytest.raises(ConfigError, match="choose one of cdindex, wu_wang_evans"):
         CDConfig.compat("cd")
+    with pytest.raises(ConfigError, match=re.escape("no convention {'a': 1}; choose one of")):
+        CDConfig.compat({"a": 1})
+
+
+def test_a_misspelt_change_of_a_convention_lists_the_options():
+    with pytest.raises(ConfigError, match="no option 'windw'; choose one of window_years, same_year"):
+        CDConfig.compat("cdindex", windw=3)
 
 
 def test_the_published_toy_graph_of_cdindex():

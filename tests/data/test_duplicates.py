@@ -54,6 +54,16 @@ def test_a_long_chain_is_one_work() -> None:
     assert duplicates(chain) == list(range(2, n + 1))
 
 
+def test_the_lowest_id_travels_through_higher_ones() -> None:
+    # 5 and 9 share a title, 9 and 3 a DOI: 5 has no lower neighbour, and is the same work as 3 all the same.
+    assert duplicates([(5, "a", None), (9, "a", "10.1/x"), (3, "b", "10.1/x")]) == [5, 9]
+    # A chain whose low and high ids take turns, so that one pass finds no neighbour lower than the low ones.
+    n = 60
+    ids = [i if i % 2 else 1000 - i for i in range(n, 0, -1)]
+    chain: list[Record] = [(ids[i], f"title {(i + 1) // 2}", f"10.1/{i // 2}") for i in range(n)]
+    assert duplicates(chain) == sorted(set(ids) - {1})
+
+
 def test_records_without_title_or_doi_equal_nothing() -> None:
     assert duplicates([(1, None, None), (2, None, None), (3, "", ""), (4, "?!", ""), (5, "—", None)]) == []
 
