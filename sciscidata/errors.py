@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Final
+
 
 class SciSciDataError(Exception):
     """Base class: catch this to catch every error a user's input can cause."""
@@ -49,3 +52,42 @@ class StorageError(SciSciDataError, OSError):
 
 class UnavailableError(SciSciDataError, NotImplementedError):
     """A named feature is not part of this version."""
+
+
+class ApiError(SciSciDataError, RuntimeError):
+    """OpenAlex refused a request, or kept failing; ``status`` is the last HTTP status, None if there was none."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ApiKeyError(ApiError):
+    """OpenAlex does not know the API key, or wants one for this request."""
+
+
+class NotFoundError(ApiError):
+    """OpenAlex has no such work: the id never existed, or the work was merged or deleted."""
+
+
+class OfflineError(SciSciDataError, RuntimeError):
+    """The network is forbidden, and the store does not hold the answer to a request."""
+
+
+class ResumableError(SciSciDataError, RuntimeError):
+    """A clean stop: everything paid for is kept, and the same command goes on where this one ended."""
+
+    #: For the command line: EX_TEMPFAIL of sysexits.h, "try again later".
+    exit_code: Final = 75
+
+
+class DailyBudgetError(ResumableError):
+    """The daily budget of OpenAlex is used up; ``resets_at`` says when it is full again."""
+
+    def __init__(self, message: str, *, resets_at: datetime) -> None:
+        super().__init__(message)
+        self.resets_at = resets_at
+
+
+class CostLimitError(ResumableError):
+    """The next request would cost more than the caller allowed for this run."""

@@ -1,0 +1,230 @@
+"""What an answer of OpenAlex means: a record, a gone work, try again, stop for today, or a mistake of ours.
+
+Sources: the rate limiter (github.com/ourresearch/openalex-api-proxy), the API's own errors
+(github.com/ourresearch/openalex-elastic-api) and help.openalex.org, as of August 2026.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError
+from sciscidata.openalex.config import KEY_VARIABLE, config_file
+from sciscidata.openalex.request import CREDIT_USD, Request
+
+_KEY_PAGE: Final = "https://openalex.org/settings/api"
+# Cannot match inside a text: there the quotes are escaped.
+_TIMING: Final = re.compile(rb'"db_response_time_ms":\s*[0-9]+(?=\s*[,}])')
+_DAY_S: Final = 86_400.0
+_MOST_USD: Final = 100.0  # for one answer; ten thousand times the dearest call there is
+_MOST_CHARACTERS: Final = 400  # OpenAlex lists all 150 filters when one is misspelt
+
+
+class Answer(NamedTuple):
+    """One HTTP answer; header names are looked up in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class TryAgainError(Exception):
+    """The same request may well succeed later. Never leaves the client.
+
+    ``wait_s`` is what the server asks to wait; ``answer`` is what arrived, if anything did.
+    """
+
+    def __init__(
+        self, reason: str, *, answer: Answer | None = None, wait_s: float = 0.0, is_too_fast: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.wait_s = wait_s
+        self.is_too_fast = is_too_fast
+
+
+def how_to_get_a_key() -> str:
+    """Return the sentence that every message about a missing or wrong key ends with.
+
+    Example:
+        >>> how_to_get_a_key()
+        'A key is free: https://openalex.org/settings/api. Set OPENALEX_API_KEY, or put api_key = "..." in ...'
+    """
+    return f'A key is free: {_KEY_PAGE}. Set {KEY_VARIABLE}, or put api_key = "..." in {config_file()}.'
+
+
+def without_timing(answer: Answer) -> Answer:
+    """Set to 0 how long OpenAlex took: all else equal, the same question then has the same answer, byte by byte.
+
+    Example:
+        >>> without_timing(Answer(200, {}, b'{"meta": {"count": 2, "db_response_time_ms": 35}}')).body
+        b'{"meta": {"count": 2, "db_response_time_ms":0}}'
+    """
+    return answer._replace(body=_TIMING.sub(b'"db_response_time_ms":0', answer.body))
+
+
+def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any] | None:
+    """Return the JSON object of a good answer, or None for a single work that is gone (404).
+
+    Args:
+        answer: what arrived; not a redirect.
+        request: what was asked.
+        has_key: whether a key was sent, for the right advice.
+        now: what the reset of the daily budget is counted from.
+
+    Raises:
+        TryAgainError: too fast, an error of the server, or a body that is not JSON.
+        DailyBudgetError: today's budget is used up.
+        ApiKeyError: the key is wrong, or this request needs one.
+        ApiError: any other refusal.
+
+    Example:
+        >>> read_answer(Answer(200, {}, b'{"id": 1}'), Request("/works/W1"), has_key=False, now=datetime.now(UTC))
+        {'id': 1}
+    """
+    status = answer.status
+    if status == 200:
+        return _object(answer)
+    if status == 404 and request.is_single:  # a list is never gone: there the address is wrong
+        return None
+    if status == 429:
+        raise _too_many(answer, request, now)
+    if status >= 500 or status in (408, 425):
+        msg = f"HTTP {status}{_said(answer)}"
+        raise TryAgainError(msg, answer=answer, wait_s=_retry_after(answer, now) or 0.0)
+    if status == 401:
+        msg = (
+            f"OpenAlex does not accept the API key{_said(answer)}. Copy it again. {how_to_get_a_key()}"
+            if has_key
+            else f"OpenAlex wants an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
+        )
+        raise ApiKeyError(msg, status=status)
+    msg = f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. Asking again would not help."
+    raise ApiError(msg, status=status)
+
+
+def read_cost(answer: Answer) -> float | None:
+    """Return what an answer cost in dollars; None if it does not say, or says something impossible.
+
+    Example:
+        >>> read_cost(Answer(200, {"x-ratelimit-cost-usd": "0.001"}, b"")), read_cost(Answer(200, {}, b""))
+        (0.001, None)
+    """
+    # In the order of trust; the body is only read when no header says it.
+    readers = (_cost_in_dollars, _cost_in_credits, _cost_in_body)
+    stated = (read(answer) for read in readers)
+    return next((cost for cost in stated if cost is not None and cost <= _MOST_USD), None)
+
+
+def read_remaining(answer: Answer) -> float | None:
+    """Return what is left of today's budget in dollars, if the answer says so.
+
+    Example:
+        >>> read_remaining(Answer(200, {"x-ratelimit-remaining-usd": "0.9655"}, b""))
+        0.9655
+    """
+    return _number(answer.headers.get("x-ratelimit-remaining-usd"))
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        content = msgspec.json.decode(answer.body)
+    except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
+        msg = f"the answer is not JSON ({error}; {len(answer.body):,} bytes arrived)"
+        raise TryAgainError(msg, answer=answer) from error
+    if not isinstance(content, dict):
+        msg = f"the answer is a JSON {type(content).__name__}, not an object"
+        raise TryAgainError(msg, answer=answer)
+    return content
+
+
+def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
+    """Tell the three kinds of 429 apart, by the message: per second, per day, not in the plan."""
+    said = _said(answer)
+    wait_s = _retry_after(answer, now)
+    if "plan upgrade" in said.lower():
+        msg = f"OpenAlex refused {request}{said}. It needs a paid plan: leave out that filter or sort."
+        return ApiError(msg, status=429)
+    # "Insufficient budget" today, "Insufficient credits" until the summer of 2026. A wait of hours that nobody
+    # explains is no matter of seconds either.
+    is_budget = "insufficient" in said.lower() or _field(answer, "dailyRemainingUsd") is not None
+    is_long = wait_s is not None and wait_s > _DAY_S / 24
+    if "per second" not in said.lower() and (is_budget or is_long):
+        resets_at = _reset_time(answer, wait_s, now)
+        msg = (
+            f"The daily budget of OpenAlex is used up{said}. It is full again at {resets_at:%Y-%m-%d %H:%M} UTC. "
+            "Every answer so far is kept: run the same command then, and it goes on where it stopped."
+        )
+        return DailyBudgetError(msg, resets_at=resets_at)
+    return TryAgainError(f"too many requests per second{said}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
+
+
+def _reset_time(answer: Answer, wait_s: float | None, now: datetime) -> datetime:
+    """Return when the budget is full again: as the server says, else the next midnight UTC."""
+    seconds = _number(answer.headers.get("x-ratelimit-reset")) or wait_s
+    if seconds is not None and 0 < seconds <= _DAY_S:
+        # Rounded up to the minute: a run that starts a second early is refused again.
+        return (now + timedelta(seconds=seconds + 59)).replace(second=0, microsecond=0)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+
+
+def _retry_after(answer: Answer, now: datetime) -> float | None:
+    """Return the seconds that the server asks to wait, given as a number or as a date."""
+    text = answer.headers.get("retry-after")
+    seconds = _number(text if text is not None else _field(answer, "retryAfter"))
+    if seconds is not None or text is None:
+        return seconds
+    try:
+        moment = parsedate_to_datetime(text)
+        return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _said(answer: Answer) -> str:
+    """Return what an error body says, quoted, in brackets and after a space; empty if it says nothing."""
+    texts = [text for name in ("error", "message", "reason") if isinstance(text := _field(answer, name), str)]
+    said = " ".join(": ".join(texts).split())
+    if len(said) > _MOST_CHARACTERS:
+        said = said[:_MOST_CHARACTERS] + "…"
+    return f' ("{said}")' if said else ""
+
+
+def _field(answer: Answer, name: str) -> Any:  # noqa: ANN401
+    try:
+        content = msgspec.json.decode(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return content.get(name) if isinstance(content, dict) else None
+
+
+def _cost_in_dollars(answer: Answer) -> float | None:
+    return _number(answer.headers.get("x-ratelimit-cost-usd"))
+
+
+def _cost_in_credits(answer: Answer) -> float | None:
+    n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
+    return None if n_credits is None else n_credits * CREDIT_USD
+
+
+def _cost_in_body(answer: Answer) -> float | None:
+    meta = _field(answer, "meta")
+    return _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
+
+
+def _number(value: Any) -> float | None:  # noqa: ANN401
+    """Read a number of 0 or more; anything else is as good as not there."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,305 @@
+"""Ask OpenAlex, every question once: the store first, then the network, at a pace, within a budget, until it works."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Self, overload
+
+import msgspec
+import tenacity
+
+from sciscidata.errors import ApiError, NotFoundError, OfflineError
+from sciscidata.openalex.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
+from sciscidata.openalex.bill import Bill
+from sciscidata.openalex.config import ApiConfig
+from sciscidata.openalex.connection import Connection
+from sciscidata.openalex.pacing import Pacer
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.openalex.store import ResponseStore, StoreSummary
+from sciscidata.openalex.threads import StoppedError, map_in_order
+
+__all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
+
+#: Looks at an answer that is a JSON object of any shape; returns what is wrong with it, or None. Must not raise.
+Check = Callable[[dict[str, Any]], str | None]
+
+_log = logging.getLogger(__name__)
+
+_GONE: Final = b"null"  # kept for a 404; no good answer is a bare null
+_FIRST_BACKOFF_S: Final = 0.5
+_FIRST_ATTEMPTS = 3
+_LONG_WAIT_S: Final = 5.0  # a user who waits this long wants to know why
+
+
+class OpenAlexClient:
+    """A client of the OpenAlex API that pays for no answer twice.
+
+    Every good answer is kept in ``store`` before it is returned, so whatever ends a run (an error, a full day's
+    budget, kill -9), the next run with the same store continues it. Errors of the moment (too fast, HTTP 5xx,
+    lost connections, broken JSON, answers that fail their check) are tried again after growing, jittered, capped
+    waits. Any number of threads may use one client; equal requests at once become one call.
+
+    Args:
+        config: where, who, how fast, how much.
+        store: stays open; its owner closes it.
+        on_cost: called with ``cost_usd`` after every call, one call at a time, from any thread.
+        sleep: replaces waiting, for tests.
+        clock: replaces time.monotonic, for tests.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
+        ...     _ = store.put(works_request(1).key, b'{"id": "https://openalex.org/W1"}', cost_usd=0)
+        ...     with OpenAlexClient(ApiConfig(offline=True), store) as client:
+        ...         client.fetch(works_request(1)), client.n_stored
+        ({'id': 'https://openalex.org/W1'}, 1)
+    """
+
+    def __init__(
+        self,
+        config: ApiConfig,
+        store: ResponseStore,
+        *,
+        on_cost: Callable[[float], None] | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config
+        self._store = store
+        self._connection = None if config.offline else Connection(config)
+        self._pacer = Pacer(config.rate, clock)
+        self._backoff = tenacity.wait_random_exponential(multiplier=_FIRST_BACKOFF_S, max=config.max_sleep_s)
+        self._bill = Bill(config.max_cost_usd, on_cost)
+        self._sleep = sleep
+        self._turn = threading.Condition()
+        self._in_flight: set[str] = set()
+        self._answered: set[str] = set()
+        self._n_stored = 0
+        self._told_about_keys = False
+        self._was_reached = False
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars spent by this client: as the answers state it, else by the price list."""
+        return self._bill.cost_usd
+
+    @property
+    def remaining_usd(self) -> float | None:
+        """Dollars left of today's budget, as OpenAlex last stated it; None if it never did."""
+        return self._bill.remaining_usd
+
+    @property
+    def n_calls(self) -> int:
+        """Calls over the network, failed ones too."""
+        return self._bill.n_calls
+
+    @property
+    def n_stored(self) -> int:
+        """Answers that came from the store."""
+        return self._n_stored
+
+    def summary(self) -> StoreSummary:
+        """Sum up the answers that were handed out, from the store or not: the same for a resumed or offline run.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        return self._store.summary(self._answered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the store stays open."""
+        if self._connection:
+            self._connection.close()
+
+    @overload
+    def fetch(
+        self, request: Request, check: Check | None = None, *, missing_ok: Literal[False] = False
+    ) -> dict[str, Any]: ...
+    @overload
+    def fetch(
+        self, request: Request, check: Check | None = None, *, missing_ok: Literal[True]
+    ) -> dict[str, Any] | None: ...
+    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> dict[str, Any] | None:
+        """Return the answer to one request, a JSON object.
+
+        Args:
+            request: what to ask.
+            check: an answer that fails it is asked for again and not kept. A kept one that fails it (it may
+                have been kept under a weaker check) is asked for again and replaced.
+            missing_ok: None for a work that OpenAlex does not have (any more). That is kept, too.
+
+        Raises:
+            NotFoundError: there is no such work.
+            OfflineError: the network is forbidden, and the store has no good answer.
+            DailyBudgetError, CostLimitError: a clean stop; nothing paid for is lost.
+            ApiKeyError: the key is wrong or missing.
+            ApiError: OpenAlex refused the request, or kept failing.
+            StorageError: the store cannot be used.
+        """
+        return self._hand_out(request, self._answer(request, check, threading.Event()), missing_ok=missing_ok)
+
+    @overload
+    def fetch_all(
+        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[False] = False
+    ) -> Generator[dict[str, Any]]: ...
+    @overload
+    def fetch_all(
+        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[True]
+    ) -> Generator[dict[str, Any] | None]: ...
+    def fetch_all(
+        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
+    ) -> Generator[dict[str, Any] | None]:
+        """Yield the answers in the order of the requests, several asked at once.
+
+        Requests are taken from the iterable as needed, two per thread ahead. When one fails, calls under way end
+        and are kept, the answers before it are yielded, and then its error is raised. The same holds when the
+        caller breaks off or is interrupted.
+
+        Args:
+            requests: what to ask.
+            check: as in :meth:`fetch`, for every answer.
+            missing_ok: as in :meth:`fetch`.
+
+        Raises:
+            SciSciDataError: as :meth:`fetch`, when the answer's turn comes.
+        """
+        answers = map_in_order(
+            lambda request, stop: self._answer(request, check, stop), requests, self.config.concurrency
+        )
+        with closing(answers):
+            for request, content in answers:
+                yield self._hand_out(request, content, missing_ok=missing_ok)
+
+    def _hand_out(self, request: Request, content: dict[str, Any] | None, *, missing_ok: bool) -> dict[str, Any] | None:
+        # Here and not where answers arrive: what was asked ahead and never used is no part of the result.
+        self._answered.add(request.key)
+        if content is None and not missing_ok:
+            msg = f"OpenAlex has nothing at {request}: the id never existed, or the work was merged or deleted."
+            raise NotFoundError(msg, status=404)
+        return content
+
+    def _answer(self, request: Request, check: Check | None, stop: threading.Event) -> dict[str, Any] | None:
+        with self._claimed(request.key):
+            body = self._store.get(request.key)
+            problem = "the store does not hold it"
+            if body is not None:
+                content = msgspec.json.decode(body)
+                problem = check(content) if check and content is not None else None
+                if problem is None:
+                    with self._turn:
+                        self._n_stored += 1
+                    return content
+            if self._connection is None:
+                msg = f"offline, and no good answer to {request}: {problem}. Run once without --offline."
+                raise OfflineError(msg)
+            return self._ask_until_answered(self._connection, request, check, stop, replace=body is not None)
+
+    @contextmanager
+    def _claimed(self, key: str) -> Generator[None]:
+        """Let one thread at a time work on a key; the next one finds its answer in the store."""
+        with self._turn:
+            self._turn.wait_for(lambda: key not in self._in_flight)
+            self._in_flight.add(key)
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._in_flight.discard(key)
+                self._turn.notify_all()
+
+    def _ask_until_answered(
+        self, connection: Connection, request: Request, check: Check | None, stop: threading.Event, *, replace: bool
+    ) -> dict[str, Any] | None:
+        def sleep(seconds: float) -> None:
+            (self._sleep or stop.wait)(seconds)
+
+        def attempt() -> dict[str, Any] | None:
+            self._pacer.wait(sleep)
+            if stop.is_set():
+                raise StoppedError
+            return self._ask(connection, request, check, replace=replace)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(TryAgainError),
+            stop=lambda state: state.attempt_number >= self._allowed_attempts(),
+            wait=self._pause,
+            sleep=sleep,
+            before_sleep=lambda state: _log_retry(request, state),
+            reraise=True,
+        )
+        try:
+            return retrying(attempt)
+        except TryAgainError as error:
+            msg = (
+                f"OpenAlex gave no good answer to {request} in {self._allowed_attempts()} attempts; last: {error}. "
+                "Every answer so far is kept: run the same command again later, and it goes on where it stopped."
+            )
+            raise ApiError(msg, status=error.answer.status if error.answer else None) from error
+
+    def _ask(
+        self, connection: Connection, request: Request, check: Check | None, *, replace: bool
+    ) -> dict[str, Any] | None:
+        """Make one call; check, then keep what came back before anything else can go wrong."""
+        self._tell_once_about_keys()
+        price = self._bill.reserve(request.price_usd)
+        try:
+            answer = without_timing(connection.get(request.key))
+        except BaseException as error:
+            # The head may have arrived, and its cost with it.
+            partial = error.answer if isinstance(error, TryAgainError) else None
+            self._was_reached |= partial is not None
+            self._bill.settle(price, partial)
+            raise
+        self._was_reached = True
+        cost = self._bill.settle(price, answer)
+        try:
+            has_key = self.config.api_key is not None
+            content = read_answer(answer, request, has_key=has_key, now=datetime.now(UTC))
+        except TryAgainError as error:
+            if error.is_too_fast:
+                self._pacer.slow_down(min(error.wait_s, self.config.max_sleep_s))
+            raise
+        self._pacer.speed_up()
+        problem = check(content) if check and content is not None else None
+        if problem is not None:
+            msg = f"the answer is wrong: {problem}"
+            raise TryAgainError(msg, answer=answer)
+        body = answer.body if content is not None else _GONE
+        kept = self._store.put(request.key, body, cost, replace=replace)
+        return content if kept is body else msgspec.json.decode(kept)
+
+    def _allowed_attempts(self) -> int:
+        """Give up soon on a server that was never there: then it is the network or the address, not its load."""
+        return self.config.max_attempts if self._was_reached else min(_FIRST_ATTEMPTS, self.config.max_attempts)
+
+    def _tell_once_about_keys(self) -> None:
+        with self._turn:
+            is_news = self.config.api_key is None and not self._told_about_keys
+            self._told_about_keys = True
+        if is_news:
+            _log.warning("no OpenAlex API key: 1,000 list calls a day instead of 10,000. %s", how_to_get_a_key())
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        """Return the seconds to wait: what the server asks, plus jitter that grows, capped whatever it asks."""
+        error = state.outcome.exception() if state.outcome else None
+        asked_s = error.wait_s if isinstance(error, TryAgainError) else 0.0
+        return min(self.config.max_sleep_s, asked_s + self._backoff(state))
+
+
+def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
+    wait_s = state.upcoming_sleep
+    level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
+    error = state.outcome.exception() if state.outcome else None
+    _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)

@@ -1,0 +1,190 @@
+"""How to reach OpenAlex: address, key, pace and limits, from flags, the environment or a file."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from sciscidata.errors import ConfigError
+
+BASE_URL: Final = "https://api.openalex.org"
+KEY_VARIABLE: Final = "OPENALEX_API_KEY"
+URL_VARIABLE: Final = "OPENALEX_BASE_URL"
+
+# OpenAlex enforces 10 requests a second without a key and 30 with one; the network bunches ours a little.
+_RATE_KEYLESS = 9.0
+_RATE_WITH_KEY = 25.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiConfig:
+    """Where OpenAlex is, who asks, how fast, and for how much.
+
+    Nothing here changes what is answered, so nothing here belongs into a manifest; ``api_key`` never does.
+
+    Args:
+        base_url: scheme, host and perhaps a path; http or https.
+        api_key: sent as a header and nowhere else. None: the small budget without a key.
+        email: said to OpenAlex in the User-Agent and as ``mailto``, a courtesy that changes nothing.
+        requests_per_second: upper bound over all threads. None: 25 with a key, 9 without one.
+        concurrency: requests under way at once.
+        timeout_s: for one answer, from the connection to its last byte.
+        max_attempts: for one request, the first one included.
+        max_sleep_s: upper bound of every single wait, whatever the server asks for.
+        max_cost_usd: stop before a run spends more. None: whatever the daily budget allows.
+        offline: only what the store holds.
+
+    Raises:
+        ConfigError: a value is impossible. The message never repeats the key.
+
+    Example:
+        >>> config = ApiConfig(api_key=" secret ", email="you@example.org")
+        >>> config.api_key, config.rate
+        ('secret', 25.0)
+        >>> "secret" in repr(config)
+        False
+    """
+
+    base_url: str = BASE_URL
+    api_key: str | None = field(default=None, repr=False)
+    email: str | None = None
+    requests_per_second: float | None = None
+    concurrency: int = 8
+    timeout_s: float = 60.0
+    max_attempts: int = 8
+    max_sleep_s: float = 60.0
+    max_cost_usd: float | None = None
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        """Strip what people paste, and refuse the impossible."""
+        object.__setattr__(self, "base_url", _checked_url(self.base_url))
+        object.__setattr__(self, "api_key", _checked_word("api_key", self.api_key))
+        object.__setattr__(self, "email", _checked_word("email", self.email))
+        if self.email is not None and "@" not in self.email:
+            msg = f"email is {self.email!r}, needs an address like you@example.org, or none."
+            raise ConfigError(msg)
+        for name in ("concurrency", "max_attempts"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                msg = f"{name} is {value!r}, needs a whole number of at least 1."
+                raise ConfigError(msg)
+        for name in ("timeout_s", "max_sleep_s", "requests_per_second"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                msg = f"{name} is {value!r}, needs a number above 0."
+                raise ConfigError(msg)
+        if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
+            msg = f"max_cost_usd is {self.max_cost_usd!r}, needs an amount in dollars of at least 0, or none."
+            raise ConfigError(msg)
+
+    @property
+    def rate(self) -> float:
+        """Requests per second at most, the default filled in."""
+        if self.requests_per_second is not None:
+            return self.requests_per_second
+        return _RATE_WITH_KEY if self.api_key else _RATE_KEYLESS
+
+    @classmethod
+    def from_environment(
+        cls,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        email: str | None = None,
+        **others: Any,  # noqa: ANN401
+    ) -> ApiConfig:
+        """Fill in what is not given from the environment, then from the user's configuration file.
+
+        ``OPENALEX_API_KEY`` and ``OPENALEX_BASE_URL`` come first, then ``api_key``, ``base_url`` and ``email`` of
+        the file that :func:`config_file` names. A blank value counts as not given, everywhere.
+
+        Args:
+            api_key: what the flag said.
+            base_url: what the flag said.
+            email: what the flag said.
+            others: further fields of ApiConfig, taken as they are.
+
+        Raises:
+            ConfigError: a value is impossible, or the file cannot be read or has an unknown name.
+
+        Example:
+            >>> ApiConfig.from_environment(base_url="http://127.0.0.1:8000", api_key="k").base_url
+            'http://127.0.0.1:8000'
+        """
+        file = _read_config_file(config_file())
+        return cls(
+            api_key=_first(api_key, os.environ.get(KEY_VARIABLE), file.get("api_key")),
+            base_url=_first(base_url, os.environ.get(URL_VARIABLE), file.get("base_url")) or BASE_URL,
+            email=_first(email, file.get("email")),
+            **others,
+        )
+
+
+def config_file() -> Path:
+    """Return where a user may keep ``api_key = "..."``: ``openalex.toml`` in the configuration folder.
+
+    Example:
+        >>> config_file().name
+        'openalex.toml'
+    """
+    return platformdirs.user_config_path("sciscidata") / "openalex.toml"
+
+
+def _first(*candidates: str | None) -> str | None:
+    return next((text for text in candidates if text and text.strip()), None)
+
+
+def _read_config_file(path: Path) -> dict[str, str]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}. Mend its permissions, or remove it."
+        raise ConfigError(msg) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        # Without the parser's own words, and without chaining it: both may quote the line that holds the key.
+        msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
+        raise ConfigError(msg) from None
+    for name, value in content.items():
+        if name not in ("api_key", "base_url", "email") or not isinstance(value, str):
+            msg = f"{path}: {name} is not known or not a text. It may hold api_key, base_url and email, in quotes."
+            raise ConfigError(msg)
+    return content
+
+
+def _checked_url(text: str) -> str:
+    url = text.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises if it is no number
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        parts, is_usable = None, False
+    # A user name in an address is a password in every log.
+    if parts is None or not is_usable or parts.query or parts.fragment or "@" in parts.netloc or not _is_word(url):
+        msg = f"base_url needs to be like {BASE_URL}: http or https, a host, no user, no '?' and no '#'."
+        raise ConfigError(msg)
+    return url
+
+
+def _checked_word(name: str, text: str | None) -> str | None:
+    """Strip a value that goes into a header; none if nothing is left."""
+    stripped = (text or "").strip()
+    if not stripped:
+        return None
+    if not _is_word(stripped):
+        msg = f"{name} holds a space, a control character or a letter beyond ASCII. Copy it again, without the rest."
+        raise ConfigError(msg)
+    return stripped
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text

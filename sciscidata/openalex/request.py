@@ -1,0 +1,101 @@
+"""One question to OpenAlex in its canonical form, and what it costs by the price list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from sciscidata.errors import ConfigError
+
+#: What OpenAlex calls a credit.
+CREDIT_USD: Final = 0.0001
+#: OpenAlex takes request lines of 8,190 bytes; the rest is for the method, the protocol and the e-mail address.
+MAX_KEY_BYTES: Final = 8_100
+
+_WHO_ASKS: Final = frozenset({"api_key", "api-key", "mailto"})
+_SHOWN_CHARACTERS: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A path and its parameters: what is asked, not by whom or where.
+
+    Two requests with equal ``key`` are the same question. ``str()`` cuts the key short, for messages.
+
+    Args:
+        path: begins with "/", unquoted.
+        params: names and values, unquoted, in any order.
+
+    Raises:
+        ConfigError: the path is none, a parameter says who asks (that belongs into ApiConfig), or it is too long.
+
+    Example:
+        >>> Request("/works", (("select", "id"), ("filter", "cites:W1|W2"))).key
+        '/works?filter=cites%3AW1%7CW2&select=id'
+    """
+
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what would put a secret into the store's keys."""
+        if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
+            msg = f"path is {self.path!r}, needs to begin with '/', like /works, and to leave parameters to params."
+            raise ConfigError(msg)
+        for name, _ in self.params:
+            if name.lower() in _WHO_ASKS:
+                msg = f"a request cannot carry {name}: it would end up in the store. Give it to ApiConfig."
+                raise ConfigError(msg)
+        if len(self.key) > MAX_KEY_BYTES:
+            msg = f"{self} has {len(self.key):,} bytes, OpenAlex takes {MAX_KEY_BYTES:,}. Split it."
+            raise ConfigError(msg)
+
+    @property
+    def key(self) -> str:
+        """The canonical text: path and sorted parameters, percent-encoded, exactly as they go over the wire."""
+        # By name only: the order of repeated parameters may mean something.
+        params = sorted(self.params, key=lambda pair: pair[0])
+        query = urlencode(params, quote_via=quote, safe="")
+        return quote(self.path, safe="/:") + (f"?{query}" if query else "")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this asks for one entity, and not for a list."""
+        return "/" in self.path.strip("/")
+
+    @property
+    def price_usd(self) -> float:
+        """What the price list of August 2026 says: single entities free, lists 1 credit, searches 10."""
+        if self.is_single:
+            return 0.0
+        names = {name for name, _ in self.params}
+        searches = any(
+            name.split(".")[0] == "search" or (name == "filter" and ".search" in value) for name, value in self.params
+        )
+        return 10 * CREDIT_USD if searches and "group_by" not in names else CREDIT_USD
+
+    def __str__(self) -> str:
+        key = self.key
+        return key if len(key) <= _SHOWN_CHARACTERS else key[:_SHOWN_CHARACTERS] + "…"
+
+
+def works_request(work: str | int | None = None, /, **params: str | int | bool | None) -> Request:
+    """Make a request for a list of works, or for one work.
+
+    Args:
+        work: the number after W, or whatever else names one work (``"W42"``, ``"doi:10.1000/1"``); None: a list.
+        params: what OpenAlex calls them; None leaves one out.
+
+    Example:
+        >>> works_request(filter="cites:W1", group_by="publication_year").key
+        '/works?filter=cites%3AW1&group_by=publication_year'
+        >>> works_request(42, select="id").key
+        '/works/W42?select=id'
+    """
+    path = "/works" if work is None else f"/works/{f'W{work}' if isinstance(work, int) else work}"
+    return Request(path, tuple((name, _text(value)) for name, value in params.items() if value is not None))
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

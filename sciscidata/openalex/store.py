@@ -1,0 +1,230 @@
+"""Every answer of a paid service, kept once: a run is a pure function of this store and its configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sqlite3
+import threading
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import zstandard
+
+from sciscidata.errors import StorageError
+from sciscidata.storage import storage_error
+
+FILE_NAME: Final = "responses.sqlite"
+#: Grows when an older version would misread a newer store.
+FORMAT_VERSION: Final = 1
+
+_LEVEL = 9  # JSON shrinks about tenfold at any level; an answer takes far longer to arrive than to compress
+_WAIT_FOR_OTHERS_S = 30.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS blobs (
+    sha256 TEXT PRIMARY KEY,
+    n_bytes INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS requests (
+    key TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL REFERENCES blobs,
+    cost_usd REAL NOT NULL,
+    fetched_on TEXT NOT NULL
+);
+"""
+
+
+class StoreSummary(NamedTuple):
+    """What a set of answers amounts to; equal for equal answers, whatever order they came in.
+
+    ``n_bytes`` counts every distinct answer once, uncompressed; ``fetched_on`` are the first and the last UTC
+    date, ISO 8601, None of nothing; ``sha256`` covers every request and its answer.
+    """
+
+    n_requests: int
+    n_bytes: int
+    cost_usd: float
+    first_fetched_on: str | None
+    last_fetched_on: str | None
+    sha256: str
+
+
+class ResponseStore:
+    """Answers by request, compressed, one copy per content, in ``FOLDER/responses.sqlite``.
+
+    Safe for the threads of one process, for several processes at once (SQLite's write-ahead log; a writer waits
+    up to 30 s for another), and under kill -9: an answer is in the store or it is not. A machine that loses
+    power may lose the last answers, never the store.
+
+    Keys are the caller's: whatever names a request without saying who asks. No secret belongs in one.
+
+    Raises:
+        StorageError: at any use: the disk is full, the folder cannot be written, the file is damaged or belongs
+            to a newer version, or another process keeps it locked.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
+        ...     kept = store.put("/works/W1", b'{"id": 1}', cost_usd=0.0001)
+        ...     kept = store.put("/works/W1", b'{"id": 2}', cost_usd=0.0001)
+        ...     store.get("/works/W1"), store.get("/works/W2"), store.summary().cost_usd
+        (b'{"id": 1}', None, 0.0001)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE_NAME
+        self._lock = threading.Lock()
+        with self._explained():
+            folder.mkdir(parents=True, exist_ok=True)
+            # One connection behind one lock: answers arrive a few dozen times a second at most.
+            self._database = sqlite3.connect(
+                self.path, timeout=_WAIT_FOR_OTHERS_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._database.close()
+                raise
+
+    def _prepare(self) -> None:
+        found: int = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if found > FORMAT_VERSION:
+            msg = (
+                f"{self.path} has format {found}, this version reads {FORMAT_VERSION}. Update sciscidata, or name "
+                "another cache folder."
+            )
+            raise StorageError(msg)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        if found < FORMAT_VERSION:
+            self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Fold the log into the file and close it; closing twice does nothing."""
+        with self._lock:
+            self._database.close()
+
+    def get(self, key: str) -> bytes | None:
+        """Return the answer to a request, or None if there is none yet.
+
+        Raises:
+            StorageError: the store cannot be read, or the answer is not what was put there.
+        """
+        with self._transaction() as database:
+            row = database.execute(
+                "SELECT sha256, body FROM requests JOIN blobs USING (sha256) WHERE key = ?", (key,)
+            ).fetchone()
+        if row is None:
+            return None
+        try:
+            body = zstandard.ZstdDecompressor().decompress(row[1])
+        except zstandard.ZstdError as error:
+            raise self._damaged(key, str(error)) from error
+        if _sha256(body) != row[0]:
+            raise self._damaged(key, "its checksum differs")
+        return body
+
+    def put(self, key: str, body: bytes, cost_usd: float, *, replace: bool = False) -> bytes:
+        """Keep an answer, and return the one that is kept from now on.
+
+        The first answer to a request stays, so that what a run saw is what a later run sees, even where two
+        processes asked the same; ``replace`` is for an answer that turned out to be wrong.
+
+        Raises:
+            StorageError: the store cannot be written.
+        """
+        digest = _sha256(body)
+        compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
+        today = datetime.now(UTC).date().isoformat()
+        verb = "REPLACE" if replace else "IGNORE"
+        with self._transaction() as database:
+            is_kept = database.execute(
+                f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?)", (key, digest, cost_usd, today)
+            ).rowcount
+            if is_kept:
+                database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
+        return body if is_kept else (self.get(key) or body)
+
+    def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
+        """Count and add up the answers to ``keys``, or all; a key without an answer is passed over.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        with self._transaction() as database:
+            rows = database.execute(
+                "SELECT key, sha256, n_bytes, cost_usd, fetched_on FROM requests JOIN blobs USING (sha256)"
+            ).fetchall()
+        wanted = None if keys is None else frozenset(keys)
+        rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
+        dates = [row[4] for row in rows]
+        lines = "".join(f"{key}\n{digest}\n" for key, digest, *_ in rows)
+        return StoreSummary(
+            n_requests=len(rows),
+            n_bytes=sum({digest: n_bytes for _, digest, n_bytes, *_ in rows}.values()),
+            cost_usd=math.fsum(row[3] for row in rows),
+            first_fetched_on=min(dates, default=None),
+            last_fetched_on=max(dates, default=None),
+            sha256=_sha256(lines.encode()),
+        )
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with self._lock, self._explained():
+            self._database.execute("BEGIN")
+            try:
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """Turn what SQLite and the disk say into what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error(error, self.path) from error
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.Error) -> StorageError:
+        # Only the primary code, the lowest byte, tells kinds apart; Python sets none on misuse of its own API.
+        code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self._damaged("its tables", str(error))
+        remedy = {
+            sqlite3.SQLITE_FULL: "Free some disk space, or name a cache folder on a larger disk, and run again.",
+            sqlite3.SQLITE_BUSY: "Another process is writing to it: wait for that one to end, and run again.",
+            sqlite3.SQLITE_LOCKED: "Another process is writing to it: wait for that one to end, and run again.",
+            sqlite3.SQLITE_READONLY: "Mend its permissions, or name a cache folder that you may write.",
+            sqlite3.SQLITE_CANTOPEN: "Mend its permissions, or name a cache folder that you may write.",
+        }.get(code, "Check the disk, or name another cache folder.")
+        return StorageError(f"cannot use the response store {self.path}: {error}. {remedy}")
+
+    def _damaged(self, what: str, reason: str) -> StorageError:
+        return StorageError(
+            f"the response store {self.path} is damaged ({what}: {reason}). Put back a copy of it, or mend it with "
+            f"'sqlite3 {FILE_NAME} .recover'; or move it away, and what it held is asked and paid for again."
+        )
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
