@@ -1,62 +1,25 @@
 """Labels for scientific impact from the citation record: lazy Polars frames in, lazy Polars frames out.
 
-Exported in the order in which data flows. Nothing runs until a frame is collected, except what is called ``pull_*``,
-``read_*``, ``write_*``, ``verify_*``, ``build*`` and ``score_graph``.
+What is public stands in ``sciscidata.exports``, and is loaded when a part of it is first asked for.
 """
 
-from sciscidata.abstracts import decode_inverted_index
-from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
-from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
-from sciscidata.errors import SciSciDataError
-from sciscidata.graph import CitationGraph, build_graph
-from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty
-from sciscidata.pipeline import BuildConfig, build
-from sciscidata.plots import draw_disruption
-from sciscidata.release import Release, read_release, write_release
-from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
-from sciscidata.sources import Corpus
-from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig, draw_split, split_keys
-from sciscidata.verification import verify_release
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sciscidata.exports import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "CD_FAMILY",
-    "CD_SCORES",
-    "CITATIONS",
-    "EXAMPLE",
-    "WORKS",
-    "BuildConfig",
-    "CDConfig",
-    "CitationGraph",
-    "Corpus",
-    "EligibilityConfig",
-    "LabelThresholds",
-    "RecordsConfig",
-    "Release",
-    "SciSciDataError",
-    "SplitConfig",
-    "SyntheticConfig",
-    "build",
-    "build_graph",
-    "compute_cd_index",
-    "count_labels",
-    "count_removals",
-    "decode_inverted_index",
-    "draw_disruption",
-    "draw_split",
-    "join_candidates",
-    "label_disruption",
-    "label_novelty",
-    "mark_ineligible",
-    "pull_records",
-    "read_release",
-    "scan_records",
-    "scan_synthetic",
-    "score_graph",
-    "split_keys",
-    "verify_release",
-    "write_release",
-]
+
+# The command imports this package before its first line runs, and has to be ready for Ctrl-C at once.
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    exports = import_module("sciscidata.exports")
+    if name == "__all__" or name in exports.__all__:
+        return getattr(exports, name)
+    if name in globals():  # a module, loaded just now
+        return globals()[name]
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -42,6 +42,8 @@ _FROM_WORKS: Final = (
     "is_retracted",
     "doi",
 )
+_MAX_COUNT: Final = 2**32 - 1  # of the counts' own type
+_LAST_YEAR: Final = 9_999
 _N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
 
 #: What the filters read; made by :func:`join_candidates`.
@@ -70,8 +72,8 @@ class EligibilityConfig:
             records carry mistaken years in the future.
 
     Raises:
-        ConfigError: on construction, if a value has the wrong type, a minimum is negative, or the years are
-            out of order.
+        ConfigError: on construction, if a value has the wrong type, a minimum is negative, a year lies beyond
+            -9999 to 9999, or the years are out of order.
 
     Example:
         >>> EligibilityConfig(min_year=2000, max_year=1990)
@@ -105,15 +107,10 @@ class EligibilityConfig:
                 msg = f"{name} is {getattr(self, name)!r}, needs true or false."
                 raise ConfigError(msg)
         for name in ("min_references", "min_citations"):
-            value = getattr(self, name)
-            if not _is_whole(value) or value < 0:
-                msg = f"{name} is {value!r}, needs a whole number, 0 or more."
-                raise ConfigError(msg)
+            _check_whole(name, getattr(self, name), 0, _MAX_COUNT)
         for name in ("min_year", "max_year", "last_year"):
-            value = getattr(self, name)
-            if value is not None and not _is_whole(value):
-                msg = f"{name} is {value!r}, needs a year or nothing."
-                raise ConfigError(msg)
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), -_LAST_YEAR, _LAST_YEAR)
         for name in ("languages", "work_types"):
             object.__setattr__(self, name, _words(name, getattr(self, name)))
         if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
@@ -197,8 +194,8 @@ def mark_ineligible(
     Args:
         candidates: CANDIDATES, as :func:`join_candidates` makes them; further columns pass through.
         config: ``EligibilityConfig()`` when None.
-        window_years: the citation window of the scores; None (no upper bound) leaves ``window_incomplete``
-            without effect.
+        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) leaves
+            ``window_incomplete`` without effect.
 
     Returns:
         The input without ``title`` and ``abstract`` (text is joined to the drawn works only), plus
@@ -207,6 +204,7 @@ def mark_ineligible(
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
+        ConfigError: at once, if ``window_years`` is out of its range.
 
     Example:
         >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
@@ -222,6 +220,8 @@ def mark_ineligible(
         [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
+    if window_years is not None:
+        _check_whole("window_years", window_years, 0, _LAST_YEAR)
     reason = _first_reason(config or EligibilityConfig(), window_years)
     schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
         "removed_by": pl.String()
@@ -297,12 +297,15 @@ def _first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Exp
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
     if config.complete_window and window_years is not None:
         last_year = year.max() if config.last_year is None else pl.lit(config.last_year)
-        removes["window_incomplete"] = year + window_years >= last_year
+        # A year and a window each fit their 32 bits; their sum may not.
+        removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
     return pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes)
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        msg = f"{name} is {value!r}, needs a whole number from {low} to {high}."
+        raise ConfigError(msg)
 
 
 def _words(name: str, values: object) -> tuple[str, ...]:

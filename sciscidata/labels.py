@@ -81,7 +81,7 @@ class LabelThresholds:
             >>> LabelThresholds.preset("default") == LabelThresholds()
             True
         """
-        if name not in PRESETS:
+        if name not in tuple(PRESETS):  # compared, not hashed: anything may come from a file
             msg = f"no thresholds named {name!r}. Use one of: {', '.join(PRESETS)}."
             raise ConfigError(msg)
         return PRESETS[name]

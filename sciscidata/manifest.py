@@ -22,8 +22,11 @@ MANIFEST: Final = "manifest.json"
 DATA_FILES: Final = tuple(f"{side}.{form}" for side in SIDES for form in ("jsonl", "parquet"))
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
 
-_OWN_KEYS: Final = ("class_counts", "extra_files", "files", "format_version", "novelty", "sides", "versions")
-_PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba")
+_SELF_HASH: Final = "manifest_sha256"
+_OWN_KEYS: Final = ("class_counts", "files", "format_version", _SELF_HASH, "novelty", "sides", "versions")
+_PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
+
+_REMEDY: Final = "Copy the release again, or rebuild it."
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
@@ -32,10 +35,11 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
     Args:
         stated: the caller's part, already through :func:`check_stated`.
         examples: EXAMPLE rows by side.
-        folder: holds DATA_FILES, and perhaps further files, which are named but not hashed.
+        folder: holds DATA_FILES, and perhaps further files.
 
     Returns:
-        The whole manifest: no time, no path, nothing that differs between two equal runs.
+        The whole manifest, sealed with its own SHA-256: no time, no path, nothing that differs between two
+        equal runs.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -45,9 +49,9 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
         ...         (Path(home) / name).touch()
         ...     empty = dict.fromkeys(SIDES, pl.DataFrame(schema=EXAMPLE))
         ...     sorted(complete_manifest({"source": "none"}, empty, Path(home)))
-        ['class_counts', 'extra_files', 'files', 'format_version', 'novelty', 'sides', 'source', 'versions']
+        ['class_counts', 'files', 'format_version', 'manifest_sha256', 'novelty', 'sides', 'source', 'versions']
     """
-    return {
+    whole = {
         **stated,
         **describe_examples(examples),
         "format_version": FORMAT_VERSION,
@@ -55,9 +59,23 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
             **{package: version(package) for package in _PACKAGES},
             "python": platform.python_version(),
         },
-        "files": {name: describe_file(folder / name) for name in DATA_FILES},
-        "extra_files": [name for name in list_files(folder) if name not in DATA_FILES],
+        "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
+    return whole | {_SELF_HASH: hash_manifest(whole)}
+
+
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    """Compute what ``manifest_sha256`` has to be: SHA-256 of the manifest as written, but for that line itself.
+
+    Raises:
+        ConfigError: if the manifest holds anything that is not JSON.
+
+    Example:
+        >>> sealed = {"seed": 0, "manifest_sha256": hash_manifest({"seed": 0})}
+        >>> hash_manifest(sealed) == sealed["manifest_sha256"]
+        True
+    """
+    return _sha256(render_manifest({key: value for key, value in manifest.items() if key != _SELF_HASH}))
 
 
 def check_stated(manifest: Mapping[str, Any]) -> None:
@@ -102,8 +120,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read ``manifest.json`` alone.
 
     Raises:
-        InputNotFoundError: if it is not there.
-        VerificationError: if it is not one that this version can read.
+        InputNotFoundError: if it is not there, or cannot be opened.
+        VerificationError: if it is not one that this version can read, or was changed after it was written.
 
     Example:
         >>> read_manifest(Path("no-such-slice"))
@@ -117,8 +135,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
         raise InputNotFoundError(msg) from error
+    except OSError as error:
+        msg = f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
+        raise InputNotFoundError(msg) from error
     except ValueError as error:
-        msg = f"{folder / MANIFEST} is not JSON ({error}). Copy the release again, or rebuild it."
+        msg = f"{folder / MANIFEST} is not JSON ({error}). {_REMEDY}"
         raise VerificationError(msg) from error
     found = cast("dict[str, Any]", manifest).get("format_version") if isinstance(manifest, dict) else None
     if found != FORMAT_VERSION:
@@ -127,7 +148,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
         )
         raise VerificationError(msg)
+    _check_seal(folder / MANIFEST, manifest)
     return manifest
+
+
+def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
+    stated = manifest.get(_SELF_HASH)
+    try:
+        found = hash_manifest(manifest)
+    except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
+        found = str(error)
+    if found != stated:
+        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {_REMEDY}"
+        raise VerificationError(msg)
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
@@ -163,7 +196,7 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Measure one data file as the manifest records it.
+    """Measure one file as the manifest records it.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import platformdirs
 import polars as pl
 
 from sciscidata.cdindex import CDConfig, compute_cd_index
+from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
+from sciscidata.errors import ConfigError
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.config import ApiConfig
+from sciscidata.openalex.store import ResponseStore
 from sciscidata.plots import draw_disruption
 from sciscidata.progress import progress_bar
 from sciscidata.release import Release, check_target, write_release
-from sciscidata.sources import Corpus
+from sciscidata.sources.openalex import OpenAlexConfig, describe_answers, pull_openalex
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, require_available
 
 logger = logging.getLogger(__name__)
+
+SourceConfig: TypeAlias = RecordsConfig | SyntheticConfig | OpenAlexConfig
 
 #: The picture that every release holds beside its data.
 PICTURE = "disruption.png"
@@ -37,17 +46,29 @@ def default_cache_dir() -> Path:
 class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
 
-    ``out``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
+    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
     """
 
-    source: RecordsConfig | SyntheticConfig
+    source: SourceConfig
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Take paths as text too."""
+        for name in ("out", "cache_dir"):
+            object.__setattr__(self, name, Path(getattr(self, name)))
+        if not isinstance(self.source, RecordsConfig | SyntheticConfig | OpenAlexConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = (
+                f"BuildConfig.source is {self.source!r}, needs a RecordsConfig, SyntheticConfig or OpenAlexConfig, "
+                "for example SyntheticConfig()."
+            )
+            raise ConfigError(msg)
 
 
 def build(config: BuildConfig) -> Release:
@@ -76,48 +97,83 @@ def build(config: BuildConfig) -> Release:
     """
     check_target(config.out, overwrite=config.overwrite)
     require_available(config.split)
-    corpus = open_source(config.source, config.cache_dir)
-    scores = compute_cd_index(corpus.citations, corpus.works, config.cd, cache_dir=config.cache_dir)
-    labelled = label_disruption(scores, config.thresholds)
-    candidates = join_candidates(corpus.works, labelled, corpus.citations)
-    marked = mark_ineligible(candidates, config.eligibility, window_years=config.cd.window_years).collect()
-    eligible = marked.filter(pl.col("removed_by").is_null())
-    logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{marked.height:,}")
-    drawn = draw_split(eligible, config.split).collect()
+    with open_source(config) as source:
+        labelled = label_disruption(source.scores, config.thresholds)
+        candidates = join_candidates(source.works, labelled, source.citations)
+        marked = mark_ineligible(candidates, config.eligibility, window_years=config.cd.window_years).collect()
+        eligible = marked.filter(pl.col("removed_by").is_null())
+        logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{marked.height:,}")
+        drawn = draw_split(eligible, config.split).collect()
+        provenance = source.finish(drawn)
 
-    def draw_picture(folder: Path) -> None:
-        draw_disruption(
-            eligible["cd_index"],
-            config.thresholds,
-            eligible=count_labels(eligible),
-            drawn=count_labels(drawn),
-            path=folder / PICTURE,
+        def draw_picture(folder: Path) -> None:
+            draw_disruption(
+                eligible["cd_index"],
+                config.thresholds,
+                eligible=count_labels(eligible),
+                drawn=count_labels(drawn),
+                path=folder / PICTURE,
+            )
+
+        return write_release(
+            drawn,
+            source.works,
+            config.out,
+            manifest=_describe(config, provenance, marked, eligible),
+            overwrite=config.overwrite,
+            extra=draw_picture,
         )
 
-    return write_release(
-        drawn,
-        corpus.works,
-        config.out,
-        manifest=_describe(config, corpus, marked, eligible),
-        overwrite=config.overwrite,
-        extra=draw_picture,
-    )
+
+@dataclass(frozen=True)
+class ScoredSource:
+    """Works, citations and scores of any source; ``finish`` takes the draw and says where everything came from."""
+
+    works: pl.LazyFrame
+    citations: pl.LazyFrame
+    scores: pl.LazyFrame
+    finish: Callable[[pl.DataFrame], dict[str, Any]]
 
 
-def open_source(source: RecordsConfig | SyntheticConfig, cache_dir: Path) -> Corpus:
-    """Make works and citations of any source ready to be scanned."""
-    if isinstance(source, SyntheticConfig):
-        return scan_synthetic(source)
-    n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
-    with progress_bar("read records", n_bytes, unit="bytes") as advance:
-        return pull_records(source, cache_dir, advance)
+@contextmanager
+def open_source(config: BuildConfig) -> Generator[ScoredSource]:
+    """Make a source ready and score its works: from the citation graph, or by the counts of the OpenAlex API."""
+    if isinstance(config.source, OpenAlexConfig):
+        with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
+            yield _pull_scored(config, config.source, client)
+        return
+    if isinstance(config.source, SyntheticConfig):
+        corpus = scan_synthetic(config.source)
+    else:
+        n_bytes = sum(file.stat().st_size for file in find_record_files(config.source.inputs))
+        with progress_bar("read records", n_bytes, unit="bytes") as advance:
+            corpus = pull_records(config.source, config.cache_dir, advance)
+    scores = compute_cd_index(corpus.citations, corpus.works, config.cd, cache_dir=config.cache_dir)
+    yield ScoredSource(corpus.works, corpus.citations, scores, lambda _: corpus.provenance)
 
 
-def _describe(config: BuildConfig, corpus: Corpus, marked: pl.DataFrame, eligible: pl.DataFrame) -> dict[str, Any]:
+def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
+    demand = Demand(config.thresholds, config.eligibility, config.split, config.cd.window_years)
+    pulled = pull_openalex(client, source, config.cd, config.eligibility, demand)
+
+    def finish(drawn: pl.DataFrame) -> dict[str, Any]:
+        """Put the venues of the drawn works' references into the store, where novelty will look for them."""
+        if source.venues:
+            cited = pulled.citations.filter(pl.col("citing_id").is_in(drawn["work_id"].implode()))["cited_id"]
+            pulled.references.ask(cited)
+        logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
+        return pulled.provenance | describe_answers(client)
+
+    return ScoredSource(pulled.works.lazy(), pulled.citations.lazy(), pulled.scores.lazy(), finish)
+
+
+def _describe(
+    config: BuildConfig, provenance: dict[str, Any], marked: pl.DataFrame, eligible: pl.DataFrame
+) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
     years = marked["publication_year"]
     return {
-        "source": corpus.provenance,
+        "source": provenance,
         "cd": asdict(config.cd),
         "thresholds": asdict(config.thresholds),
         "eligibility": asdict(config.eligibility),
@@ -127,6 +183,6 @@ def _describe(config: BuildConfig, corpus: Corpus, marked: pl.DataFrame, eligibl
             "scored": count_labels(marked),
             "eligible": count_labels(eligible),
             "first_year": years.min(),
-            "last_year": config.eligibility.last_year or years.max(),
+            "last_year": years.max() if config.eligibility.last_year is None else config.eligibility.last_year,
         },
     }

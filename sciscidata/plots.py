@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: One colour per label everywhere; told apart by colour-blind readers (Okabe & Ito 2008).
 COLOURS = {"disruptive": "#D55E00", "consolidating": "#0072B2", "neutral": "#777777"}
 
+_EDGE = 1.3  # of the picture: a little beyond the index's own
+_WIDEST_LINEAR = 0.1
+
 
 def draw_disruption(
     cd_index: pl.Series,
@@ -24,7 +27,7 @@ def draw_disruption(
     *,
     eligible: Mapping[str, int],
     drawn: Mapping[str, int],
-    path: Path,
+    path: str | Path,
     title: str = "",
 ) -> None:
     """Draw how the index is spread over the label bands, and the classes before and after balancing. Executes.
@@ -63,25 +66,26 @@ def draw_disruption(
 def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) -> None:
     """Draw a histogram on a signed log axis, linear between the cut-offs."""
     low, high = thresholds.consolidating_max, thresholds.disruptive_min
-    linear = max(min(abs(low), abs(high)), 1e-6)
+    linear = min(max(min(abs(low), abs(high)), 1e-6), _WIDEST_LINEAR)
     outer = np.geomspace(linear, 1.0, 31)
     edges = np.concatenate([-outer[::-1], np.linspace(-linear, linear, 8)[1:-1], outer])
-    bands = {"consolidating": (-1.3, low), "neutral": (low, high), "disruptive": (high, 1.3)}
-    for label, (left, right) in bands.items():
-        axes.axvspan(left, right, color=COLOURS[label], alpha=0.13, lw=0)
     counts, _ = np.histogram(values, np.unique(edges))
     axes.stairs(counts, np.unique(edges), fill=True, color="#333333")
     axes.set_xscale("symlog", linthresh=linear, linscale=0.6)
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_xlim(-1.3, 1.3)
+    axes.set_xlim(-_EDGE, _EDGE)
     axes.set_ylim(0, max(10.0, 3.0 * float(counts.max(initial=1))))
     ticks = [t for t in (-1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1) if t == 0 or abs(t) >= linear]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
-    middles = {"consolidating": -(linear**0.5), "neutral": 0.0, "disruptive": linear**0.5}
-    for label, middle in middles.items():
-        height = axes.get_xaxis_transform()
-        axes.text(middle, 0.97, label, color=COLOURS[label], ha="center", va="top", transform=height)
+    ends = np.clip([-_EDGE, low, high, _EDGE], -_EDGE, _EDGE)
+    # Where they lie in the picture, from 0 at its left to 1: the middle of a band is not that of its numbers.
+    places = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
+    for i, label in enumerate(("consolidating", "neutral", "disruptive")):
+        if places[i] < places[i + 1]:
+            axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
+            middle = (places[i] + places[i + 1]) / 2
+            axes.text(middle, 0.97, label, color=COLOURS[label], ha="center", va="top", transform=axes.transAxes)
     axes.set_xlabel("cd_index (signed log axis)")
     axes.set_ylabel("eligible works (log axis)")
     axes.set_title(f"CD index of {values.size:,} eligible works", fontsize=10)

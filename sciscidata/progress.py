@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Advances a bar by an amount, and may put a short note behind it."""
+
+    def __call__(self, amount: float, note: str = "", /) -> None: ...  # noqa: D102
 
 
 @contextmanager
-def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Callable[[float], None]]:
-    """Show a bar while the block runs; yield the function that advances it.
+def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Advance]:
+    """Show a bar while the block runs; yield what advances it.
 
     Args:
         description: what is being done, in the imperative.
@@ -25,15 +32,16 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
 
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
-        yield lambda _: None
+        yield lambda amount, note="": None
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f}" + (f" {unit}" if unit else "")),
+        TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda amount: bar.advance(task, amount)
+        task = bar.add_task(description, total=total, note="")
+        yield lambda amount, note="": bar.update(task, advance=amount, note=note)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError, WorkIdError
+from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, VerificationError, WorkIdError
 from sciscidata.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -69,7 +69,7 @@ class Release:
 def write_release(
     drawn: pl.LazyFrame | pl.DataFrame,
     works: pl.LazyFrame | pl.DataFrame,
-    folder: Path,
+    folder: str | Path,
     *,
     manifest: Mapping[str, Any],
     overwrite: bool = False,
@@ -124,13 +124,9 @@ def write_release(
         ...     print(release.train.select("openalex_id", "title", "disruption_label").row(0))
         ('W7', 'On sleep', 'disruptive')
     """
-    lazy = require_columns(
-        drawn,
-        {**DRAWN, **EXAMPLE},
-        frame_name="the drawn frame",
-        stage="write_release",
-        columns=(*DRAWN, *(set(NOVELTY_COLUMNS) & set(drawn.lazy().collect_schema()))),
-    )
+    names = {"frame_name": "the drawn frame", "stage": "write_release"}
+    lazy = require_columns(drawn, DRAWN, **names)
+    require_columns(lazy, EXAMPLE, **names, columns=set(NOVELTY_COLUMNS) & set(lazy.collect_schema()))
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_release", columns=("work_id", *_FROM_WORKS))
     check_stated(manifest)
     folder = Path(folder).resolve()
@@ -148,7 +144,7 @@ def write_release(
     return read_release(folder)
 
 
-def check_target(folder: Path, *, overwrite: bool = False) -> None:
+def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
     """Say before any work is done whether a release could be written to ``folder``.
 
     Also mends what a killed run left beside it.
@@ -157,6 +153,7 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
         ReleaseExistsError: if the folder holds a release and ``overwrite`` is not set, or holds anything that
             no release of this version made.
         StorageError: if the folder cannot be looked into.
+        ConfigError: if ``overwrite`` is not a boolean: any text would be true.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -169,6 +166,9 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
         sciscidata.errors.ReleaseExistsError: ... already exists. Choose another folder, or replace it:
         overwrite=True (--overwrite).
     """
+    if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"overwrite is {overwrite!r}, needs true or false."
+        raise ConfigError(msg)
     folder = Path(folder).resolve()
     try:
         if folder.parent.is_dir():
@@ -184,7 +184,7 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
     # The whole folder is replaced, so a mistyped path must not cost anyone their files.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
-        known = {MANIFEST, *DATA_FILES, *read_manifest(folder)["extra_files"]}
+        known = {MANIFEST, *read_manifest(folder)["files"]}
     except (InputNotFoundError, VerificationError, KeyError, TypeError) as error:
         msg = f"{folder} is not a release of this version, {refusal}"
         raise ReleaseExistsError(msg) from error
@@ -194,7 +194,7 @@ def check_target(folder: Path, *, overwrite: bool = False) -> None:
         raise ReleaseExistsError(msg)
 
 
-def read_release(folder: Path) -> Release:
+def read_release(folder: str | Path) -> Release:
     """Open a release folder. Reads the manifest; the hashes are for ``verify_release`` to check.
 
     Args:

@@ -6,13 +6,17 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin, get_type_hints
+
+import msgspec
 
 from sciscidata.cdindex import CDConfig
 from sciscidata.eligibility import EligibilityConfig
-from sciscidata.errors import ConfigError, InputNotFoundError, UnavailableError
+from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
+from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig
+from sciscidata.sources.openalex import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
@@ -20,8 +24,11 @@ from sciscidata.splits import SplitConfig
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]
 
-SOURCES = ("openalex", "records", "synthetic")
+#: The sources, and the sections that only they read.
+SOURCES = {"openalex": ("openalex", "api"), "records": ("records",), "synthetic": ("synthetic",)}
 _CONFIGS: dict[str, type] = {
+    "openalex": OpenAlexConfig,
+    "api": ApiConfig,
     "records": RecordsConfig,
     "synthetic": SyntheticConfig,
     "cd": CDConfig,
@@ -30,24 +37,20 @@ _CONFIGS: dict[str, type] = {
     "split": SplitConfig,
 }
 _BASES = {"cd": "compat", "thresholds": "preset"}  # a named starting point within a section
-_TOP = ("source", "out", "cache_dir", "overwrite")
-_NO_OPENALEX = (
-    "--source openalex is not part of this version: it cannot pull from the OpenAlex API yet. Use --source records "
-    "--input FILE with works saved from the API, or --source synthetic, which needs nothing."
-)
+_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool}
 
 
 def read_toml(path: Path) -> Settings:
     """Read a configuration file into sections; values are checked by resolve.
 
     Raises:
-        InputNotFoundError: there is no such file.
+        InputNotFoundError: there is no such file, or it cannot be opened.
         ConfigError: it is not TOML.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError) as error:
-        msg = f"--config {path}: no such file. Check the path."
+    except OSError as error:
+        msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
         raise InputNotFoundError(msg) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"--config {path}: not a TOML file ({error}). Mend the line it names."
@@ -72,8 +75,7 @@ def resolve(settings: Settings) -> BuildConfig:
     The source is what ``source`` names; else ``records`` when inputs are named, else ``openalex``.
 
     Raises:
-        ConfigError: a section, name or value is not known.
-        UnavailableError: the source is ``openalex``, which this version cannot read yet.
+        ConfigError: a section, name or value is not known, or is for another source.
 
     Example:
         >>> config = resolve({"": {"source": "synthetic", "out": "slices/demo"}, "split": {"n_train": 60}})
@@ -84,19 +86,24 @@ def resolve(settings: Settings) -> BuildConfig:
     if unknown:
         msg = f"configuration has no section [{unknown[0]}]; it has {', '.join(f'[{name}]' for name in _CONFIGS)}."
         raise ConfigError(msg)
-    top = settings.get("", {})
-    _check_names("", top, _TOP)
+    top = _checked("", settings.get("", {}), _TOP)
     source = top.get("source", "records" if settings.get("records", {}).get("inputs") else "openalex")
     if source not in SOURCES:
         msg = f"source is {source!r}, needs one of {', '.join(SOURCES)}."
         raise ConfigError(msg)
+    for other, sections in SOURCES.items():
+        for section in sections:
+            if other != source and settings.get(section):
+                msg = (
+                    f"[{section}] sets {', '.join(settings[section])}, but the source is {source}, which does not read "
+                    f"it. Leave it out, or choose that source: --source {other}."
+                )
+                raise ConfigError(msg)
     if "out" not in top:
-        top = top | {"out": f"slices/{source}"}
-    parts = {name: _make(name, settings.get(name, {})) for name in ("cd", "thresholds", "eligibility", "split")}
-    if source == "openalex":
-        raise UnavailableError(_NO_OPENALEX)
+        top["out"] = f"slices/{source}"
+    parts = {name: _make(name, settings.get(name, {})) for name in ("cd", "thresholds", "eligibility", "split", "api")}
     paths = {name: Path(top[name]) for name in ("out", "cache_dir") if name in top}
-    overwrite = bool(top.get("overwrite", False))
+    overwrite = top.get("overwrite", False)
     return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)
 
 
@@ -104,11 +111,11 @@ def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Construct the configuration of one section, from a named starting point if it names one."""
     kind = _CONFIGS[section]
     base_name = _BASES.get(section, "")
-    names = [field.name for field in dataclasses.fields(kind)]
-    _check_names(section, values, [*names, *([base_name] if base_name else [])])
-    given = {name: _plain(name, value) for name, value in values.items() if name != base_name}
-    if base_name in values:
-        base = getattr(kind, base_name)(values[base_name])
+    given = _checked(section, values, get_type_hints(kind) | ({base_name: str} if base_name else {}))
+    if kind is ApiConfig:
+        return ApiConfig.from_environment(**given)
+    if base_name in given:
+        base = getattr(kind, base_name)(given.pop(base_name))
         return dataclasses.replace(base, **given)
     if section == "records" and not given.get("inputs"):
         msg = "source records needs at least one file. Name it: --input FILE, or inputs = [...] under [records]."
@@ -116,16 +123,29 @@ def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
     return kind(**given)
 
 
-def _plain(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Turn TOML's lists into tuples, and the word for an open window into None: TOML has no null."""
-    if name == "window_years" and value == "all":
-        return None
-    return tuple(value) if isinstance(value, list) else value
+def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the names and the types of a section's settings; lists become tuples where these are wanted.
+
+    Values are for the configurations themselves to check, and so are words: they know which ones there are.
+    """
+    where = f"[{section}]" if section else "the top level"
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in types:
+            msg = f"configuration: {where} has no setting {name!r}; it has {', '.join(types)}."
+            raise ConfigError(msg)
+        wanted = str if get_origin(types[name]) is Literal else types[name]
+        try:
+            checked[name] = msgspec.convert(_or_none(name, value), wanted)
+        except msgspec.ValidationError as error:
+            msg = f"configuration: {name} in {where}: {error}. Mend its value."  # without the value: it may be a key
+            raise ConfigError(msg) from None
+        if isinstance(checked[name], str) and "\0" in checked[name]:
+            msg = f"configuration: {name} in {where} holds a NUL character. Remove it."
+            raise ConfigError(msg)
+    return checked
 
 
-def _check_names(section: str, values: Mapping[str, Any], names: list[str] | tuple[str, ...]) -> None:
-    unknown = sorted(set(values) - set(names))
-    if unknown:
-        where = f"[{section}]" if section else "the top level"
-        msg = f"configuration: {where} has no setting {unknown[0]!r}; it has {', '.join(names)}."
-        raise ConfigError(msg)
+def _or_none(name: str, value: Any) -> Any:  # noqa: ANN401
+    """Turn the word for an open window into None: TOML has no null."""
+    return None if name == "window_years" and value == "all" else value

@@ -81,7 +81,7 @@ class SplitConfig:
         if self.n_train + self.n_test == 0:
             msg = "n_train and n_test are both 0: there is nothing to draw. Raise one."
             raise ConfigError(msg)
-        if self.balance not in BALANCED:
+        if self.balance not in tuple(BALANCED):  # compared, not hashed: anything may come from a file
             msg = f"balance is {self.balance!r}, needs one of: {', '.join(BALANCED)}."
             raise ConfigError(msg)
 
@@ -117,6 +117,25 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
     digests = (sha256(f"{seed}:{work_id}".encode()).digest() for work_id in work_ids)
     keys = np.fromiter((from_bytes(digest[:8], "big") for digest in digests), np.uint64, len(work_ids))
     return pl.Series("split_key", keys)
+
+
+def side_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
+    """Say on which side each key lies: test if ``key % (n_train + n_test) < n_test``, else train.
+
+    Args:
+        keys: UInt64, what ``split_keys`` returns.
+        config: only its sizes are read; for ``balance="none"``, where the side is a matter of rank, do not ask.
+
+    Returns:
+        ``side`` String, one per key, in the order of ``keys``.
+
+    Example:
+        >>> side_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
+        ['train', 'test']
+    """
+    is_test = keys % (config.n_train + config.n_test) < config.n_test
+    sides = pl.select(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("side"))
+    return sides["side"]
 
 
 def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
@@ -193,14 +212,11 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
     """
     settings = config or SplitConfig()
     columns = BALANCED[settings.balance] or ("disruption_label",)
-    require_available(settings, labelled.lazy().collect_schema())
-    frame = require_columns(
-        labelled,
-        {"work_id": WORKS["work_id"], **EXAMPLE},
-        frame_name="the labelled frame",
-        stage="draw_split",
-        columns=("work_id", *columns),
-    )
+    needed = {"work_id": WORKS["work_id"], **EXAMPLE}
+    names = {"frame_name": "the labelled frame", "stage": "draw_split"}
+    frame = require_columns(labelled, needed, **names, columns=["work_id"])
+    require_available(settings, frame.collect_schema())
+    require_columns(frame, needed, **names, columns=columns)
     schema = {**frame.collect_schema(), "side": pl.String(), "split_key": pl.UInt64()}
 
     def run() -> pl.DataFrame:
@@ -243,8 +259,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
 def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
     columns = BALANCED[config.balance]
     cells = list(itertools.product(*(VOCABULARIES[column] for column in columns)))
-    is_test = pl.col("split_key") % (config.n_train + config.n_test) < config.n_test
-    sided = keyed.with_columns(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("side"))
+    sided = keyed.with_columns(side_of_keys(keyed["split_key"], config).alias("side"))
     quotas = pl.DataFrame(
         [
             (side, *cell, quota)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.manifest import MANIFEST
 from sciscidata.release import Release
+from sciscidata.splits import SIDES
+from sciscidata.storage import storage_error
 
 _FILTER_NOTES = {
     "retracted": "retracted",
@@ -28,28 +35,47 @@ _FILTER_NOTES = {
 
 
 def print_release(release: Release) -> None:
-    """Print the summary of a release to standard output."""
+    """Print the summary of a release to standard output, as far as its writer has stated what there is to say.
+
+    Raises:
+        StorageError: it cannot be written there.
+    """
     manifest = release.manifest
-    console = Console(highlight=False, soft_wrap=True)
-    _print_source(console, manifest["source"])
-    console.print(_filters(manifest))
-    console.print(_classes(manifest))
-    if not manifest["novelty"]["available"]:
-        console.print("novelty fields: null, not computed by this version")
-    console.print(f"\nrelease: {_shown(release.folder)}")
-    for name, facts in manifest["files"].items():
-        console.print(f"  {name:<14} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
-    for name in ("manifest.json", *manifest["extra_files"]):
-        console.print(f"  {name}")
+    with _standard_output() as console:
+        _print_source(console, manifest.get("source", {}))
+        if "filters" in manifest.get("counts", {}):
+            console.print(_filters(manifest))
+        console.print(_classes(manifest))
+        if not manifest["novelty"]["available"]:
+            console.print("novelty fields: null, not computed by this version")
+        console.print(f"\nrelease: {_shown(release.folder)}")
+        width = max(map(len, manifest["files"]))
+        for name, facts in manifest["files"].items():
+            console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
+        console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
 
 
 def print_verified(release: Release) -> None:
-    """Print that a release holds what its manifest says."""
-    console = Console(highlight=False, soft_wrap=True)
-    rows = {side: facts["rows"] for side, facts in release.manifest["sides"].items()}
-    console.print(
-        f"verified: {_shown(release.folder)} ({', '.join(f'{side} {n:,}' for side, n in rows.items())} works)"
-    )
+    """Print that a release holds what its manifest says.
+
+    Raises:
+        StorageError: it cannot be written there.
+    """
+    rows = ", ".join(f"{side} {facts['rows']:,}" for side, facts in release.manifest["sides"].items())
+    with _standard_output() as console:
+        console.print(f"verified: {_shown(release.folder)} ({rows} works)")
+
+
+@contextmanager
+def _standard_output() -> Generator[Console]:
+    """Print what records and paths hold as it is, not as markup."""
+    try:
+        yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python tries once more at its end, and would then exit with a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise storage_error(error, Path("standard output")) from error
 
 
 def _shown(path: Path) -> str:
@@ -60,7 +86,7 @@ def _shown(path: Path) -> str:
 
 def _print_source(console: Console, source: dict[str, Any]) -> None:
     """Print the kind of source and, for files, what could not be read in them."""
-    console.print(f"source: {source['kind']}", style="bold")
+    console.print(f"source: {source.get('kind', 'not stated')}", style="bold")
     facts = source | source.get("config", {})
     for name, value in facts.items():
         if name == "kind" or isinstance(value, (dict, list, float)) or value is None:
@@ -70,7 +96,7 @@ def _print_source(console: Console, source: dict[str, Any]) -> None:
     for file in source.get("inputs", []):
         console.print(f"  {file['name']}: sha256 {file['sha256']}")
     for line in source.get("first_corrupt_lines", []):
-        console.print(f"  skipped: {line}")
+        console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
 
 
 def _filters(manifest: dict[str, Any]) -> Table:
@@ -94,13 +120,10 @@ def _classes(manifest: dict[str, Any]) -> Table:
     table.add_column("works")
     for label in (*DISRUPTION_LABELS, "all"):
         table.add_column(label, justify="right")
-    drawn = manifest["class_counts"]
-    for name, counts in (
-        ("scored", manifest["counts"]["scored"]),
-        ("eligible", manifest["counts"]["eligible"]),
-        ("train", drawn["train"]["disruption_label"]),
-        ("test", drawn["test"]["disruption_label"]),
-    ):
-        numbers = [counts[label] for label in DISRUPTION_LABELS]
+    counts = manifest.get("counts", {})
+    stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
+    drawn = {side: manifest["class_counts"][side]["disruption_label"] for side in SIDES}
+    for name, found in (stages | drawn).items():
+        numbers = [found[label] for label in DISRUPTION_LABELS]
         table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table

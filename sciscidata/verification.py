@@ -25,16 +25,17 @@ from sciscidata.manifest import (
 )
 from sciscidata.release import Release, render_jsonl
 from sciscidata.schemas import EXAMPLE
-from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, split_keys
+from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, side_of_keys, split_keys
 
 
-def verify_release(folder: Path) -> Release:
+def verify_release(folder: str | Path) -> Release:
     """Recompute everything that a manifest states and everything that makes a release one.
 
-    Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number, list of ids, class
-    counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the scores and thresholds; the
-    order and the side that follow from ids and seed (without balance the side follows from all eligible
-    works, which a release does not hold); the class quotas; no id and no normalised title on both sides.
+    Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema,
+    number, list of ids, class counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the
+    scores and thresholds; the order and the side that follow from ids and seed (without balance the side
+    follows from all eligible works, which a release does not hold); the class quotas; no id and no normalised
+    title on both sides. Of the counts of works that are not in the release, that they add up.
 
     Args:
         folder: what ``write_release`` made, perhaps elsewhere and long ago.
@@ -44,7 +45,7 @@ def verify_release(folder: Path) -> Release:
 
     Raises:
         InputNotFoundError: if there is no manifest.
-        VerificationError: listing every difference.
+        VerificationError: listing every difference; or at once, if the manifest itself was changed.
 
     Example:
         >>> verify_release(Path("no-such-slice"))
@@ -79,8 +80,13 @@ def _differences(release: Release) -> Iterator[str]:
         yield from _compare_schema(side, examples[side])
     if list(examples) != list(SIDES) or any(frame.schema != EXAMPLE for frame in examples.values()):
         return
-    for key, found in describe_examples(examples).items():
+    described = describe_examples(examples)
+    for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
+    try:
+        yield from _check_counts(manifest.get("counts", {}), described["class_counts"])
+    except (AttributeError, KeyError, TypeError) as error:
+        yield f"counts cannot be read: {error!r}"
     try:
         thresholds, split = read_settings(manifest)
     except ConfigError as error:
@@ -103,13 +109,14 @@ def _read_parquet(path: Path) -> pl.DataFrame:
 
 
 def _compare_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    extra, stated = manifest.get("extra_files"), manifest.get("files")
-    there = set(list_files(folder))
-    expected = {MANIFEST, *DATA_FILES, *map(str, extra if isinstance(extra, list) else [])}
+    files = manifest.get("files")
+    stated = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
+    there = set(list_files(folder)) - {MANIFEST}
+    expected = {*DATA_FILES, *stated}
     yield from (f"{name} is missing" for name in sorted(expected - there))
     yield from (f"{name} is not part of the release" for name in sorted(there - expected))
-    for name in sorted(there & set(DATA_FILES)):
-        yield from _compare(describe_file(folder / name), stated.get(name) if isinstance(stated, dict) else None, name)
+    for name in sorted(there & expected):
+        yield from _compare(describe_file(folder / name), stated.get(name), name)
 
 
 def _compare(found: Any, stated: Any, where: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
@@ -143,6 +150,25 @@ def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
         yield f"{path.name} line {first} is not the canonical form of row {first} of {path.stem}.parquet"
 
 
+def _check_counts(
+    counts: Mapping[str, Mapping[str, int]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
+) -> Iterator[str]:
+    """Check how the numbers of works add up, as far as whoever wrote the release has stated them."""
+    if "filters" in counts:
+        works, *parts = counts["filters"]["works"], *(n for name, n in counts["filters"].items() if name != "works")
+        if sum(parts) != works:
+            yield f"counts: filters: removals and eligible add up to {sum(parts):,}, not to {works:,} works"
+    if "eligible" in counts:
+        total = sum(counts["eligible"].values())
+        if "filters" in counts and total != counts["filters"]["eligible"]:
+            yield f"counts: eligible: the classes add up to {total:,}, not to {counts['filters']['eligible']:,}"
+        for label, eligible in counts["eligible"].items():
+            n_drawn = sum(side["disruption_label"][label] for side in drawn.values())
+            scored = counts.get("scored", counts["eligible"])[label]
+            if not n_drawn <= eligible <= scored:
+                yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
+
+
 def _check_labels(side: str, frame: pl.DataFrame, thresholds: LabelThresholds) -> Iterator[str]:
     relabelled = label_novelty(label_disruption(frame, thresholds), thresholds).collect()
     for column in VOCABULARIES:
@@ -162,8 +188,7 @@ def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterato
         yield f"{side}: rows are not in the order of their split keys"
     columns = BALANCED[split.balance]
     if columns:
-        is_test = keys % (split.n_train + split.n_test) < split.n_test
-        strays = frame.filter(is_test != (side == "test"))["openalex_id"]
+        strays = frame.filter(side_of_keys(keys, split) != side)["openalex_id"]
         if len(strays):
             yield f"{side}: {len(strays):,} rows belong to the other side by their id, first {strays[0]}"
     cells = list(product(*(VOCABULARIES[column] for column in columns)))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from sciscidata import __version__
 from sciscidata.cdindex import CDConfig
 from sciscidata.cli import main
-from sciscidata.errors import ConfigError, InputNotFoundError, UnavailableError
+from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
+from sciscidata.manifest import hash_manifest
 from sciscidata.settings import merge, read_toml, resolve
+from sciscidata.sources.openalex import OpenAlexConfig
+from sciscidata.sources.records import RecordsConfig
 from tests.conftest import REPOSITORY
 
 SMALL = ["--source", "synthetic", "--n-works", "3000", "--n-train", "60", "--n-test", "9"]
@@ -23,6 +31,9 @@ def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sciscidata.pipeline.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
+    monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
 
     def call(*arguments: str):
         status = main(arguments)
@@ -39,7 +50,7 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert re.search(r"read\s+3,000", out)
     assert re.search(r"train +20 +20 +20 +60", out)
     assert re.search(r"test +3 +3 +3 +9", out)
-    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 4
+    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 6
     assert "novelty fields: null" in out
     folder = "slices/synthetic"
     assert (tmp_path / folder / "disruption.png").read_bytes().startswith(b"\x89PNG")
@@ -59,8 +70,23 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build"], "--source openalex is not part of this version"),
-        (["build", "--email", "you@example.org"], "--source openalex is not part of this version"),
+        (["build", "--offline"], "offline"),
+        (["build", "--offline", "--email", "you@example.org"], "offline"),
+        (["build", "--email", "you"], "email is 'you'"),
+        (
+            ["build", "--source", "synthetic", "--input", "no-such-file"],
+            "[records] sets inputs, but the source is synth",
+        ),
+        (
+            ["build", "--input", "f", "--n-works", "5", "--world-seed", "3"],
+            "[synthetic] sets n_works, seed, but the sou",
+        ),
+        (["build", "--n-works", "5"], "the source is openalex, which does not read it"),
+        (["build", *SMALL, "--email", "you@example.org"], "[api] sets email, but the source is synthetic"),
+        (["build", *SMALL, "--min-year", "1" + "0" * 23], "min_year is 1000"),
+        (["build", *SMALL, "--out", "o\0a"], "out in the top level holds a NUL character"),
+        (["build", "--config", "a-file/c.toml"], "a-file/c.toml cannot be read: Not a directory"),
+        (["build", "--config", "."], "cannot be read: Is a directory"),
         (["build", "--source", "records"], "needs at least one file"),
         (["build", "--input", "no-such-file.jsonl"], "no-such-file.jsonl"),
         (["build", *SMALL, "--n-train", "-1"], "n_train is -1"),
@@ -69,12 +95,13 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--window-years", "-3"], "window_years"),
         (["build", *SMALL, "--balance", "joint"], "novelty"),
         (["build", *SMALL, "--out", "/proc/nowhere/slice"], "/proc/nowhere"),
-        (["build", "--config", "missing.toml"], "no such file"),
+        (["build", "--config", "missing.toml"], "missing.toml cannot be read: No such file"),
         (["verify", "nowhere"], "not a release"),
         (["describe", "."], "not a release"),
     ],
 )
 def test_a_users_mistake_gets_one_clear_error_and_no_traceback(run, tmp_path, arguments, message):
+    (tmp_path / "a-file").touch()
     status, out, errors = run(*arguments)
     assert status == 1
     assert message in errors
@@ -120,12 +147,27 @@ def test_flags_go_over_the_configuration_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[splits]\nn_train = 3\n", r"no section \[splits\]; it has \[records\]"),
+        ("[splits]\nn_train = 3\n", r"no section \[splits\]; it has \[openalex\], \[api\], \[records\]"),
         ("[split]\nn_trian = 3\n", r"\[split\] has no setting 'n_trian'; it has n_train"),
         ("sorce = 'records'\n", "the top level has no setting 'sorce'"),
         ("source = 'wos'\n", "source is 'wos', needs one of openalex, records, synthetic"),
         ("[split\n", "not a TOML file"),
-        ("source = 'synthetic'\n[split]\nn_train = '3'\n", "n_train is '3'"),
+        ("[split]\nn_train = '3'\n", r"n_train in \[split\]: Expected `int`, got `str`"),
+        ("[split]\nn_train = -3\n", "n_train is -3"),
+        ("[split.balance]\na = 1\n", r"balance in \[split\]: Expected `str`"),
+        ("[split]\nbalance = 'every'\n", "balance is 'every', needs one of: disruption"),
+        ("[cd.compat]\na = 1\n", r"compat in \[cd\]: Expected `str`"),
+        ("[cd]\nsame_year = 'no'\n", r"same_year in \[cd\]: Expected `bool`, got `str`"),
+        ("[cd]\nwindow_years = 2147483647\n", "window_years"),
+        ("[thresholds]\npreset = ['wide']\n", r"preset in \[thresholds\]: Expected `str`"),
+        ("[records]\ninputs = ['f']\nstrict = 'no'\n", r"strict in \[records\]: Expected `bool`"),
+        ("[eligibility]\nlanguages = 'en'\n", r"languages in \[eligibility\]: Expected `array`"),
+        ("[api]\ntimeout_s = 'long'\n", r"timeout_s in \[api\]: Expected `float`"),
+        ("overwrite = 'false'\n", "overwrite in the top level: Expected `bool`, got `str`"),
+        ("out = 5\n", "out in the top level: Expected `str`, got `int`"),
+        ("out = ['a']\n", "out in the top level: Expected `str`"),
+        ('out = "o\\u0000a"\n', "holds a NUL character"),
+        ("[synthetic]\nn_works = 5\n", r"\[synthetic\] sets n_works, but the source is openalex"),
         ("source = 'synthetic'\n[cd]\nwindow_years = 'five'\n", "window_years"),
         ("source = 'synthetic'\n[cd]\ncompat = 'mine'\n", "no convention 'mine'"),
         ("source = 'synthetic'\nsplit = 3\n", "no setting 'split'"),
@@ -138,11 +180,135 @@ def test_mistakes_in_the_configuration_file_are_named(tmp_path, text, message):
         resolve(read_toml(path))
 
 
-def test_a_missing_configuration_file_and_the_missing_api_source_have_their_own_errors(tmp_path):
-    with pytest.raises(InputNotFoundError, match="no such file"):
+def test_a_configuration_file_that_cannot_be_opened_has_its_own_error(tmp_path):
+    with pytest.raises(InputNotFoundError, match="No such file"):
         read_toml(tmp_path / "none.toml")
-    with pytest.raises(UnavailableError, match="--source records"):
-        resolve({})
+
+
+def test_a_key_of_the_wrong_type_is_not_repeated():
+    with pytest.raises(ConfigError) as caught:
+        resolve({"api": {"api_key": ["hush"]}})
+    assert "hush" not in str(caught.value)
+
+
+def test_the_api_is_the_source_when_nothing_else_is_named():
+    assert isinstance(resolve({}).source, OpenAlexConfig)
+    assert isinstance(resolve({"records": {"inputs": ["f"]}}).source, RecordsConfig)
+
+
+def test_a_word_in_the_configuration_file_replaces_no_release(run, tmp_path):
+    run("build", *SMALL)
+    (tmp_path / "slice.toml").write_text('overwrite = "false"\n')
+    before = (tmp_path / "slices" / "synthetic" / "manifest.json").stat()
+    assert run("build", *SMALL, "--config", "slice.toml")[0] == 1
+    assert (tmp_path / "slices" / "synthetic" / "manifest.json").stat() == before
+
+
+def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path, shared_data):
+    lines = ['{"id": "[/b]"}', '{"id": ":smile:"}']
+    real = next((shared_data / "openalex").glob("*.jsonl*"), None)
+    if real is None:
+        pytest.skip("no records in the shared data")
+    (tmp_path / "odd [red].jsonl").write_text("\n".join(lines) + "\n")
+    flags = ["--n-train", "3", "--n-test", "0", "--min-citations", "0", "--no-complete-window", "--balance", "none"]
+    status, out, errors = run("build", "--input", "odd [red].jsonl", str(real), *flags, "--out", "mk[red]2")
+    assert status == 0, errors
+    assert "release: mk[red]2\n" in out
+    assert "skipped: odd [red].jsonl line 1: " in out
+    assert "[/b]" in out
+    assert ":smile:" in out
+    assert run("describe", "mk[red]2")[1] == out
+
+
+def test_a_release_whose_writer_stated_no_counts_is_described(run, tmp_path):
+    run("build", *SMALL)
+    path = tmp_path / "slices" / "synthetic" / "manifest.json"
+    stated = json.loads(path.read_text())
+    bare = {name: stated[name] for name in ("thresholds", "split", "files", "sides", "class_counts", "novelty")}
+    bare |= {"format_version": 1}
+    path.write_text(json.dumps(bare | {"manifest_sha256": hash_manifest(bare)}))
+    status, out, _ = run("describe", "slices/synthetic")
+    assert status == 0
+    assert re.search(r"train +20 +20 +20 +60", out)
+    assert run("verify", "slices/synthetic")[0] == 0
+
+
+def command(*arguments, **options):
+    program = [sys.executable, "-m", "sciscidata", *arguments]
+    return subprocess.run(program, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_device_for_the_output_is_one_clear_error(run, tmp_path):
+    run("build", *SMALL)
+    for name in ("verify", "describe"):
+        with Path("/dev/full").open("w") as full:
+            program = [sys.executable, "-m", "sciscidata", name, "slices/synthetic"]
+            done = subprocess.run(program, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: cannot write standard output: No space left on device.")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_file_name_that_is_no_text_can_be_printed(tmp_path):
+    flags = ["build", *SMALL, "--cache-dir", "cache", "--out", b"slice\xff"]
+    done = command(*flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "release: slice\\udcff" in done.stdout
+
+
+def test_the_version_is_printed():
+    assert command("--version").stdout == f"sciscidata {__version__}\n"
+
+
+def test_a_window_that_is_no_number_is_named():
+    done = command("build", "--window-years", "x")
+    assert done.returncode == 2
+    assert "argument --window-years: 'x' is neither a whole number nor 'all'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
+@pytest.mark.parametrize("start", [["-m", "sciscidata", "build"], [str(REPOSITORY / "scripts" / "build_slice.py")]])
+@pytest.mark.parametrize("seconds", [0.4, 0.7, 1.1, 1.7])
+def test_one_interrupt_ends_a_build_at_any_time_with_one_line_and_130(tmp_path, start, seconds):
+    program = [sys.executable, *start, "--source", "synthetic", "--n-works", "400000", "--cache-dir", "cache"]
+    process = subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "interrupted: nothing was released"
+    assert "Traceback" not in errors
+    assert not list(tmp_path.rglob(".*.tmp-*"))
+    assert not list(tmp_path.glob("slices/*"))
+
+
+def test_the_command_is_ready_for_an_interrupt_before_it_loads_what_takes_long():
+    program = "import sys, sciscidata.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert not {"polars", "numpy", "rich", "msgspec"} & set(loaded.split())
+
+
+def test_a_second_interrupt_does_not_strike_while_the_first_one_is_handled():
+    program = """
+import signal, sys
+from sciscidata import cli
+def run(_):
+    try:
+        signal.raise_signal(signal.SIGINT) if sys.argv[1] == "ours" else None
+        raise KeyboardInterrupt  # as Polars does, for the same key press
+    except BaseException:
+        if sys.argv[1] == "theirs":
+            signal.raise_signal(signal.SIGINT)
+        sys.stderr.write("cleaned up. ")
+        raise
+cli._run = run
+cli.main()
+"""
+    for first in ("ours", "theirs"):
+        done = subprocess.run([sys.executable, "-c", program, first], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (130, "cleaned up. interrupted: nothing was released\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["build"], ["verify"], ["describe"]])

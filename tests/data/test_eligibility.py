@@ -127,6 +127,17 @@ def test_the_window_has_to_end_before_the_last_year() -> None:
     assert reason(window_years=None, publication_year=2024) is None
 
 
+@pytest.mark.parametrize("window_years", [-1, 10_000, 2**31 - 1, True, 5.0])
+def test_an_impossible_window_is_refused(window_years: Any) -> None:
+    with pytest.raises(ConfigError, match=f"window_years is {window_years}, needs a whole number from 0 to 9999"):
+        mark_ineligible(frame_of([GOOD]), CONFIG, window_years=window_years)
+
+
+def test_the_widest_window_is_incomplete_for_every_year_there_is() -> None:
+    assert reason(window_years=9_999) == "window_incomplete"
+    assert reason(window_years=9_999, publication_year=2**31 - 1) == "window_incomplete"
+
+
 def test_the_last_year_is_the_latest_one_in_works_by_default() -> None:
     rows = [GOOD | {"work_id": y, "title": str(y), "doi": None, "publication_year": y} for y in range(2000, 2011)]
     marked = mark_ineligible(frame_of(rows), window_years=5).collect()
@@ -243,6 +254,11 @@ def test_works_without_scores_or_references_stay_and_are_counted() -> None:
         {"min_year": "2000"},
         {"last_year": 2024.0},
         {"min_year": 2001, "max_year": 2000},
+        {"min_year": 10**23},
+        {"max_year": 10_000},
+        {"last_year": -10_000},
+        {"min_citations": 10**23},
+        {"min_references": 2**32},
     ],
 )
 def test_impossible_options_are_refused_by_name(options: dict[str, Any]) -> None:

@@ -148,8 +148,9 @@ def test_equal_strict_cut_offs_are_the_sign_of_the_score() -> None:
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="default, wide"):
-        LabelThresholds.preset("narrow")
+    for name in ("narrow", {"a": 1}, None):
+        with pytest.raises(ConfigError, match="default, wide"):
+            LabelThresholds.preset(name)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("kind", [pl.DataFrame, pl.LazyFrame])

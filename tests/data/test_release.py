@@ -30,7 +30,7 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import LabelThresholds, label_disruption
-from sciscidata.manifest import DATA_FILES
+from sciscidata.manifest import DATA_FILES, hash_manifest
 from sciscidata.release import check_target, read_release, render_jsonl, write_release
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.splits import SplitConfig, draw_split
@@ -90,7 +90,7 @@ def write(folder: Path, **options: Any) -> Any:
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_the_manifest_says_what_is_there(original: Path) -> None:
     assert stated["sides"]["train"]["rows"] == 60
     assert stated["novelty"]["available"] is False
     assert "not computed" in stated["novelty"]["note"]
-    assert set(stated["versions"]) == {"sciscidata", "polars", "pyarrow", "numpy", "numba", "python"}
+    assert set(stated["versions"]) == {"sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib", "python"}
     assert stated["source"] == {"kind": "test", "data_date": None}
     ids = "\n".join(read_release(original).test["openalex_id"])
     assert stated["sides"]["test"]["ids_sha256"] == hashlib.sha256(ids.encode()).hexdigest()
@@ -205,16 +205,18 @@ def test_a_float_that_json_lacks_is_refused() -> None:
         render_jsonl(pl.DataFrame({"cd_index": [float("nan")]}))
 
 
-def test_extra_files_are_listed_without_a_hash(tmp_path: Path) -> None:
+def test_extra_files_are_kept_and_checked_like_the_others(tmp_path: Path) -> None:
     def picture(folder: Path) -> None:
         assert not (folder / "manifest.json").exists()
         (folder / "plots").mkdir()
         (folder / "plots" / "distribution.png").write_bytes(b"\x89PNG")
 
     release = write(tmp_path / "slice", extra=picture)
-    assert release.manifest["extra_files"] == ["plots/distribution.png"]
+    assert set(release.manifest["files"]) == {*DATA_FILES, "plots/distribution.png"}
+    verify_release(str(release.folder))
     (release.folder / "plots" / "distribution.png").write_bytes(b"another renderer")
-    verify_release(release.folder)
+    with pytest.raises(VerificationError, match=r"plots/distribution\.png: sha256"):
+        verify_release(release.folder)
     (release.folder / "plots" / "distribution.png").unlink()
     with pytest.raises(VerificationError, match=r"plots/distribution\.png is missing"):
         verify_release(release.folder)
@@ -229,7 +231,9 @@ def test_an_existing_release_is_replaced_only_when_asked(original: Path, copy: P
     assert list(copy.parent.iterdir()) == [copy]
 
 
-@pytest.mark.parametrize("prepare", ["foreign file", "no release", "broken manifest", "a file"])
+@pytest.mark.parametrize(
+    "prepare", ["foreign file", "no release", "broken manifest", "a folder in place of the manifest", "a file"]
+)
 def test_what_is_not_a_release_is_never_replaced(copy: Path, prepare: str) -> None:
     if prepare == "foreign file":
         (copy / "thesis.tex").write_text("years of work")
@@ -237,6 +241,9 @@ def test_what_is_not_a_release_is_never_replaced(copy: Path, prepare: str) -> No
         (copy / "manifest.json").unlink()
     elif prepare == "broken manifest":
         (copy / "manifest.json").write_text('{"format_version": 1}')
+    elif prepare == "a folder in place of the manifest":
+        (copy / "manifest.json").unlink()
+        (copy / "manifest.json").mkdir()
     else:
         shutil.rmtree(copy)
         copy.write_text("years of work")
@@ -244,6 +251,14 @@ def test_what_is_not_a_release_is_never_replaced(copy: Path, prepare: str) -> No
     with pytest.raises(ReleaseExistsError, match="remove it yourself"):
         write(copy, overwrite=True)
     assert (bytes_of(copy) if copy.is_dir() else copy.read_bytes()) == before
+
+
+@pytest.mark.parametrize("overwrite", ["false", "no", 1, None])
+def test_a_word_is_not_taken_for_the_wish_to_replace_a_release(copy: Path, overwrite: Any) -> None:
+    with pytest.raises(ConfigError, match="overwrite is"):
+        write(copy, overwrite=overwrite)
+    with pytest.raises(ConfigError, match="overwrite is"):
+        check_target(copy, overwrite=overwrite)
 
 
 def test_a_target_can_be_checked_before_any_work_is_done(original: Path, tmp_path: Path) -> None:
@@ -323,6 +338,8 @@ def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:
         write_release(drawn, pl.concat([works, works]), tmp_path / "a", manifest=manifest())
     with pytest.raises(WorkIdError, match="drawn more than once"):
         write_release(pl.concat([drawn, drawn]), works, tmp_path / "a", manifest=manifest())
+    with pytest.raises(SchemaMismatchError, match="the drawn frame must be a polars LazyFrame or DataFrame, got str"):
+        write_release("x", works, tmp_path / "a", manifest=manifest())  # pyright: ignore[reportArgumentType]
     with pytest.raises(SchemaMismatchError, match="side"):
         write_release(drawn.drop("side"), works, tmp_path / "a", manifest=manifest())
     assert list(tmp_path.iterdir()) == []
@@ -354,7 +371,8 @@ def restate(folder: Path, **changes: Any) -> None:
     for name in DATA_FILES:
         content = (folder / name).read_bytes()
         stated["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    path.write_text(json.dumps(stated | changes), encoding="utf-8")
+    stated |= changes
+    path.write_text(json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}), encoding="utf-8")
 
 
 def rewrite(folder: Path, side: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
@@ -454,7 +472,18 @@ def forget_settings(folder: Path) -> None:
 
 
 def garble_manifest(folder: Path) -> None:
-    restate(folder, files=[], extra_files=7, sides=None)
+    restate(folder, files=[], counts=7, sides=None)
+
+
+def count_wrongly(folder: Path) -> None:
+    restate(
+        folder,
+        counts={
+            "filters": {"works": 300, "duplicate": 3, "eligible": 296},
+            "scored": {"disruptive": 99, "consolidating": 100, "neutral": 100},
+            "eligible": {"disruptive": 100, "consolidating": 24, "neutral": 100},
+        },
+    )
 
 
 DAMAGES = [
@@ -478,7 +507,16 @@ DAMAGES = [
     (change_sizes, ["20 rows of class disruptive, the split asks for 21"]),
     (miscount, ["neutral: the manifest says 21, found 20"]),
     (forget_settings, ["thresholds and split cannot be read"]),
-    (garble_manifest, ["train.jsonl: the manifest says None", "sides: the manifest says None"]),
+    (garble_manifest, ["train.jsonl: the manifest says None", "sides: the manifest says None", "counts cannot"]),
+    (
+        count_wrongly,
+        [
+            "filters: removals and eligible add up to 299, not to 300 works",
+            "eligible: the classes add up to 224, not to 296",
+            "disruptive: 25 drawn of 100 eligible of 99 scored",
+            "consolidating: 25 drawn of 24 eligible of 100 scored",
+        ],
+    ),
 ]
 
 
@@ -515,6 +553,27 @@ def test_a_single_changed_byte_anywhere_in_the_data_is_found(
     shutil.rmtree(copy)
 
 
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        for key in value:
+            yield from leaves(value[key], (*path, key))
+    else:
+        yield path
+
+
+def test_an_edit_anywhere_in_the_manifest_is_found(original: Path, copy: Path) -> None:
+    stated = read_release(original).manifest
+    for *above, last in leaves(stated):
+        edited = json.loads(json.dumps(stated))
+        place = edited
+        for key in above:
+            place = place[key]
+        place[last] = [place[last]]
+        (copy / "manifest.json").write_text(json.dumps(edited), encoding="utf-8")
+        with pytest.raises(VerificationError, match=r"manifest_sha256|format_version"):
+            verify_release(copy)
+
+
 def test_all_differences_are_listed_at_once(copy: Path) -> None:
     for damage in (edit_line, add_file, miscount):
         damage(copy)
@@ -523,7 +582,9 @@ def test_all_differences_are_listed_at_once(copy: Path) -> None:
     assert str(caught.value).count("\n- ") >= 3
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format_version": 2}', "\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"format_version": 2}', '{"format_version": 1, "x": NaN}', "\xff"]
+)
 def test_a_manifest_of_another_kind_is_refused(copy: Path, content: str) -> None:
     (copy / "manifest.json").write_text(content, encoding="latin-1")
     with pytest.raises(VerificationError, match=r"manifest\.json"):
@@ -534,6 +595,14 @@ def test_reading_names_what_is_missing(copy: Path) -> None:
     drop_file(copy)
     with pytest.raises(InputNotFoundError, match=r"lacks test\.jsonl"):
         read_release(copy)
+
+
+def test_a_folder_in_place_of_the_manifest_is_said(copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+    (copy / "manifest.json").mkdir()
+    for read in (read_release, verify_release):
+        with pytest.raises(InputNotFoundError, match="Is a directory"):
+            read(copy)
 
 
 def test_one_side_may_be_empty(tmp_path: Path) -> None:

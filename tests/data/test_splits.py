@@ -262,6 +262,14 @@ def test_a_missing_label_column_is_named_before_anything_runs(kind: Any) -> None
         draw_split(kind({"work_id": [1]}))
 
 
+@pytest.mark.parametrize("balance", ["disruption", "joint"])
+def test_what_is_no_frame_is_said(balance: Any) -> None:
+    with pytest.raises(
+        SchemaMismatchError, match="the labelled frame must be a polars LazyFrame or DataFrame, got str"
+    ):
+        draw_split("x", SplitConfig(balance=balance))  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(("n_train", "n_test"), [(30, 0), (0, 30)])
 def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
     drawn = draw_split(make_world(), SplitConfig(n_train=n_train, n_test=n_test)).collect()
@@ -278,6 +286,7 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
         ({"n_train": 0, "n_test": 0}, "both 0"),
         ({"seed": "0"}, "seed is '0', needs a whole number"),
         ({"balance": "both"}, "disruption, novelty, joint, none"),
+        ({"balance": {"a": 1}}, "disruption, novelty, joint, none"),
     ],
 )
 def test_impossible_options_are_refused_by_name(options: dict[str, Any], says: str) -> None:

@@ -1,0 +1,432 @@
+"""Works pulled from the OpenAlex API, scored by the API's own counts, no more of them than the draw needs.
+
+Candidates are sampled by publication year and taken in the order of their split keys, so that those scored first are
+those that the draw would take. A candidate is not paid for any further once its score cannot change the draw: its side
+is full, nobody cites it inside the window, or every label that it may still get is full.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from sciscidata.cdindex import CDConfig, add_indices
+from sciscidata.demand import Demand
+from sciscidata.eligibility import EligibilityConfig
+from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.progress import progress_bar
+from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.sources.openalex_counts import (
+    ANY_OF,
+    PER_PAGE,
+    FocalCiters,
+    Years,
+    ask_citers,
+    ask_reference_citers,
+    check_answer,
+    converse,
+    part_of,
+)
+from sciscidata.sources.openalex_estimate import PUBLISHED, Outcome, estimate_calls, say_estimate
+from sciscidata.sources.openalex_references import ReferenceRecords
+from sciscidata.splits import split_keys
+from sciscidata.works import Work, parse_work, rows_from_works
+
+logger = logging.getLogger(__name__)
+
+_SELECT = (
+    "id,doi,title,publication_year,language,type,is_retracted,cited_by_count,primary_location,primary_topic,topics,"
+    "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
+)
+_MAX_SAMPLE = 10_000
+_WAVE = 100  # candidates scored before the draw is looked at again
+_A_REAL_YEAR = 0.05  # of the largest year: mistaken dates put a few works into the future
+_STRONG = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenAlexConfig:
+    """Which works of OpenAlex are candidates; how to reach it is for ApiConfig to say.
+
+    Attributes:
+        from_year, to_year: publication years to sample from.
+        seed: of the samples; not that of the draw.
+        candidates_per_round: works sampled at a time, until every quota is full.
+        max_candidates: works sampled in all, at most.
+        max_references: candidates with more references are passed over; beyond 500 they cost many calls.
+        venues: also ask for the venues of the references of the drawn works, for their novelty.
+
+    Raises:
+        ConfigError: on construction, if a value is out of its range.
+    """
+
+    from_year: int = 1990
+    to_year: int = 2018
+    seed: int = 0
+    candidates_per_round: int = 4_000
+    max_candidates: int = 100_000
+    max_references: int = 500
+    venues: bool = True
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "from_year": (1, self.to_year),
+            "to_year": (1, 9999),
+            "seed": (0, 2**31 - 1),
+            "candidates_per_round": (1, 1_000_000),
+            "max_candidates": (1, 100_000_000),
+            "max_references": (1, 5_000),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                msg = f"OpenAlexConfig.{name} is {value!r}, needs a whole number from {low} to {high}."
+                raise ConfigError(msg)
+
+
+class Pulled(NamedTuple):
+    """What a pull brings.
+
+    WORKS and CITATIONS of the candidates that were judged, their CD_SCORES, what the manifest says of it, and the
+    records of their references, as far as they were asked for.
+    """
+
+    works: pl.DataFrame
+    citations: pl.DataFrame
+    scores: pl.DataFrame
+    provenance: dict[str, Any]
+    references: ReferenceRecords
+
+
+def pull_openalex(
+    client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig, demand: Demand
+) -> Pulled:
+    """Sample candidates and score them until the demand is met or there are none left. Executes, and may cost money.
+
+    Args:
+        client: an open client; its store makes the run resumable, and offline runs possible.
+        config: where to sample.
+        cd: the convention; ``window_from="cited"`` cannot be had from counts.
+        eligibility: turned into filters of the sample where the API has them.
+        demand: what is needed; its counts are updated as scores come in.
+
+    Returns:
+        Rows sorted by work_id. n_k is null where an index of 0 was certain without it (n_i = n_j); a candidate that
+        too few works cite has no n_k and no index. With ``cd.family``, columns that need every citer's references are
+        null for works with more than 200 citers.
+
+    Raises:
+        ConfigError: the convention cannot be had from counts.
+        EmptyInputError: no work of these years fits the filters.
+        SciSciDataError: as the client raises.
+    """
+    if cd.window_from == "cited":
+        msg = (
+            "window_from='cited' (compat pyscisci) needs the whole graph. Use --source records, or another convention."
+        )
+        raise ConfigError(msg)
+    pull = _Pull(client, config, cd, eligibility, demand)
+    with progress_bar("score candidates", demand.split.n_train + demand.split.n_test, unit="works filled") as advance:
+        for _ in pull.waves():
+            advance(demand.filled - pull.shown, f"${client.cost_usd:.4f}")
+            pull.shown = demand.filled
+    return pull.result()
+
+
+@dataclass
+class _Pull:
+    """One run: the candidates seen, what was found out about each, and what is left to ask."""
+
+    client: OpenAlexClient
+    config: OpenAlexConfig
+    cd: CDConfig
+    eligibility: EligibilityConfig
+    demand: Demand
+    shown: int = 0
+    frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    passed_over: dict[str, int] = field(default_factory=dict[str, int])
+    n_candidates: int = 0
+    rounds: int = 0
+    estimated_at: int = 0
+
+    def __post_init__(self) -> None:
+        self.records = ReferenceRecords(self.client)
+
+    def waves(self) -> Iterator[None]:
+        """Score candidates, a wave at a time, the lowest split keys of each round first."""
+        per_year = self._candidates_by_year()
+        seen: set[int] = set()
+        for round_ in count():
+            room = min(self.config.candidates_per_round, self.config.max_candidates - self.n_candidates)
+            sample = [work for work in self._sample(per_year, round_, room) if work.work_id not in seen]
+            seen.update(work.work_id for work in sample)
+            if not sample or self.demand.is_met:
+                return
+            self.rounds += 1
+            self.n_candidates += len(sample)
+            queue = self._in_order(sample)
+            if not self.rows:
+                self._estimate(queue)
+            while queue and not self.demand.is_met:
+                wave, queue = self._next_wave(queue)
+                self._score(wave)
+                if len(self.rows) >= 2 * self.estimated_at:
+                    self._estimate(queue)
+                yield
+            if self.demand.is_met:
+                return
+
+    def _candidates_by_year(self) -> dict[int, int]:
+        """Count the works that fit the filters, for every year that is asked for and whose window is complete."""
+        answer = self.client.fetch(self._request(group_by="publication_year"), check_answer)
+        counts = {
+            int(group["key"]): int(group["count"])
+            for group in part_of(answer, "group_by")
+            if str(group["key"]).isdecimal()
+        }
+        largest = max(counts.values(), default=0)
+        last_year = self.eligibility.last_year
+        if last_year is None:
+            last_year = max((year for year, n in counts.items() if n >= _A_REAL_YEAR * largest), default=0)
+        if self.eligibility.complete_window and self.cd.window_years is not None:
+            last_year -= self.cd.window_years + 1
+        years = range(self.config.from_year, min(self.config.to_year, last_year) + 1)
+        chosen = {year: counts[year] for year in years if counts.get(year)}
+        if not chosen:
+            msg = (
+                f"OpenAlex has no work from {self.config.from_year} to {min(self.config.to_year, last_year)} that fits "
+                f"the filters ({self._filter()}). Widen the years (--from-year, --to-year), or relax the filters."
+            )
+            raise EmptyInputError(msg)
+        logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
+        return chosen
+
+    def _filter(self) -> str:
+        """Say in OpenAlex's terms what a candidate needs; what has no term there is left to the eligibility filters."""
+        wanted = self.eligibility
+        clauses = [f"referenced_works_count:{max(wanted.min_references, 1)}-{self.config.max_references}"]
+        if wanted.min_citations:
+            clauses.append(f"cited_by_count:>{wanted.min_citations - 1}")
+        if wanted.require_abstract:
+            clauses.append("has_abstract:true")
+        if wanted.exclude_retracted:
+            clauses.append("is_retracted:false")
+        if wanted.languages:
+            clauses.append(f"language:{'|'.join(wanted.languages)}")
+        if wanted.work_types:
+            clauses.append(f"type:{'|'.join(wanted.work_types)}")
+        return ",".join(clauses)
+
+    def _request(self, year: int | None = None, **params: str | int) -> Request:
+        text = self._filter() + (f",publication_year:{year}" if year is not None else "")
+        return works_request(filter=text, corpus="core", **params)
+
+    def _sample(self, per_year: dict[int, int], round_: int, room: int) -> Iterator[Work]:
+        """Draw a seeded sample of each year, in proportion to its works; another seed in every round."""
+        total = sum(per_year.values())
+        requests: list[Request] = []
+        for year, n in per_year.items():
+            size = min(n, _MAX_SAMPLE, -(-room * n // total))
+            for page in range(1, -(-size // PER_PAGE) + 1):
+                seed = self.config.seed * 1_000_003 + round_
+                sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
+                requests.append(self._request(year, **sample))
+        for answer in self.client.fetch_all(requests if room > 0 else [], check_answer):
+            for record in part_of(answer, "results"):
+                yield parse_work(msgspec.json.encode(record))
+
+    def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
+        """Sort candidates by split key, each with the side that it would be on."""
+        unique = {work.work_id: work for work in works}
+        ids = pl.Series("work_id", list(unique), pl.Int64)
+        keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
+        keyed = keyed.with_columns(self.demand.sides(ids).alias("side")).sort("key", "work_id")
+        return [(side, unique[work_id]) for work_id, _, side in keyed.rows()]
+
+    def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
+        """Take the next candidates whose side still needs some."""
+        is_open = {side for side, labels in self.demand.open_classes.items() if labels}
+        wave: list[tuple[str, Work]] = []
+        for place, (side, work) in enumerate(queue):
+            if len(wave) == _WAVE:
+                return wave, queue[place:]
+            if side in is_open:
+                wave.append((side, work))
+            else:
+                self._pass_over("side_full")
+        return wave, []
+
+    def _score(self, wave: Sequence[tuple[str, Work]]) -> None:
+        """Ask for the citers of each work, then for those of its references where the draw needs the answer."""
+        citers = self._citers([work for _, work in wave])
+        undecided: list[Work] = []
+        for side, work in wave:
+            focal = citers[work.work_id]
+            if focal is None:
+                continue
+            n_i, n_j = self._n_i_and_n_j(work, focal)
+            if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
+                continue
+            if self.demand.possible_labels(n_i, n_j) & self.demand.open_classes[side]:
+                undecided.append(work)
+            else:
+                self._pass_over("label_full")
+                citers[work.work_id] = None
+        of_references = self._citers_of_references(undecided, citers)
+        judged: list[Work] = []
+        for _, work in wave:
+            focal, years = citers[work.work_id], of_references.get(work.work_id)
+            if focal is not None:
+                judged.append(work)
+                self.rows.append(self._row(work, focal, years))
+        self.frames.append(rows_from_works(judged))
+        self.demand.update(*self.tables())
+
+    def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
+        """Ask who cites each work; None for one that is passed over."""
+        dialogues = [ask_citers(work.work_id, _own_references(work), work.cited_by_count) for work in works]
+        answers = dict(zip((work.work_id for work in works), converse(self.client, dialogues), strict=True))
+        counted = [work for work in works if (focal := answers[work.work_id]) and focal.shared is None]
+        self.records.ask(reference for work in counted for reference in work.references)
+        for work in counted:
+            focal = answers[work.work_id]
+            assert focal is not None  # by the choice above
+            both_in_vain, _ = self.records.counted_in_vain(work.work_id, _own_references(work))
+            answers[work.work_id] = replace(focal, citing_both=focal.citing_both - both_in_vain)
+        for work_id, focal in answers.items():
+            if focal is None or not focal.citing_both <= focal.citing_focal:
+                self._pass_over("too_many_citers" if focal is None else "inconsistent_counts")
+                answers[work_id] = None
+        return answers
+
+    def _citers_of_references(self, works: Sequence[Work], citers: dict[int, FocalCiters | None]) -> dict[int, Years]:
+        """Ask who cites the references of each work; one whose answers contradict each other is passed over."""
+        dialogues = [ask_reference_citers(work.work_id, _own_references(work)) for work in works]
+        answers = converse(self.client, dialogues)
+        self.records.ask(reference for work in works for reference in work.references)
+        found: dict[int, Years] = {}
+        for work, years in zip(works, answers, strict=True):
+            focal = citers[work.work_id]
+            if years is not None:
+                _, all_in_vain = self.records.counted_in_vain(work.work_id, _own_references(work))
+                found[work.work_id] = years - all_in_vain
+            if years is None or (focal and not focal.citing_both <= found[work.work_id]):
+                self._pass_over("too_many_citers" if years is None else "inconsistent_counts")
+                citers[work.work_id] = None
+        return found
+
+    def _inside(self, work: Work, years: Years) -> int:
+        """Add up the years inside the window of a work."""
+        return sum(n for year, n in years.items() if self._is_inside(work, year))
+
+    def _to_date(self, work: Work, years: Years) -> int:
+        """Add up the years up to the end of the window of a work."""
+        if self.cd.window_years is None:
+            return years.total()
+        return sum(n for year, n in years.items() if year <= (work.publication_year or 0) + self.cd.window_years)
+
+    def _n_i_and_n_j(self, work: Work, focal: FocalCiters) -> tuple[int, int]:
+        citers = self._to_date if self.cd.focal_citers == "any" else self._inside
+        n_j = self._inside(work, focal.citing_both)
+        return citers(work, focal.citing_focal) - n_j, n_j
+
+    def _is_inside(self, work: Work, year: int) -> bool:
+        if work.publication_year is None:
+            return False
+        age = year - work.publication_year
+        if self.cd.window_years is not None and age > self.cd.window_years:
+            return False
+        return age > 0 or (age == 0 and self.cd.same_year) or (age < 0 and self.cd.earlier_citers)
+
+    def _row(self, work: Work, focal: FocalCiters, of_references: Years | None) -> dict[str, Any]:
+        references = _own_references(work)
+        n_i, n_j = self._n_i_and_n_j(work, focal)
+        n_k = None
+        if of_references is not None:
+            # The counts leave the focal work out; it would be among the citers of its own references.
+            n_k = self._inside(work, of_references) - n_j + bool(self.cd.focal_in_n_k and references)
+        shared = [n for year, n in focal.shared or () if self._is_inside(work, year)]
+        return {
+            "work_id": work.work_id,
+            "n_i": n_i,
+            "n_j": n_j,
+            "n_k": n_k,
+            "n_refs": len(references),
+            "n_j5": None if focal.shared is None else sum(n >= _STRONG for n in shared),
+            "n_shared": None if focal.shared is None else sum(shared),
+            "n_to_date": self._to_date(work, focal.citing_focal),
+        }
+
+    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Make WORKS, CITATIONS and CD_SCORES of all works judged so far."""
+        works = pl.concat([WORKS.to_frame(), *(works for works, _ in self.frames)]).sort("work_id")
+        citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
+        names = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date")
+        counts = pl.DataFrame(self.rows, schema=dict.fromkeys(names, pl.Int64)).sort("work_id")
+        certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
+        zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
+        return works, citations.sort("citing_id", "cited_id"), add_indices(counts, self.cd).with_columns(zero)
+
+    def _pass_over(self, reason: str) -> None:
+        self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
+
+    def _estimate(self, queue: list[tuple[str, Work]]) -> None:
+        """Say what the whole run will take, first from published shares, then from what was found so far."""
+        outcomes = [self._outcome(row) for row in self.rows] or PUBLISHED
+        ahead = [(side, len(work.references), work.cited_by_count or 0) for side, work in queue]
+        calls = estimate_calls(self.demand, outcomes, ahead)
+        if self.config.venues:
+            # Of the classes, only the neutral one holds works whose references were not asked for yet.
+            lengths = [n for _, n, _ in ahead] or [0]
+            neutral = (self.demand.split.n_train + self.demand.split.n_test) / len(DISRUPTION_LABELS)
+            calls += neutral * sum(lengths) / len(lengths) / ANY_OF
+        say_estimate(self.client, calls)
+        self.estimated_at = max(len(self.rows), _WAVE // 2)
+
+    def _outcome(self, row: dict[str, Any]) -> Outcome:
+        n_i, n_j, n_k = row["n_i"], row["n_j"], row["n_k"]
+        if n_i + n_j < self.eligibility.min_citations:
+            return Outcome(label=None, possible=frozenset(), asks_references=False)
+        possible = self.demand.possible_labels(n_i, n_j)
+        label = self.demand.label_of(n_i, n_j, n_k or 0)
+        return Outcome(label=label, possible=possible, asks_references=n_i != n_j)
+
+    def result(self) -> Pulled:
+        """Put together what was pulled, and where it came from."""
+        provenance = {
+            "kind": "openalex",
+            **asdict(self.config),
+            "filter": self._filter(),
+            "rounds": self.rounds,
+            "candidates": self.n_candidates,
+            "judged": len(self.rows),
+            "passed_over": dict(sorted(self.passed_over.items())),
+        }
+        return Pulled(*self.tables(), provenance, self.records)
+
+
+def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
+    """Sum up in JSON types the answers that a run used: the same for a resumed and for an offline run."""
+    kept = client.summary()
+    return {
+        "requests": kept.n_requests,
+        "cost_usd": round(kept.cost_usd, 4),
+        "first_fetched_on": kept.first_fetched_on,
+        "data_date": kept.last_fetched_on,
+        "responses_sha256": kept.sha256,
+    }
+
+
+def _own_references(work: Work) -> list[int]:
+    """Return the distinct references of a work in ascending order, itself left out."""
+    return sorted(set(work.references) - {work.work_id})

@@ -1,0 +1,237 @@
+"""Who cites a work, its references, or both, asked of the OpenAlex API in a few calls a work.
+
+What is asked next depends on what was answered, so each work is a dialogue: a generator that yields the requests it
+needs now, is sent their answers, and returns what it found. ``converse`` holds many dialogues at once.
+
+Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
+else two counts by year), and 1 for the citers of its references. Source: FACTS of the API as of August 2026; the same
+attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from sciscidata.errors import ApiError
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.works import parse_work
+
+Answer: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+Dialogue: TypeAlias = Generator[list[Request], list[Answer], T]
+Years: TypeAlias = Counter[int]  # number of works by publication year; works without one are left out
+
+PER_PAGE = 100  # the API's limit; a page costs the same whatever its size
+ANY_OF = 100  # ids that one clause of a filter may hold
+_LISTED = 200  # citers up to this many are listed, two pages at most
+_CLAUSES = 5  # clauses of ANY_OF ids that one request line has room for
+_PAGED = 10_000  # results that paging reaches
+
+
+class TooManyCitersError(Exception):
+    """A work has more than 500 references, and those beyond have more citers than can be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FocalCiters:
+    """The citers of a work by year: all of them, and those that cite one of its references too.
+
+    Counted citers (not listed ones) include references that cite the focal work and themselves; see
+    ``openalex_references``.
+
+    ``shared`` lists, for each citer with a year, (year, number of references it shares); None where citers were
+    counted and not listed.
+    """
+
+    citing_focal: Years
+    citing_both: Years
+    shared: tuple[tuple[int, int], ...] | None
+
+
+def check_answer(answer: Answer) -> str | None:
+    """Say what is wrong with a list or a count: Elasticsearch may stop early and answer with what it has.
+
+    Example:
+        >>> check_answer({"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]})
+        'groups add up to 2 of 3 works'
+    """
+    meta: Any = answer.get("meta")
+    if not isinstance(meta, dict):
+        return "meta is missing"
+    count = meta.get("count")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        return "meta.count is missing"
+    if meta.get("groups_count") is not None:
+        groups = answer.get("group_by")
+        if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+            return "group_by is missing"
+        sizes = [group.get("count") for group in groups]
+        if not all(isinstance(size, int) and "key" in group for size, group in zip(sizes, groups, strict=True)):
+            return "a group has no key or count"
+        return None if sum(sizes) == count else f"groups add up to {sum(sizes)} of {count} works"
+    results, page, per_page = answer.get("results"), meta.get("page"), meta.get("per_page")
+    if not isinstance(results, list) or not all(isinstance(record, dict) for record in results):
+        return "results are missing"
+    if not isinstance(page, int) or not isinstance(per_page, int):
+        return "meta.page or meta.per_page is missing"
+    due = max(0, min(per_page, count - (page - 1) * per_page))
+    return None if len(results) == due else f"{len(results)} results where {due} of {count} are due"
+
+
+def part_of(answer: Answer, name: str) -> list[Any]:
+    """Return the rows or groups of an answer that passed its check.
+
+    Raises:
+        ApiError: a list was answered with a count, or the other way round.
+    """
+    if name not in answer:
+        msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check --base-url."
+        raise ApiError(msg)
+    return answer[name]
+
+
+def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
+    """Hold dialogues together until all have ended; return their results in order, None for one that gave up.
+
+    In each round the requests of all dialogues are asked at once, so that a hundred works wait as long as one.
+    """
+    speakers = list(dialogues)
+    results: dict[int, T | None] = {}
+    answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(speakers)))
+    while answers:
+        wanted: dict[int, list[Request]] = {}
+        for number, given in answers.items():
+            try:
+                wanted[number] = speakers[number].send(given)  # pyright: ignore[reportArgumentType]  # None starts it
+            except StopIteration as end:
+                results[number] = end.value
+            except TooManyCitersError:
+                results[number] = None
+        replies = client.fetch_all([request for requests in wanted.values() for request in requests], check_answer)
+        answers = {number: [next(replies) for _ in requests] for number, requests in wanted.items()}
+        replies.close()
+    return [results[number] for number in range(len(speakers))]
+
+
+def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
+    """Find who cites a work, and which of them cite its references too.
+
+    Args:
+        work_id: the focal work.
+        references: distinct, without the work itself.
+        cited_by_count: what its record says; decides whether to list or to count.
+    """
+    if (cited_by_count or 0) <= _LISTED:
+        pages = yield [_list_request(f"cites:W{work_id}", 1)]
+        count: int = pages[0]["meta"]["count"]
+        if count <= _LISTED:
+            if count > PER_PAGE:
+                pages += yield [_list_request(f"cites:W{work_id}", 2)]
+            return _match_citers(work_id, references, pages)
+    chunks = _chunks(references)
+    alone = f"cites:W{work_id},openalex:!W{work_id}"
+    answers = yield [_count_request(alone), *(_count_request(f"{alone},{text}") for text in _disjoint(chunks))]
+    both = _sum_years(answers[1:])
+    both += yield from _list_beyond(references, [alone], frozenset({work_id}))
+    return FocalCiters(_years(answers[0]), both, None)
+
+
+def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Years]:
+    """Count by year who cites at least one reference of a work, the work itself left out: n_j and n_k together.
+
+    Clauses of 100 references each are made disjoint by leaving out whoever cites an earlier clause. What does not
+    fit into a request line, beyond 500 references, is listed and compared here. References that cite themselves are
+    counted; see ``openalex_references``.
+    """
+    alone = f"openalex:!W{work_id}"
+    answers = yield [_count_request(f"{text},{alone}") for text in _disjoint(_chunks(references))]
+    return _sum_years(answers) + (yield from _list_beyond(references, [alone], frozenset({work_id})))
+
+
+def count_calls(n_references: int, cited_by_count: int) -> tuple[int, int]:
+    """Say how many calls the two dialogues of a work will make, listings beyond 500 references aside.
+
+    Example:
+        >>> count_calls(30, 12), count_calls(130, 5_000)
+        ((1, 1), (3, 2))
+    """
+    clauses = min(_CLAUSES, -(-n_references // ANY_OF))
+    if cited_by_count <= _LISTED:
+        return (1 if cited_by_count <= PER_PAGE else 2), clauses
+    return 1 + clauses, clauses
+
+
+def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) -> FocalCiters:
+    """Compare the reference lists of listed citers with those of the focal work."""
+    own = frozenset(references)
+    shared: dict[int, tuple[int, int]] = {}
+    for record in (record for page in pages for record in part_of(page, "results")):
+        citer = parse_work(msgspec.json.encode(record))
+        if citer.work_id != work_id and citer.publication_year is not None:
+            shared[citer.work_id] = (citer.publication_year, len(own.intersection(citer.references) - {citer.work_id}))
+    focal = Counter(year for year, _ in shared.values())
+    both = Counter(year for year, n in shared.values() if n)
+    return FocalCiters(focal, both, tuple(shared.values()))
+
+
+def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozenset[int]) -> Dialogue[Years]:
+    """Count by year the citers of the references beyond the last clause that cite none of those before it."""
+    room = _CLAUSES * ANY_OF
+    counted = frozenset(references[:room])
+    # One clause fewer is left out than was counted: the one that is listed needs its room.
+    excluded = [f"cites:!{text}" for text in _chunks(references[: room - ANY_OF])]
+    found: dict[int, int] = {}
+    for chunk in _chunks(references[room:]):
+        text = ",".join([f"cites:{chunk}", *also, *excluded])
+        pages = yield [_list_request(text, 1)]
+        count: int = pages[0]["meta"]["count"]
+        if count > _PAGED:
+            raise TooManyCitersError
+        pages += yield [_list_request(text, page) for page in range(2, -(-count // PER_PAGE) + 1)]
+        for record in (record for page in pages for record in part_of(page, "results")):
+            citer = parse_work(msgspec.json.encode(record))
+            fresh = citer.work_id not in leave_out and counted.isdisjoint(citer.references)
+            if fresh and citer.publication_year is not None:
+                found[citer.work_id] = citer.publication_year
+    return Counter(found.values())
+
+
+def _chunks(references: Sequence[int]) -> list[str]:
+    """Write references as clauses of at most ANY_OF ids."""
+    return [
+        "|".join(f"W{reference}" for reference in references[start : start + ANY_OF])
+        for start in range(0, len(references), ANY_OF)
+    ]
+
+
+def _disjoint(chunks: list[str]) -> list[str]:
+    """Write one filter per clause that leaves out whoever an earlier one finds; as many as have room."""
+    return [
+        ",".join([f"cites:{chunk}", *(f"cites:!{earlier}" for earlier in chunks[:place])])
+        for place, chunk in enumerate(chunks[:_CLAUSES])
+    ]
+
+
+def _list_request(text: str, page: int) -> Request:
+    select = "id,publication_year,referenced_works"
+    return works_request(filter=text, select=select, per_page=PER_PAGE, page=page, corpus="core")
+
+
+def _count_request(text: str) -> Request:
+    return works_request(filter=text, group_by="publication_year:include_unknown", corpus="core")
+
+
+def _years(answer: Answer) -> Years:
+    """Read a count by year; the bucket of works without a year is left out."""
+    keys = ((str(group["key"]), group["count"]) for group in part_of(answer, "group_by"))
+    return Counter({int(key): count for key, count in keys if key.isdecimal()})
+
+
+def _sum_years(answers: Sequence[Answer]) -> Years:
+    return sum((_years(answer) for answer in answers), Counter())
