@@ -78,3 +78,9 @@ def test_ci_runs_the_test_command_of_the_readme():
     assert command[1].count("\n") == 1
     assert "pytest" in command[1]
     assert "README.md" in script
+
+
+def test_links_in_documents_lead_somewhere():
+    for document in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("*/README.md"), *REPOSITORY.glob("docs/*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text("utf-8")):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
