@@ -16,7 +16,8 @@ from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
 
-_STRONG = 5  # DI_5 counts only citers that share at least this many references
+#: DI_5 counts only citers that share at least this many references.
+STRONG = 5
 _LAST_STAMP = np.iinfo(np.uint32).max
 _MAX_WINDOW = 9_999  # years; None has no end
 _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
@@ -315,7 +316,7 @@ def _count_all(graph: CitationGraph, config: CDConfig, n_threads: int) -> dict[s
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
             given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
             if config.family:
-                kernels.count_shared(*given, _STRONG, _LAST_STAMP, counts, n_j5, n_shared)
+                kernels.count_shared(*given, STRONG, _LAST_STAMP, counts, n_j5, n_shared)
             else:
                 kernels.count_citers(*given, counts)
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])

@@ -10,11 +10,13 @@ from sciscidata.eligibility import EligibilityConfig, count_removals, join_candi
 from sciscidata.errors import SciSciDataError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig, build
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, read_release, write_release
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources import Corpus
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, split_keys
@@ -26,12 +28,14 @@ __all__ = [
     "CITATIONS",
     "EXAMPLE",
     "WORKS",
+    "ApiConfig",
     "BuildConfig",
     "CDConfig",
     "CitationGraph",
     "Corpus",
     "EligibilityConfig",
     "LabelThresholds",
+    "OpenAlexConfig",
     "RecordsConfig",
     "Release",
     "SciSciDataError",

@@ -1,0 +1,135 @@
+"""Which works of OpenAlex may be drawn at all: seeded samples of every year, by filters that the API applies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from sciscidata.cdindex import CDConfig
+from sciscidata.eligibility import EligibilityConfig
+from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.sources.openalex_counts import PER_PAGE, check_answer, part_of
+from sciscidata.works import Work, parse_work
+
+logger = logging.getLogger(__name__)
+
+_SELECT = (
+    "id,doi,title,publication_year,language,type,is_retracted,cited_by_count,primary_location,primary_topic,topics,"
+    "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
+)
+_MAX_SAMPLE = 10_000
+_A_REAL_YEAR = 0.05  # of the largest year: mistaken dates put a few works into the future
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenAlexConfig:
+    """Which works of OpenAlex are candidates; how to reach it is for ApiConfig to say.
+
+    Attributes:
+        from_year, to_year: publication years to sample from.
+        seed: of the samples; not that of the draw.
+        candidates_per_round: works sampled at a time, until every quota is full.
+        max_candidates: works sampled in all, at most.
+        max_references: candidates with more references are passed over; beyond 500 they cost many calls.
+        venues: also ask for the venues of the references of the drawn works, for their novelty.
+
+    Raises:
+        ConfigError: on construction, if a value is out of its range.
+    """
+
+    from_year: int = 1990
+    to_year: int = 2018
+    seed: int = 0
+    candidates_per_round: int = 4_000
+    max_candidates: int = 100_000
+    max_references: int = 500
+    venues: bool = True
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "from_year": (1, self.to_year),
+            "to_year": (1, 9999),
+            "seed": (0, 2**31 - 1),
+            "candidates_per_round": (1, 1_000_000),
+            "max_candidates": (1, 100_000_000),
+            "max_references": (1, 5_000),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                msg = f"OpenAlexConfig.{name} is {value!r}, needs a whole number from {low} to {high}."
+                raise ConfigError(msg)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The works that fit, as far as the API can tell; nothing is asked before a method is called."""
+
+    client: OpenAlexClient
+    config: OpenAlexConfig
+    cd: CDConfig
+    eligibility: EligibilityConfig
+
+    def count_by_year(self) -> dict[int, int]:
+        """Count the works that fit the filters, for every year that is asked for and whose window is complete."""
+        answer = self.client.fetch(self._request(group_by="publication_year"), check_answer)
+        counts = {
+            int(group["key"]): int(group["count"])
+            for group in part_of(answer, "group_by")
+            if str(group["key"]).isdecimal()
+        }
+        largest = max(counts.values(), default=0)
+        last_year = self.eligibility.last_year
+        if last_year is None:
+            last_year = max((year for year, n in counts.items() if n >= _A_REAL_YEAR * largest), default=0)
+        if self.eligibility.complete_window and self.cd.window_years is not None:
+            last_year -= self.cd.window_years + 1
+        years = range(self.config.from_year, min(self.config.to_year, last_year) + 1)
+        chosen = {year: counts[year] for year in years if counts.get(year)}
+        if not chosen:
+            msg = (
+                f"OpenAlex has no work from {self.config.from_year} to {min(self.config.to_year, last_year)} that fits "
+                f"the filters ({self.filter_text()}). Widen the years (--from-year, --to-year), or relax the filters."
+            )
+            raise EmptyInputError(msg)
+        logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
+        return chosen
+
+    def filter_text(self) -> str:
+        """Say in OpenAlex's terms what a candidate needs; what has no term there is left to the eligibility filters."""
+        wanted = self.eligibility
+        clauses = [f"referenced_works_count:{max(wanted.min_references, 1)}-{self.config.max_references}"]
+        if wanted.min_citations:
+            clauses.append(f"cited_by_count:>{wanted.min_citations - 1}")
+        if wanted.require_abstract:
+            clauses.append("has_abstract:true")
+        if wanted.exclude_retracted:
+            clauses.append("is_retracted:false")
+        if wanted.languages:
+            clauses.append(f"language:{'|'.join(wanted.languages)}")
+        if wanted.work_types:
+            clauses.append(f"type:{'|'.join(wanted.work_types)}")
+        return ",".join(clauses)
+
+    def _request(self, year: int | None = None, **params: str | int) -> Request:
+        text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
+        return works_request(filter=text, corpus="core", **params)
+
+    def sample(self, per_year: dict[int, int], round_: int, room: int) -> Iterator[Work]:
+        """Draw a seeded sample of each year, in proportion to its works; another seed in every round."""
+        total = sum(per_year.values())
+        requests: list[Request] = []
+        for year, n in per_year.items():
+            size = min(n, _MAX_SAMPLE, -(-room * n // total))
+            for page in range(1, -(-size // PER_PAGE) + 1):
+                seed = self.config.seed * 1_000_003 + round_
+                sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
+                requests.append(self._request(year, **sample))
+        for answer in self.client.fetch_all(requests if room > 0 else [], check_answer):
+            for record in part_of(answer, "results"):
+                yield parse_work(msgspec.json.encode(record))
