@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sciscidata.demand import Demand
-from sciscidata.errors import CostLimitError
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import CREDIT_USD
@@ -73,21 +72,16 @@ def estimate_calls(demand: Demand, outcomes: Sequence[Outcome], ahead: Sequence[
 
 
 def say_estimate(client: OpenAlexClient, calls: float) -> None:
-    """Log what is still to come, and stop before spending more than the user allowed.
-
-    Raises:
-        CostLimitError: the limit would be passed; what was asked so far is kept.
-    """
-    cost = calls * CREDIT_USD
-    days = (client.cost_usd + cost) / FREE_KEY_USD_PER_DAY
+    """Log what is still to come, and whether that is more than the user allows; the client stops at the limit."""
+    cost = client.cost_usd + calls * CREDIT_USD
     logger.info(
         "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days",
-        f"{calls:,.0f}", client.cost_usd + cost, days,
-    )  # fmt: skip
+        f"{calls:,.0f}",
+        cost,
+        cost / FREE_KEY_USD_PER_DAY,
+    )
     limit = client.config.max_cost_usd
-    if limit is not None and client.cost_usd + cost > 1.15 * limit:
-        msg = (
-            f"this slice is estimated at ${client.cost_usd + cost:.2f}, more than --max-cost-usd {limit:g}. Everything "
-            "asked so far is kept. Raise the limit, lower --n-train and --n-test, or run it in parts."
+    if limit is not None and cost > limit:
+        logger.warning(
+            "that is more than --max-cost-usd %g: this run will stop there, and the same command goes on later", limit
         )
-        raise CostLimitError(msg)
