@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import math
@@ -207,20 +208,17 @@ def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(server, tmp_
 
 
 def test_a_cost_limit_stops_before_the_money_is_spent_and_the_slice_can_be_had_in_parts(server, tmp_path, caplog):
-    limited = config(server, tmp_path, api=api(server, max_cost_usd=0.02), split=SplitConfig(n_train=18, n_test=6))
+    limited = config(server, tmp_path, api=api(server, max_cost_usd=0.01), split=SplitConfig(n_train=18, n_test=6))
     runs = 0
     while not limited.out.exists():
         before = server.credits
         runs += 1
-        try:
+        with contextlib.suppress(CostLimitError):
             build(limited)
-        except CostLimitError as error:
-            assert "max_cost_usd" in str(error)
-            assert error.exit_code == 75
-        assert server.credits - before <= 200
+        assert server.credits - before <= 100
         assert runs < 30
     assert runs >= 3
-    assert "that is more than --max-cost-usd 0.02" in caplog.text
+    assert "that is more than --max-cost-usd 0.01" in caplog.text
     whole = config(server, tmp_path, out=tmp_path / "whole", cache_dir=tmp_path / "other", split=limited.split)
     assert hashes(build(whole).folder) == hashes(limited.out)
 
