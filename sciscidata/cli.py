@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata import __version__
@@ -73,7 +73,12 @@ def _interrupt(*_: object) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Without their values: that of a misspelt --api-key is a key.
+        names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+        parser.error(f"unknown: {', '.join(names) or 'a value after the last flag that takes one'}. See --help.")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         options.run(options)
@@ -83,8 +88,21 @@ def _run(arguments: Sequence[str]) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Repeats nothing that may be a key."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        # Where a flag stands before the command, its value is taken for one.
+        if message.startswith("argument COMMAND: invalid choice"):
+            message = "the first word needs to be one of build, verify, describe; flags come after it."
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sciscidata", description="Labelled, balanced, frozen slices of science.")
+    parser = _Parser(prog="sciscidata", description="Labelled, balanced, frozen slices of science.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser(

@@ -16,7 +16,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig
-from sciscidata.sources.openalex import OpenAlexConfig
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
@@ -101,7 +101,9 @@ def resolve(settings: Settings) -> BuildConfig:
                 raise ConfigError(msg)
     if "out" not in top:
         top["out"] = f"slices/{source}"
-    parts = {name: _make(name, settings.get(name, {})) for name in ("cd", "thresholds", "eligibility", "split", "api")}
+    # Of the sections that only a source reads, its own: whoever reads files shall not mend the settings of the API.
+    sections = ("cd", "thresholds", "eligibility", "split", *SOURCES[source][1:])
+    parts = {name: _make(name, settings.get(name, {})) for name in sections}
     paths = {name: Path(top[name]) for name in ("out", "cache_dir") if name in top}
     overwrite = top.get("overwrite", False)
     return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)

@@ -17,7 +17,6 @@ class Bill:
 
     Args:
         limit_usd: refuse the call that could go beyond; None: no limit.
-        on_cost: called with ``cost_usd`` after every call, one call at a time, from any thread.
 
     Example:
         >>> bill = Bill(limit_usd=0.0002)
@@ -27,9 +26,9 @@ class Bill:
         (1, 0.0001)
     """
 
-    def __init__(self, limit_usd: float | None = None, on_cost: Callable[[float], None] | None = None) -> None:
+    def __init__(self, limit_usd: float | None = None) -> None:
         self._limit = limit_usd
-        self._on_cost = on_cost
+        self._watcher: Callable[[float], None] | None = None
         self._lock = threading.Lock()
         self._spent = self._reserved = 0
         self.n_calls = 0
@@ -39,6 +38,11 @@ class Bill:
     def cost_usd(self) -> float:
         """Dollars spent so far."""
         return self._spent / _NANO
+
+    def watch(self, callback: Callable[[float], None] | None) -> None:
+        """Call back with ``cost_usd`` whenever a call is settled, one at a time, from any thread; None: no more."""
+        with self._lock:
+            self._watcher = callback
 
     def reserve(self, price_usd: float) -> float:
         """Set the price of a call aside, so that calls at once cannot overspend together; return it.
@@ -72,8 +76,8 @@ class Bill:
             self._spent += _nano(cost)
             if remaining is not None:
                 self.remaining_usd = remaining
-            if self._on_cost:
-                self._on_cost(self.cost_usd)
+            if self._watcher:
+                self._watcher(self.cost_usd)
         return cost
 
 

@@ -47,9 +47,12 @@ class OpenAlexClient:
     Args:
         config: where, who, how fast, how much.
         store: stays open; its owner closes it.
-        on_cost: called with ``cost_usd`` after every call, one call at a time, from any thread.
         sleep: replaces waiting, for tests.
         clock: replaces time.monotonic, for tests.
+
+    Raises:
+        ConfigError: what the environment says about proxies and certificates cannot be used.
+        StorageError: the store holds answers of another server. Offline no server is asked, so none is compared.
 
     Example:
         >>> from pathlib import Path
@@ -66,16 +69,17 @@ class OpenAlexClient:
         config: ApiConfig,
         store: ResponseStore,
         *,
-        on_cost: Callable[[float], None] | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self._store = store
+        if not config.offline:
+            store.check_server(config.server)
         self._connection = None if config.offline else Connection(config)
         self._pacer = Pacer(config.rate, clock)
         self._backoff = tenacity.wait_random_exponential(multiplier=_FIRST_BACKOFF_S, max=config.max_sleep_s)
-        self._bill = Bill(config.max_cost_usd, on_cost)
+        self._bill = Bill(config.max_cost_usd)
         self._sleep = sleep
         self._turn = threading.Condition()
         self._in_flight: set[str] = set()
@@ -103,6 +107,15 @@ class OpenAlexClient:
     def n_stored(self) -> int:
         """Answers that came from the store."""
         return self._n_stored
+
+    def watch(self, callback: Callable[[float], None] | None) -> None:
+        """Have ``callback`` called with ``cost_usd`` after every call over the network.
+
+        Args:
+            callback: called by one thread at a time, whichever made the call, and not to take long or to raise;
+                takes the place of an earlier one. None: nobody watches any more.
+        """
+        self._bill.watch(callback)
 
     def summary(self) -> StoreSummary:
         """Sum up the answers that were handed out, from the store or not: the same for a resumed or offline run.
@@ -277,7 +290,7 @@ class OpenAlexClient:
             msg = f"the answer is wrong: {problem}"
             raise TryAgainError(msg, answer=answer)
         body = answer.body if content is not None else _GONE
-        kept = self._store.put(request.key, body, cost, replace=replace)
+        kept = self._store.put(request.key, body, cost, server=self.config.server, replace=replace)
         return content if kept is body else msgspec.json.decode(kept)
 
     def _allowed_attempts(self) -> int:

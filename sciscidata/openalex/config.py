@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import httpx
 import platformdirs
 
 from sciscidata.errors import ConfigError
@@ -91,6 +93,12 @@ class ApiConfig:
             return self.requests_per_second
         return _RATE_WITH_KEY if self.api_key else _RATE_KEYLESS
 
+    @property
+    def server(self) -> str:
+        """Whose answers these are: ``base_url`` in canonical form; on this machine, where ports change, without one."""
+        url = httpx.URL(self.base_url)
+        return f"{url.scheme}://{url.host}" if is_loopback(url.host) else str(url)
+
     @classmethod
     def from_environment(
         cls,
@@ -137,6 +145,19 @@ def config_file() -> Path:
     return platformdirs.user_config_path("sciscidata") / "openalex.toml"
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine itself.
+
+    Example:
+        >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "api.openalex.org")]
+        [True, True, True, False]
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
 def _first(*candidates: str | None) -> str | None:
     return next((text for text in candidates if text and text.strip()), None)
 
@@ -165,12 +186,14 @@ def _checked_url(text: str) -> str:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises if it is no number
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
+        # As the network will: to encode the host is where impossible names fail, "exa..mple" or "xn--a".
+        host = httpx.URL(url).host.encode("idna")
+        is_usable = parts.scheme in ("http", "https") and bool(host)
+    except (ValueError, httpx.InvalidURL):  # a UnicodeError is a ValueError
         parts, is_usable = None, False
     # A user name in an address is a password in every log.
     if parts is None or not is_usable or parts.query or parts.fragment or "@" in parts.netloc or not _is_word(url):
-        msg = f"base_url needs to be like {BASE_URL}: http or https, a host, no user, no '?' and no '#'."
+        msg = f"base_url needs to be like {BASE_URL}: http or https, a possible host, no user, no '?' and no '#'."
         raise ConfigError(msg)
     return url
 

@@ -20,7 +20,7 @@ from sciscidata.storage import storage_error
 
 FILE_NAME: Final = "responses.sqlite"
 #: Grows when an older version would misread a newer store.
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # 1 did not say whose the answers are
 
 _LEVEL = 9  # JSON shrinks about tenfold at any level; an answer takes far longer to arrive than to compress
 _WAIT_FOR_OTHERS_S = 30.0
@@ -35,6 +35,10 @@ CREATE TABLE IF NOT EXISTS requests (
     sha256 TEXT NOT NULL REFERENCES blobs,
     cost_usd REAL NOT NULL,
     fetched_on TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS server (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    address TEXT NOT NULL
 );
 """
 
@@ -61,7 +65,8 @@ class ResponseStore:
     up to 30 s for another), and under kill -9: an answer is in the store or it is not. A machine that loses
     power may lose the last answers, never the store.
 
-    Keys are the caller's: whatever names a request without saying who asks. No secret belongs in one.
+    Keys are the caller's: whatever names a request without saying who asks, or whom. No secret belongs in one.
+    One store keeps the answers of one server: the one of its first answer.
 
     Raises:
         StorageError: at any use: the disk is full, the folder cannot be written, the file is damaged or belongs
@@ -137,20 +142,33 @@ class ResponseStore:
             raise self._damaged(key, "its checksum differs")
         return body
 
-    def put(self, key: str, body: bytes, cost_usd: float, *, replace: bool = False) -> bytes:
+    def check_server(self, server: str) -> None:
+        """Refuse a server other than the one whose answers are here; an empty store suits everyone.
+
+        Raises:
+            StorageError: the answers are of another server, or the store cannot be read.
+        """
+        with self._transaction() as database:
+            self._refuse_others(database, server)
+
+    def put(self, key: str, body: bytes, cost_usd: float, *, server: str | None = None, replace: bool = False) -> bytes:
         """Keep an answer, and return the one that is kept from now on.
 
         The first answer to a request stays, so that what a run saw is what a later run sees, even where two
-        processes asked the same; ``replace`` is for an answer that turned out to be wrong.
+        processes asked the same; ``replace`` is for an answer that turned out to be wrong. ``server`` is who
+        answered; None: nobody keeps account of that.
 
         Raises:
-            StorageError: the store cannot be written.
+            StorageError: the store cannot be written, or holds the answers of another server.
         """
         digest = _sha256(body)
         compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
         today = datetime.now(UTC).date().isoformat()
         verb = "REPLACE" if replace else "IGNORE"
         with self._transaction() as database:
+            if server is not None:
+                database.execute("INSERT OR IGNORE INTO server VALUES (1, ?)", (server,))
+                self._refuse_others(database, server)
             is_kept = database.execute(
                 f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?)", (key, digest, cost_usd, today)
             ).rowcount
@@ -180,6 +198,15 @@ class ResponseStore:
             last_fetched_on=max(dates, default=None),
             sha256=_sha256(lines.encode()),
         )
+
+    def _refuse_others(self, database: sqlite3.Connection, server: str) -> None:
+        (kept,) = database.execute("SELECT address FROM server").fetchone() or (server,)
+        if kept != server:
+            msg = (
+                f"{self.path} holds answers of {kept}, and this run asks {server}: one release would mix the two. "
+                "Name another folder with --cache-dir, or the first server with --base-url."
+            )
+            raise StorageError(msg)
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:

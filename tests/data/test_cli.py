@@ -19,7 +19,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
 from sciscidata.manifest import hash_manifest
 from sciscidata.settings import merge, read_toml, resolve
-from sciscidata.sources.openalex import OpenAlexConfig
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from tests.conftest import REPOSITORY
 
@@ -127,6 +127,44 @@ def test_wrong_usage_exits_with_2(run):
         with pytest.raises(SystemExit) as exit_:
             run(*arguments)
         assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["build", "--api-keyy", "SECRET"], "unknown: --api-keyy."),
+        (["build", "--api-keyy=SECRET", "--n-trian", "SECRET"], "unknown: --api-keyy, --n-trian."),
+        (["build", "--api-k", "SECRET"], "unknown: --api-k."),
+        (["build", "-api-key", "SECRET"], "unknown: a value"),
+        (["build", "--api-key", "half", "SECRET"], "unknown: a value"),
+        (["--api-key", "SECRET", "build"], "build, verify, describe"),
+        (["--api-key=SECRET", "build"], "unknown: --api-key."),
+    ],
+)
+def test_wrong_usage_repeats_no_value_that_may_be_a_key(run, capsys, arguments, told):
+    with pytest.raises(SystemExit) as exit_:
+        run(*arguments)
+    assert exit_.value.code == 2
+    errors = capsys.readouterr().err
+    assert told in errors
+    assert "SECRET" not in errors
+
+
+def test_a_source_that_needs_no_api_is_not_stopped_by_the_settings_of_one(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENALEX_BASE_URL", "foo")
+    assert run("build", *SMALL)[0] == 0
+    status, _, errors = run("build")
+    assert status == 1
+    assert "base_url" in errors
+
+
+@pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:1"), ("SSL_CERT_FILE", "/nonexistent")])
+def test_an_environment_without_a_way_out_is_one_clear_error(run, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    status, _, errors = run("build", "--base-url", "https://example.org")
+    assert status == 1
+    assert errors.startswith("error: cannot connect to anything with ")
+    assert name in errors
 
 
 def test_flags_go_over_the_configuration_file(tmp_path):

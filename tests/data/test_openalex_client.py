@@ -156,7 +156,7 @@ class Sleeps(list[float]):
 def client_of(server: ScriptedServer, store: ResponseStore, **options: Any) -> Iterator[tuple[OpenAlexClient, Sleeps]]:
     sleeps = Sleeps()
     defaults = {"base_url": server.url, "api_key": KEY, "requests_per_second": 1e6}
-    hooks = {name: options.pop(name) for name in ("on_cost", "clock") if name in options}
+    hooks = {name: options.pop(name) for name in ("clock",) if name in options}
     with OpenAlexClient(ApiConfig(**defaults | options), store, sleep=sleeps.append, **hooks) as client:
         yield client, sleeps
 
@@ -356,6 +356,26 @@ def test_no_redirect_takes_the_key_to_another_host(server, store):
         assert other.asked == {}
 
 
+def test_a_refused_redirect_is_told_by_scheme_host_and_port_and_carries_no_password(server, store):
+    with scripted_server() as other:
+        for place, told in (
+            (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
+            (server.url.replace("http", "https"), f"redirects to {server.url.replace('http', 'https')};"),
+            (server.url.replace("//", "//user:pass-word@") + "/works/W2", "an address with a user name in it"),
+            ("http://xn--a/", "name of a host is impossible"),
+            (f"http://host:{KEY}/", "'***'"),
+            (f"http://{KEY}.org/", "http://***.org"),
+        ):
+            server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
+            with client_of(server, store) as (client, _), pytest.raises(ApiError) as caught:
+                client.fetch(works_request(1))
+            assert told in str(caught.value)
+            assert "pass-word" not in str(caught.value)
+            assert KEY.lower() not in str(caught.value)
+        assert other.asked == {}
+    assert set(server.asked) == {"/works/W1"}
+
+
 def test_redirects_in_circles_end(server, store):
     server.script = lambda path, nth: Reply(301, b"", {"Location": path})
     with client_of(server, store) as (client, _), pytest.raises(ApiError, match="in circles"):
@@ -403,6 +423,81 @@ def test_the_key_is_nowhere_but_in_the_header(server, store, caplog):
         assert KEY.encode() not in content
         assert b"example.org" not in content
     assert all(KEY not in path for path, _ in server.heads)
+
+
+def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
+    email = "Some.One+two@example.org"
+    spellings = [email, email.lower(), "Some.One%2Btwo%40example.org", "Some.One%2btwo%40example%2Eorg"]
+    spellings += ["Some.One%252Btwo%2540example.org", "Some.One+two%40example.org"]
+    server.script = lambda path, nth: Reply(body={"url": spellings, "n": 7})
+    with client_of(server, store, email=email) as (client, _):
+        assert client.fetch(works_request(1)) == {"url": ["***"] * len(spellings), "n": 7}
+        escaped = b'{"url": "Some.One\\u002Btwo\\u0040example.org"}'
+        server.script = lambda path, nth: Reply(body=escaped)
+        assert client.fetch(works_request(2)) == {"url": "***"}
+        server.script = lambda path, nth: Reply(400, error_body(f"do not know {path}"))
+        with pytest.raises(ApiError) as caught:
+            client.fetch(works_request(3))
+    assert "mailto=***" in str(caught.value)
+    kept = b"".join(store.get(works_request(i).key) for i in (1, 2))
+    assert b"example" not in kept
+
+
+def test_a_store_keeps_the_answers_of_one_server_only(server, store, monkeypatch):
+    with client_of(server, store) as (client, _):
+        client.fetch(LIST)
+    with scripted_server() as restarted, client_of(restarted, store) as (client, _):  # on another port
+        client.fetch(works_request(1))
+    for url in ("https://api.openalex.org", server.url.replace("http", "https"), "http://localhost:1"):
+        with pytest.raises(StorageError, match=r"http://127\.0\.0\.1.*--cache-dir") as caught:
+            OpenAlexClient(ApiConfig(base_url=url), store)
+        assert ApiConfig(base_url=url).server in str(caught.value)
+        with OpenAlexClient(ApiConfig(base_url=url, offline=True), store) as client:  # asks nobody
+            assert client.fetch(LIST)
+
+
+def test_a_server_that_never_answered_well_claims_no_store(server, store):
+    server.script = lambda path, nth: Reply(500, b"", {})
+    with client_of(server, store, max_attempts=1) as (client, _), pytest.raises(ApiError):
+        client.fetch(LIST)
+    OpenAlexClient(ApiConfig(), store).close()
+
+
+def test_one_server_has_one_name():
+    urls = ["https://api.openalex.org", "https://API.openalex.org:443/", " https://api.openalex.org/ "]
+    assert {ApiConfig(base_url=url).server for url in urls} == {"https://api.openalex.org"}
+    assert ApiConfig(base_url="https://a.org:8000/x/").server == "https://a.org:8000/x"
+    assert ApiConfig(base_url="http://127.0.0.9:8000").server == "http://127.0.0.9"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:pass-word@127.0.0.1:1"),
+        ("HTTPS_PROXY", "garbage:::1"),
+        ("HTTPS_PROXY", "http://user:pass-word/x@host"),
+        ("https_proxy", "ftp://user:pass-word@host"),
+        ("SSL_CERT_FILE", "/nonexistent"),
+        ("SSL_CERT_FILE", __file__),
+    ],
+)
+def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=name) as caught:
+        OpenAlexClient(ApiConfig(), store)
+    assert "unset" in str(caught.value)
+    assert "pass-word" not in str(caught.value)
+    with OpenAlexClient(ApiConfig(offline=True), store) as client:
+        assert client.n_calls == 0
+
+
+def test_a_proxy_with_an_impossible_name_is_named_when_it_is_needed(store, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://exa..mple:1")
+    with (
+        OpenAlexClient(ApiConfig(api_key=KEY), store, sleep=lambda _: None) as client,
+        pytest.raises(ApiError, match="HTTPS_PROXY"),
+    ):
+        client.fetch(LIST)
 
 
 def test_a_wrong_answer_is_asked_for_again_and_never_kept(server, store):
@@ -576,7 +671,8 @@ def test_costs_are_taken_from_wherever_the_answer_states_them(server, store):
     ]
     spent: list[float] = []
     server.script = lambda path, nth: stated[int(path.rpartition("W")[2])]
-    with client_of(server, store, on_cost=spent.append, max_attempts=1) as (client, _):
+    with client_of(server, store, max_attempts=1) as (client, _):
+        client.watch(spent.append)
         for i in range(len(stated)):
             try:
                 client.fetch(works_request(filter=f"cites:W{i}"))
@@ -585,6 +681,11 @@ def test_costs_are_taken_from_wherever_the_answer_states_them(server, store):
     assert spent == [0.001, 0.0012, 0.0015, 0.0016, 0.0017, 0.0022, 0.0022]
     assert client.cost_usd == 0.0022
     assert client.remaining_usd is None
+    with client_of(server, store) as (client, _):
+        client.watch(spent.append)
+        client.watch(None)
+        client.fetch(works_request(3))
+    assert len(spent) == 7
 
 
 def test_a_limit_is_never_exceeded_however_many_threads_spend(server, store):
@@ -955,6 +1056,10 @@ def test_the_file_lies_in_the_users_configuration_folder():
         {"base_url": "https://"},
         {"base_url": "https://host:port"},
         {"base_url": "http://[::1"},
+        {"base_url": "http://xn--a"},
+        {"base_url": "http://exa..mple"},
+        {"base_url": "http://" + "a" * 64 + ".org"},
+        {"base_url": "http://host:99999"},
         {"api_key": "two words"},
         {"api_key": "two\nlines"},
         {"api_key": "clé"},

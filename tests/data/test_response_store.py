@@ -199,6 +199,34 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path):
         ResponseStore(tmp_path)
 
 
+def test_the_first_server_that_answered_keeps_the_store(tmp_path):
+    with ResponseStore(tmp_path) as store:
+        store.check_server("https://typo.org")  # and never answered
+        assert store.put("a", b"1", 0.0, server="https://one.org") == b"1"
+    with ResponseStore(tmp_path) as store, ResponseStore(tmp_path) as late:
+        for refused in (late.check_server, lambda server: late.put("b", b"2", 0.0, server=server)):
+            with pytest.raises(StorageError, match=r"of https://one\.org, .* asks https://two\.org.*--cache-dir"):
+                refused("https://two.org")
+        store.check_server("https://one.org")
+        assert store.put("b", b"3", 0.0, server="https://one.org") == b"3"
+        assert store.summary().n_requests == 2
+
+
+def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
+    with ResponseStore(tmp_path) as store:
+        store.put("a", b"1", 0.0)
+    with sqlite3.connect(tmp_path / FILE_NAME) as database:
+        database.execute("DROP TABLE server")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with ResponseStore(tmp_path) as store:
+        store.check_server("https://one.org")
+        store.put("b", b"2", 0.0, server="https://one.org")
+        assert store.get("a") == b"1"
+        with pytest.raises(StorageError, match="--base-url"):
+            store.check_server("https://two.org")
+
+
 def test_a_closed_store_says_so(tmp_path):
     store = ResponseStore(tmp_path)
     store.close()
