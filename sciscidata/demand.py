@@ -18,7 +18,7 @@ class Demand:
     """Class quotas of both sides, filled by scored works.
 
     Attributes:
-        open_classes: for each side, the labels whose quota is not full yet.
+        labels: of every work that may be drawn of those scored so far, by work_id.
     """
 
     thresholds: LabelThresholds
@@ -35,6 +35,8 @@ class Demand:
         }
         self._have: dict[tuple[str, str], int] = dict.fromkeys(self._need, 0)
         self._total = 0
+        self._possible: dict[float, frozenset[str]] = {}
+        self.labels: dict[int, str] = {}
 
     @property
     def open_classes(self) -> dict[str, frozenset[str]]:
@@ -62,8 +64,19 @@ class Demand:
         """Works that a class of a side still lacks."""
         return max(0, self._need[side, label] - self._have[side, label])
 
+    @property
+    def still_missing(self) -> dict[tuple[str, str], int]:
+        """What the draw still lacks, by side and label; by side alone, as ``(side, "")``, for a natural draw."""
+        if self.split.balance == "none":
+            n = max(0, self.split.n_train + self.split.n_test - self._total)
+            return {("", ""): n}
+        return {cell: self.missing(*cell) for cell in self._need}
+
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
-        """Count what is eligible among all works scored so far, by the rules of the draw itself."""
+        """Count what is eligible among all works scored so far, by the rules of the draw itself.
+
+        Of texts only whether they are blank matters here, and of titles whether they repeat.
+        """
         candidates = join_candidates(works, label_disruption(scores, self.thresholds), citations)
         marked = mark_ineligible(candidates, self.eligibility, window_years=self.window_years)
         eligible = marked.filter(pl.col("removed_by").is_null(), pl.col("disruption_label").is_not_null()).collect()
@@ -71,6 +84,7 @@ class Demand:
         counts: dict[tuple[str, str], int] = dict.fromkeys(self._need, 0)
         counts |= {(side, label): n for side, label, n in sided.group_by("side", "disruption_label").len().rows()}
         self._have, self._total = counts, eligible.height
+        self.labels = dict(zip(eligible["work_id"].to_list(), eligible["disruption_label"].to_list(), strict=True))
 
     def sides(self, work_ids: pl.Series) -> pl.Series:
         """Say on which side each work would be."""
@@ -78,15 +92,9 @@ class Demand:
 
     def possible_labels(self, n_i: int, n_j: int) -> frozenset[str]:
         """Say which labels a work may still get once n_k is known, which can only draw its index towards 0."""
-        if n_i + n_j == 0:
-            return frozenset(("neutral",))
-        ends = pl.DataFrame({"cd_index": [0.0, (n_i - n_j) / (n_i + n_j)]})
-        labels = label_disruption(ends, self.thresholds).collect()["disruption_label"].to_list()
-        low, high = sorted(_ORDERED.index(label) for label in labels)
-        return frozenset(_ORDERED[low : high + 1])
-
-    def label_of(self, n_i: int, n_j: int, n_k: int) -> str | None:
-        """Say which label these counts give."""
-        total = n_i + n_j + n_k
-        scores = pl.DataFrame({"cd_index": [(n_i - n_j) / total if total else None]}, schema={"cd_index": pl.Float64})
-        return label_disruption(scores, self.thresholds).collect()["disruption_label"][0]
+        furthest = (n_i - n_j) / (n_i + n_j) if n_i + n_j else 0.0
+        if furthest not in self._possible:
+            ends = label_disruption(pl.DataFrame({"cd_index": [0.0, furthest]}), self.thresholds).collect()
+            low, high = sorted(_ORDERED.index(label) for label in ends["disruption_label"])
+            self._possible[furthest] = frozenset(_ORDERED[low : high + 1])
+        return self._possible[furthest]

@@ -23,7 +23,8 @@ from sciscidata.openalex.store import ResponseStore
 from sciscidata.plots import draw_disruption
 from sciscidata.progress import progress_bar
 from sciscidata.release import Release, check_target, write_release
-from sciscidata.sources.openalex import OpenAlexConfig, describe_answers, pull_openalex
+from sciscidata.sources.openalex import describe_answers, pull_openalex
+from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
@@ -100,7 +101,7 @@ def build(config: BuildConfig) -> Release:
     with open_source(config) as source:
         labelled = label_disruption(source.scores, config.thresholds)
         candidates = join_candidates(source.works, labelled, source.citations)
-        marked = mark_ineligible(candidates, config.eligibility, window_years=config.cd.window_years).collect()
+        marked = mark_ineligible(candidates, source.eligibility, window_years=config.cd.window_years).collect()
         eligible = marked.filter(pl.col("removed_by").is_null())
         logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{marked.height:,}")
         drawn = draw_split(eligible, config.split).collect()
@@ -119,7 +120,7 @@ def build(config: BuildConfig) -> Release:
             drawn,
             source.works,
             config.out,
-            manifest=_describe(config, provenance, marked, eligible),
+            manifest=_describe(config, provenance, marked, source.eligibility.last_year),
             overwrite=config.overwrite,
             extra=draw_picture,
         )
@@ -127,11 +128,15 @@ def build(config: BuildConfig) -> Release:
 
 @dataclass(frozen=True)
 class ScoredSource:
-    """Works, citations and scores of any source; ``finish`` takes the draw and says where everything came from."""
+    """Works, citations and scores of any source; ``finish`` takes the draw and says where everything came from.
+
+    ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
+    """
 
     works: pl.LazyFrame
     citations: pl.LazyFrame
     scores: pl.LazyFrame
+    eligibility: EligibilityConfig
     finish: Callable[[pl.DataFrame], dict[str, Any]]
 
 
@@ -149,12 +154,13 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         with progress_bar("read records", n_bytes, unit="bytes") as advance:
             corpus = pull_records(config.source, config.cache_dir, advance)
     scores = compute_cd_index(corpus.citations, corpus.works, config.cd, cache_dir=config.cache_dir)
-    yield ScoredSource(corpus.works, corpus.citations, scores, lambda _: corpus.provenance)
+    yield ScoredSource(corpus.works, corpus.citations, scores, config.eligibility, lambda _: corpus.provenance)
 
 
 def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
-    demand = Demand(config.thresholds, config.eligibility, config.split, config.cd.window_years)
-    pulled = pull_openalex(client, source, config.cd, config.eligibility, demand)
+    candidates = Candidates.count(client, source, config.cd, config.eligibility)
+    demand = Demand(config.thresholds, candidates.eligibility, config.split, config.cd.window_years)
+    pulled = pull_openalex(client, candidates, config.cd, demand)
 
     def finish(drawn: pl.DataFrame) -> dict[str, Any]:
         """Put the venues of the drawn works' references into the store, where novelty will look for them."""
@@ -164,11 +170,12 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
         logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
         return pulled.provenance | describe_answers(client)
 
-    return ScoredSource(pulled.works.lazy(), pulled.citations.lazy(), pulled.scores.lazy(), finish)
+    works, citations, scores, *_ = pulled
+    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, finish)
 
 
 def _describe(
-    config: BuildConfig, provenance: dict[str, Any], marked: pl.DataFrame, eligible: pl.DataFrame
+    config: BuildConfig, provenance: dict[str, Any], marked: pl.DataFrame, last_year: int | None
 ) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
     years = marked["publication_year"]
@@ -181,8 +188,8 @@ def _describe(
         "counts": {
             "filters": count_removals(marked),
             "scored": count_labels(marked),
-            "eligible": count_labels(eligible),
+            "eligible": count_labels(marked.filter(pl.col("removed_by").is_null())),
             "first_year": years.min(),
-            "last_year": years.max() if config.eligibility.last_year is None else config.eligibility.last_year,
+            "last_year": years.max() if last_year is None else last_year,
         },
     }

@@ -16,13 +16,13 @@ import polars as pl
 
 from sciscidata.cdindex import STRONG, CDConfig, add_indices
 from sciscidata.demand import Demand
-from sciscidata.eligibility import EligibilityConfig
-from sciscidata.errors import ConfigError
+from sciscidata.eligibility import join_candidates, mark_ineligible
+from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
+from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+from sciscidata.sources.openalex_candidates import Candidates
 from sciscidata.sources.openalex_counts import (
     ANY_OF,
     FocalCiters,
@@ -31,12 +31,13 @@ from sciscidata.sources.openalex_counts import (
     ask_reference_citers,
     converse,
 )
-from sciscidata.sources.openalex_estimate import PUBLISHED, Outcome, estimate_calls, say_estimate
+from sciscidata.sources.openalex_estimate import PUBLISHED, Outcome, Shape, estimate_calls, say_estimate
 from sciscidata.sources.openalex_references import ReferenceRecords
 from sciscidata.splits import split_keys
 from sciscidata.works import Work, rows_from_works
 
 _WAVE = 100  # candidates scored before the draw is looked at again
+_IDLE_ROUNDS = 20  # samples in a row that bring nothing new: what is left is too rare to be met
 
 
 class Pulled(NamedTuple):
@@ -53,16 +54,13 @@ class Pulled(NamedTuple):
     references: ReferenceRecords
 
 
-def pull_openalex(
-    client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig, demand: Demand
-) -> Pulled:
+def pull_openalex(client: OpenAlexClient, candidates: Candidates, cd: CDConfig, demand: Demand) -> Pulled:
     """Sample candidates and score them until the demand is met or there are none left. Executes, and may cost money.
 
     Args:
         client: an open client; its store makes the run resumable, and offline runs possible.
-        config: where to sample.
+        candidates: where to sample.
         cd: the convention; ``window_from="cited"`` cannot be had from counts.
-        eligibility: turned into filters of the sample where the API has them.
         demand: what is needed; its counts are updated as scores come in.
 
     Returns:
@@ -72,19 +70,29 @@ def pull_openalex(
 
     Raises:
         ConfigError: the convention cannot be had from counts.
-        EmptyInputError: no work of these years fits the filters.
+        NotEnoughWorksError: at once, if there are fewer candidates than works wanted.
         SciSciDataError: as the client raises.
     """
+    wanted = demand.split.n_train + demand.split.n_test
+    if candidates.available < wanted:
+        msg = (
+            f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates for them. Lower "
+            "n_train and n_test, widen the years, relax the filters, or raise max_candidates."
+        )
+        raise NotEnoughWorksError(msg)
     if cd.window_from == "cited":
         msg = (
             "window_from='cited' (compat pyscisci) needs the whole graph. Use --source records, or another convention."
         )
         raise ConfigError(msg)
-    pull = _Pull(client, config, cd, eligibility, demand)
-    with progress_bar("score candidates", demand.split.n_train + demand.split.n_test, unit="works filled") as advance:
+    pull = _Pull(client, candidates, cd, demand)
+    shown = 0
+    with progress_bar("score candidates", wanted, unit="works filled") as advance:
+        client.watch(lambda cost: advance(0, f"${cost:.4f}"))
         for _ in pull.waves():
-            advance(demand.filled - pull.shown, f"${client.cost_usd:.4f}")
-            pull.shown = demand.filled
+            advance(demand.filled - shown, f"${client.cost_usd:.4f}")
+            shown = demand.filled
+        client.watch(None)
     return pull.result()
 
 
@@ -93,45 +101,44 @@ class _Pull:
     """One run: the candidates seen, what was found out about each, and what is left to ask."""
 
     client: OpenAlexClient
-    config: OpenAlexConfig
+    candidates: Candidates
     cd: CDConfig
-    eligibility: EligibilityConfig
     demand: Demand
-    shown: int = 0
     frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    closed: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    shapes: list[Shape] = field(default_factory=list[Shape])
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
-    n_candidates: int = 0
     rounds: int = 0
     estimated_at: int = 0
 
     def __post_init__(self) -> None:
-        self.candidates = Candidates(self.client, self.config, self.cd, self.eligibility)
+        self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
         self.records = ReferenceRecords(self.client)
 
     def waves(self) -> Iterator[None]:
         """Score candidates, a wave at a time, the lowest split keys of each round first."""
-        per_year = self.candidates.count_by_year()
         seen: set[int] = set()
+        idle = 0  # rounds in a row that brought nothing new
         for round_ in count():
-            room = min(self.config.candidates_per_round, self.config.max_candidates - self.n_candidates)
-            sample = [work for work in self.candidates.sample(per_year, round_, room) if work.work_id not in seen]
-            seen.update(work.work_id for work in sample)
-            if not sample or self.demand.is_met:
+            room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
+            if room <= 0 or idle == _IDLE_ROUNDS or self.demand.is_met:
                 return
+            fresh = [work for work in self.candidates.sample(round_, room) if work.work_id not in seen]
+            queue = self._in_order(fresh)[:room]
+            seen.update(work.work_id for _, work in queue)
+            idle = 0 if queue else idle + 1
             self.rounds += 1
-            self.n_candidates += len(sample)
-            queue = self._in_order(sample)
-            if not self.rows:
-                self._estimate(queue)
+            queue = self._fit(queue)
+            self.shapes += [_shape(side, work) for side, work in queue]
+            if queue and not self.rows:
+                self._estimate(queue, self.candidates.available - len(seen))
             while queue and not self.demand.is_met:
                 wave, queue = self._next_wave(queue)
                 self._score(wave)
-                if len(self.rows) >= 2 * self.estimated_at:
-                    self._estimate(queue)
+                if len(self.rows) >= 2 * self.estimated_at and not self.demand.is_met:
+                    self._estimate(queue, self.candidates.available - len(seen))
                 yield
-            if self.demand.is_met:
-                return
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
         """Sort candidates by split key, each with the side that it would be on."""
@@ -140,6 +147,17 @@ class _Pull:
         keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
         keyed = keyed.with_columns(self.demand.sides(ids).alias("side")).sort("key", "work_id")
         return [(side, unique[work_id]) for work_id, _, side in keyed.rows()]
+
+    def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Leave out what its own record makes ineligible: a blank title, say, which no filter of the API knows."""
+        works, citations = rows_from_works([work for _, work in queue])
+        scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
+        own = replace(self.eligibility, min_citations=0)
+        marked = mark_ineligible(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
+        for _ in range(len(queue) - len(fit)):
+            self._pass_over("unfit_record")
+        return [(side, work) for side, work in queue if work.work_id in fit]
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
         """Take the next candidates whose side still needs some."""
@@ -169,6 +187,7 @@ class _Pull:
                 undecided.append(work)
             else:
                 self._pass_over("label_full")
+                self.closed.append(self.demand.possible_labels(n_i, n_j))
                 citers[work.work_id] = None
         of_references = self._citers_of_references(undecided, citers)
         judged: list[Work] = []
@@ -178,7 +197,7 @@ class _Pull:
                 judged.append(work)
                 self.rows.append(self._row(work, focal, years))
         self.frames.append(rows_from_works(judged))
-        self.demand.update(*self.tables())
+        self.demand.update(*self.tables(texts=False))
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
         """Ask who cites each work; None for one that is passed over."""
@@ -255,39 +274,40 @@ class _Pull:
             "n_to_date": self._to_date(work, focal.citing_focal),
         }
 
-    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """Make WORKS, CITATIONS and CD_SCORES of all works judged so far."""
-        works = pl.concat([WORKS.to_frame(), *(works for works, _ in self.frames)]).sort("work_id")
+    def tables(self, *, texts: bool = True) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Make WORKS, CITATIONS and CD_SCORES of all works judged so far; without texts, abstracts are cut short."""
+        abstract = pl.col("abstract") if texts else pl.col("abstract").str.head(1)
+        works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
         citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
         names = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date")
         counts = pl.DataFrame(self.rows, schema=dict.fromkeys(names, pl.Int64)).sort("work_id")
         certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
         zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
-        return works, citations.sort("citing_id", "cited_id"), add_indices(counts, self.cd).with_columns(zero)
+        scores = add_indices(counts, self.cd).with_columns(zero)
+        return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
     def _pass_over(self, reason: str) -> None:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
-    def _estimate(self, queue: list[tuple[str, Work]]) -> None:
-        """Say what the whole run will take, first from published shares, then from what was found so far."""
-        outcomes = [self._outcome(row) for row in self.rows] or PUBLISHED
-        ahead = [(side, len(work.references), work.cited_by_count or 0) for side, work in queue]
-        calls = estimate_calls(self.demand, outcomes, ahead)
+    def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
+        """Say what the rest will take, first from published shares, then from what was found so far."""
+        outcomes = [self._outcome(row) for row in self.rows]
+        outcomes += [Outcome(label=None, possible=possible, asks_references=True) for possible in self.closed]
+        ahead = [_shape(side, work) for side, work in queue]
+        calls = estimate_calls(self.demand, outcomes or PUBLISHED, ahead, self.shapes, len(ahead) + n_later)
         if self.config.venues:
             # Of the classes, only the neutral one holds works whose references were not asked for yet.
-            lengths = [n for _, n, _ in ahead] or [0]
+            mean = sum(shape.n_references for shape in self.shapes) / len(self.shapes)
             neutral = (self.demand.split.n_train + self.demand.split.n_test) / len(DISRUPTION_LABELS)
-            calls += neutral * sum(lengths) / len(lengths) / ANY_OF
+            calls += neutral * mean / ANY_OF
         say_estimate(self.client, calls)
         self.estimated_at = max(len(self.rows), _WAVE // 2)
 
     def _outcome(self, row: dict[str, Any]) -> Outcome:
-        n_i, n_j, n_k = row["n_i"], row["n_j"], row["n_k"]
-        if n_i + n_j < self.eligibility.min_citations:
-            return Outcome(label=None, possible=frozenset(), asks_references=False)
+        n_i, n_j = row["n_i"], row["n_j"]
+        asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
         possible = self.demand.possible_labels(n_i, n_j)
-        label = self.demand.label_of(n_i, n_j, n_k or 0)
-        return Outcome(label=label, possible=possible, asks_references=n_i != n_j)
+        return Outcome(label=self.demand.labels.get(row["work_id"]), possible=possible, asks_references=asked)
 
     def result(self) -> Pulled:
         """Put together what was pulled, and where it came from."""
@@ -296,7 +316,7 @@ class _Pull:
             **asdict(self.config),
             "filter": self.candidates.filter_text(),
             "rounds": self.rounds,
-            "candidates": self.n_candidates,
+            "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
             "judged": len(self.rows),
             "passed_over": dict(sorted(self.passed_over.items())),
         }
@@ -304,15 +324,22 @@ class _Pull:
 
 
 def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
-    """Sum up in JSON types the answers that a run used: the same for a resumed and for an offline run."""
+    """Sum up in JSON types the answers that a run used: the same for a resumed and for an offline run.
+
+    Answers that were paid for and found wanting are not among them; ``client.cost_usd`` is what a run really spent.
+    """
     kept = client.summary()
     return {
         "requests": kept.n_requests,
-        "cost_usd": round(kept.cost_usd, 4),
+        "cost_of_answers_usd": round(kept.cost_usd, 4),
         "first_fetched_on": kept.first_fetched_on,
         "data_date": kept.last_fetched_on,
         "responses_sha256": kept.sha256,
     }
+
+
+def _shape(side: str, work: Work) -> Shape:
+    return Shape(side, len(work.references), work.cited_by_count or 0)
 
 
 def _own_references(work: Work) -> list[int]:

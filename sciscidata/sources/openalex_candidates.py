@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -13,7 +14,7 @@ from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import Request, works_request
-from sciscidata.sources.openalex_counts import PER_PAGE, check_answer, part_of
+from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, check_answer, part_of
 from sciscidata.works import Work, parse_work
 
 logger = logging.getLogger(__name__)
@@ -68,37 +69,58 @@ class OpenAlexConfig:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The works that fit, as far as the API can tell; nothing is asked before a method is called."""
+    """The works that fit, as far as the API can tell: how many there are in each year, and samples of them.
+
+    Attributes:
+        eligibility: what was asked for, with the data's last year filled in.
+        per_year: works that fit the filters, for every year that is asked for and whose window is complete.
+    """
 
     client: OpenAlexClient
     config: OpenAlexConfig
-    cd: CDConfig
     eligibility: EligibilityConfig
+    per_year: dict[int, int] = field(default_factory=dict[int, int])
 
-    def count_by_year(self) -> dict[int, int]:
-        """Count the works that fit the filters, for every year that is asked for and whose window is complete."""
-        answer = self.client.fetch(self._request(group_by="publication_year"), check_answer)
-        counts = {
-            int(group["key"]): int(group["count"])
-            for group in part_of(answer, "group_by")
-            if str(group["key"]).isdecimal()
-        }
-        largest = max(counts.values(), default=0)
-        last_year = self.eligibility.last_year
-        if last_year is None:
-            last_year = max((year for year, n in counts.items() if n >= _A_REAL_YEAR * largest), default=0)
-        if self.eligibility.complete_window and self.cd.window_years is not None:
-            last_year -= self.cd.window_years + 1
-        years = range(self.config.from_year, min(self.config.to_year, last_year) + 1)
-        chosen = {year: counts[year] for year in years if counts.get(year)}
+    @classmethod
+    def count(
+        cls, client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig
+    ) -> Candidates:
+        """Ask how many works of each year fit the filters, which also tells the data's last year.
+
+        Raises:
+            EmptyInputError: none of the years asked for has any.
+        """
+        request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
+        groups = part_of(client.fetch(request, check_answer), "group_by")
+        counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
+        if eligibility.last_year is None and counts:
+            real = _A_REAL_YEAR * max(counts.values())
+            eligibility = replace(eligibility, last_year=max(year for year, n in counts.items() if n >= real))
+        found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)})
+        first, last = found._years(cd)
+        chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
         if not chosen:
             msg = (
-                f"OpenAlex has no work from {self.config.from_year} to {min(self.config.to_year, last_year)} that fits "
-                f"the filters ({self.filter_text()}). Widen the years (--from-year, --to-year), or relax the filters."
+                f"OpenAlex has {sum(counts.values()):,} works that fit the filters ({found.filter_text()}), none of "
+                f"them from {first} to {last}, the years asked for whose citation window is over. Widen the years "
+                "(--from-year, --to-year, --min-year, --max-year), or relax the filters."
             )
             raise EmptyInputError(msg)
         logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
-        return chosen
+        return replace(found, per_year=chosen)
+
+    @property
+    def available(self) -> int:
+        """How many candidates there are at most."""
+        return min(sum(self.per_year.values()), self.config.max_candidates)
+
+    def _years(self, cd: CDConfig) -> tuple[int, int]:
+        """Return the first and last year that may be drawn."""
+        wanted = self.eligibility
+        last = [self.config.to_year, 9_999 if wanted.max_year is None else wanted.max_year]
+        if wanted.complete_window and cd.window_years is not None and wanted.last_year is not None:
+            last.append(wanted.last_year - cd.window_years - 1)
+        return max(self.config.from_year, wanted.min_year or 1), min(last)
 
     def filter_text(self) -> str:
         """Say in OpenAlex's terms what a candidate needs; what has no term there is left to the eligibility filters."""
@@ -110,26 +132,31 @@ class Candidates:
             clauses.append("has_abstract:true")
         if wanted.exclude_retracted:
             clauses.append("is_retracted:false")
+        for name, words in (("languages", wanted.languages), ("work_types", wanted.work_types)):
+            if len(words) > ANY_OF or not all(re.fullmatch(r"[A-Za-z-]+", word) for word in words):
+                msg = f"{name} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, letters and hyphens only."
+                raise ConfigError(msg)
         if wanted.languages:
             clauses.append(f"language:{'|'.join(wanted.languages)}")
         if wanted.work_types:
             clauses.append(f"type:{'|'.join(wanted.work_types)}")
         return ",".join(clauses)
 
-    def _request(self, year: int | None = None, **params: str | int) -> Request:
+    def request(self, year: int | None = None, **params: str | int) -> Request:
+        """Ask about the works that fit, of one year or of all."""
         text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
         return works_request(filter=text, corpus="core", **params)
 
-    def sample(self, per_year: dict[int, int], round_: int, room: int) -> Iterator[Work]:
+    def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Draw a seeded sample of each year, in proportion to its works; another seed in every round."""
-        total = sum(per_year.values())
+        total = sum(self.per_year.values())
         requests: list[Request] = []
-        for year, n in per_year.items():
+        for year, n in self.per_year.items():
             size = min(n, _MAX_SAMPLE, -(-room * n // total))
             for page in range(1, -(-size // PER_PAGE) + 1):
                 seed = self.config.seed * 1_000_003 + round_
                 sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
-                requests.append(self._request(year, **sample))
-        for answer in self.client.fetch_all(requests if room > 0 else [], check_answer):
+                requests.append(self.request(year, **sample))
+        for answer in self.client.fetch_all(requests, check_answer):
             for record in part_of(answer, "results"):
                 yield parse_work(msgspec.json.encode(record))

@@ -10,6 +10,7 @@ attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def check_answer(answer: Answer) -> str | None:
     results, page, per_page = answer.get("results"), meta.get("page"), meta.get("per_page")
     if not isinstance(results, list) or not all(isinstance(record, dict) for record in results):
         return "results are missing"
+    if not all(re.search(r"W\d{1,18}$", str(record.get("id"))) for record in results):
+        return "a result has no work id"
     if not isinstance(page, int) or not isinstance(per_page, int):
         return "meta.page or meta.per_page is missing"
     due = max(0, min(per_page, count - (page - 1) * per_page))

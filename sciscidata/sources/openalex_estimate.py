@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -39,36 +40,53 @@ PUBLISHED: Sequence[Outcome] = (
 )
 
 
-def estimate_calls(demand: Demand, outcomes: Sequence[Outcome], ahead: Sequence[tuple[str, int, int]]) -> float:
+class Shape(NamedTuple):
+    """What a candidate's record says of the calls it will take."""
+
+    side: str
+    n_references: int
+    cited_by_count: int
+
+
+def estimate_calls(
+    demand: Demand, outcomes: Sequence[Outcome], ahead: Sequence[Shape], typical: Sequence[Shape], available: int
+) -> float:
     """Expect how many calls it will take to meet the demand, if candidates go on as they began.
 
-    Walks the candidates ahead in order; each adds the share of every label that was seen so far to its side, and the
-    calls that its numbers of references and citers ask for, as long as they would be made. When the list ends before
-    the demand is met, the rest is expected to cost what the list did per work.
+    Walks the candidates ahead in order, and on through candidates like those seen, until the expected works of every
+    class are there or no candidates are left. Each candidate adds the share of every label that was seen so far, and
+    the calls that its numbers of references and citers ask for, as long as they would be made.
 
     Args:
         demand: with what is already filled.
-        outcomes: of the candidates scored so far; at least one.
-        ahead: (side, number of references, cited_by_count) of the candidates to come, in order.
+        outcomes: of the candidates judged so far; at least one.
+        ahead: the candidates to come, in order.
+        typical: candidates to go on with, over and over; at least one.
+        available: how many candidates there are still to come in all.
     """
-    missing = {
-        (side, label): float(demand.missing(side, label)) for side in demand.split.sizes for label in DISRUPTION_LABELS
-    }
+    missing = {cell: float(n) for cell, n in demand.still_missing.items()}
+    natural = ("", "") in missing
     share = {label: sum(o.label == label for o in outcomes) / len(outcomes) for label in DISRUPTION_LABELS}
+    asks: dict[frozenset[str], float] = {}
     calls = 0.0
-    for side, n_references, cited_by_count in ahead:
-        open_labels = {label for label in DISRUPTION_LABELS if missing[side, label] > 0}
-        if not open_labels:
+    for shape in itertools.islice(itertools.chain(ahead, itertools.cycle(typical)), available):
+        if not any(n > 0 for n in missing.values()):
+            break
+        cells = [("", "")] if natural else [(shape.side, label) for label in DISRUPTION_LABELS]
+        is_open = [cell for cell in cells if missing[cell] > 0]
+        if not is_open:
             continue
-        first, second = count_calls(n_references, cited_by_count)
-        asks = sum(o.asks_references and not open_labels.isdisjoint(o.possible) for o in outcomes) / len(outcomes)
-        calls += first + asks * (second + n_references / ANY_OF)  # the last for the references' own records
-        for label in open_labels:
-            missing[side, label] -= share[label]
-    wanted = sum(demand.missing(side, label) for side in demand.split.sizes for label in DISRUPTION_LABELS)
-    left = sum(max(0.0, n) for n in missing.values())
-    met = wanted - left
-    return calls * (wanted / met if met > 0 else 1.0)
+        labels = frozenset(DISRUPTION_LABELS if natural else (label for _, label in is_open))
+        if labels not in asks:
+            asks[labels] = sum(o.asks_references and not labels.isdisjoint(o.possible) for o in outcomes) / len(
+                outcomes
+            )
+        first, second = count_calls(shape.n_references, shape.cited_by_count)
+        # The last summand is for the references' own records.
+        calls += first + asks[labels] * (second + shape.n_references / ANY_OF)
+        for cell in is_open:
+            missing[cell] -= sum(share.values()) if natural else share[cell[1]]
+    return calls
 
 
 def say_estimate(client: OpenAlexClient, calls: float) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import itertools
+import json
 import math
 import os
 import random
@@ -22,13 +24,21 @@ from hypothesis import strategies as st
 from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index
 from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig
-from sciscidata.errors import ConfigError, CostLimitError, EmptyInputError, OfflineError, SciSciDataError
+from sciscidata.errors import (
+    ConfigError,
+    CostLimitError,
+    EmptyInputError,
+    NotEnoughWorksError,
+    OfflineError,
+    SciSciDataError,
+)
 from sciscidata.labels import LabelThresholds
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.pipeline import BuildConfig, build
-from sciscidata.sources.openalex import OpenAlexConfig, pull_openalex
+from sciscidata.sources.openalex import pull_openalex
+from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex_counts import (
     TooManyCitersError,
     ask_citers,
@@ -135,7 +145,8 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     eligibility = EligibilityConfig(last_year=2022)
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=30, n_test=3), convention.window_years)
     with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
-        pulled = pull_openalex(client, OpenAlexConfig(**YEARS), convention, eligibility, demand)
+        candidates = Candidates.count(client, OpenAlexConfig(**YEARS), convention, eligibility)
+        pulled = pull_openalex(client, candidates, convention, demand)
     assert pulled.scores.height >= 100
     both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
     assert both.height == pulled.scores.height
@@ -165,7 +176,7 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(server, records, 
     bill = sum(entry.credits for entry in calls)
     source = release.manifest["source"]
     assert source["requests"] == bill
-    assert source["cost_usd"] == pytest.approx(bill * 1e-4)
+    assert source["cost_of_answers_usd"] == pytest.approx(bill * 1e-4)
     assert bill / source["judged"] <= 3.2
     assert len({entry.request for entry in calls}) == len(calls)
     # Told first from published shares, then with every doubling; half-way at the latest it is right to 15 %.
@@ -204,7 +215,40 @@ def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(server, tmp_
     assert release.manifest["class_counts"]["train"]["disruption_label"] == {
         "consolidating": 20, "disruptive": 20, "neutral": 20,
     }  # fmt: skip
-    assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full"}
+    assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full", "unfit_record"}
+
+
+def test_the_last_year_is_found_out_and_no_window_is_judged_twice(records, tmp_path):
+    """Without last_year, and with a fitting work that has no year: candidates up to 2016 for data up to 2022."""
+    works = [json.loads(line) for line in gzip.decompress(records.read_bytes()).split(b"\n")[:-1]]
+    undated = next(work for work in works if work["referenced_works"] and work["abstract_inverted_index"])
+    undated["publication_year"] = None
+    with OpenAlexServer(works, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server_:
+        release = build(config(server_, tmp_path, eligibility=EligibilityConfig()))
+    counts = release.manifest["counts"]
+    assert counts["last_year"] == 2022
+    assert counts["filters"]["window_incomplete"] == 0
+    assert max(release.train["publication_year"].max(), release.test["publication_year"].max()) >= 2013
+
+
+def test_what_the_records_or_the_counts_rule_out_is_not_paid_for(server, tmp_path):
+    before = len(server.log)
+    with pytest.raises(NotEnoughWorksError, match="30,000 works are wanted, and OpenAlex has 2,884 candidates"):
+        build(config(server, tmp_path, split=SplitConfig(n_train=30_000, n_test=0)))
+    assert len(server.log) - before == 1
+    two_years = EligibilityConfig(last_year=2022, min_year=2005, max_year=2006)
+    with pytest.raises(NotEnoughWorksError, match="Lower n_train"):
+        build(config(server, tmp_path, eligibility=two_years, split=SplitConfig(n_train=30, n_test=3)))
+    asked = {re.search(r"publication_year:(\d{4})", entry.request) for entry in server.log[before:]}
+    assert {match[1] for match in asked if match} == {"2005", "2006"}
+
+
+@pytest.mark.parametrize("changes", [{"candidates_per_round": 7}, {"max_candidates": 80}])
+def test_rounds_and_limits_of_candidates_are_kept(server, tmp_path, changes):
+    split = SplitConfig(n_train=12, n_test=0, balance="none")
+    release = build(config(server, tmp_path, source=OpenAlexConfig(**YEARS, **changes), split=split))
+    source = release.manifest["source"]
+    assert source["candidates"] <= min(80, 7 * source["rounds"] if "candidates_per_round" in changes else 80)
 
 
 def test_a_cost_limit_stops_before_the_money_is_spent_and_the_slice_can_be_had_in_parts(server, tmp_path, caplog):
@@ -261,6 +305,7 @@ def test_venues_of_references_are_those_of_the_records(server, graph_world, tmp_
         {"meta": {"count": 3, "groups_count": 1}, "group_by": None},
         {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{}]},
         {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [1, 2]},
+        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{"id": "W1"}, {"id": None}]},
         {"meta": {"count": 2, "page": 1}, "results": [{}, {}]},
         {"meta": {"count": 101, "page": 2, "per_page": 100}, "results": []},
     ],
