@@ -1,0 +1,319 @@
+"""Atypicality against plain loops: shuffle by shuffle, and its closed form against thousands of shuffles."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sciscidata import novelty
+from sciscidata.counter_random import below, draw, stream_key
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.graph import build_graph
+from sciscidata.novelty import ATYPICALITY, NoveltyConfig, compute_atypicality, score_atypicality, sigmoid
+from tests import novelty_oracle as oracle
+
+Records = dict[int, tuple[int | None, int | None]]
+ANALYTIC = NoveltyConfig()
+
+
+def frames(records: Records, edges: list[tuple[int, int]]) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works = pl.LazyFrame(
+        [(work, *record) for work, record in records.items()],
+        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
+        orient="row",
+    )
+    return pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row"), works
+
+
+def scored(records: Records, edges: list[tuple[int, int]], config: NoveltyConfig = ANALYTIC, **how) -> pl.DataFrame:
+    return compute_atypicality(*frames(records, edges), config, **how).sort("work_id").collect()
+
+
+@st.composite
+def corpora(draw_value) -> tuple[Records, list[tuple[int, int]]]:
+    n = draw_value(st.integers(2, 25))
+    years = st.none() | st.integers(2000, 2003)
+    venues = st.none() | st.integers(-3, 3)
+    records = {7 * work - 30: (draw_value(years), draw_value(venues)) for work in range(n)}
+    ids = st.sampled_from([*records, 10**12])
+    return records, draw_value(st.lists(st.tuples(ids, ids), max_size=150))
+
+
+def random_corpus(seed: int, n_citing: int, n_cited: int, n_venues: int, length: int):
+    """One citing year; lengths of reference lists and sizes of venues differ widely."""
+    rng = np.random.default_rng(seed)
+    venues = np.minimum(rng.pareto(1.0, n_cited), n_venues - 1).astype(int)
+    records = {work: (int(rng.integers(1990, 1996)), int(venues[work])) for work in range(n_cited)}
+    edges = []
+    for work in range(n_cited, n_cited + n_citing):
+        records[work] = (2000, None)
+        n = min(n_cited, 1 + rng.poisson(length * rng.lognormal(0, 0.5)))
+        edges += [(work, int(cited)) for cited in rng.choice(n_cited, n, replace=False)]
+    return records, edges
+
+
+def laid_out(slots: oracle.Slots) -> novelty._Slots:
+    _, years, venues = (np.array(column) for column in zip(*slots, strict=True))
+    lengths = list(Counter(slot[0] for slot in slots).values())
+    _, numbers = np.unique(venues, return_inverse=True)
+    return novelty._lay_out(np.concatenate([[0], np.cumsum(lengths)]), years, numbers.astype(np.int32))
+
+
+def closed_form(slots: oracle.Slots) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return (mean, standard deviation) of every observed pair, by the package."""
+    year = laid_out(slots)
+    groups = novelty._group(year.offsets, year.venues, year.n_venues, ANALYTIC)
+    cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
+    mean, deviation = novelty._analytic_moments(year, cells)
+    names = list(dict.fromkeys(venue for _, _, venue in slots))  # by appearance
+    moments = {}
+    for a in range(year.n_venues):
+        for cell in range(cells.starts[a], cells.starts[a + 1]):
+            pair = tuple(sorted((names[a], names[cells.partners[cell]])))
+            moments[pair] = (mean[cell], deviation[cell])
+    return moments
+
+
+@given(corpora(), st.integers(0, 2**70), st.integers(2, 6), st.booleans(), st.booleans())
+def test_the_permutation_null_equals_plain_loops_over_the_same_shuffles(corpus, seed, n_shuffles, unique, same):
+    records, edges = corpus
+    how = {"n_shuffles": n_shuffles, "seed": seed, "unique_venues": unique, "same_venue_pairs": same}
+    expected = {}
+    for year, slots in oracle.slots_of(records, edges).items():
+        expected |= oracle.permutation_scores(slots, year, seed, n_shuffles, unique, same)
+    for work, n_pairs, p10, median in (
+        scored(records, edges, NoveltyConfig(null="permutation", **how))
+        .select("work_id", "n_pairs", "z_p10", "z_median")
+        .rows()
+    ):
+        nothing = (None if records[work][0] is None else 0, None, None)
+        assert (n_pairs, p10, median) == expected.get(work, nothing)
+
+
+@given(corpora())
+def test_the_closed_form_mean_equals_a_double_loop_over_slots(corpus):
+    for slots in oracle.slots_of(*corpus).values():
+        for pair, (mean, _) in closed_form(slots).items():
+            assert mean == pytest.approx(oracle.exact_mean(slots, pair), rel=1e-12, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 2)), min_size=2, max_size=9))
+@settings(max_examples=40)
+def test_the_closed_form_is_exact_over_all_deals_of_a_few_slots(rows):
+    slots = sorted((work, 1990 + late, venue) for work, late, venue in rows)
+    sizes = Counter(year for _, year, _ in slots)
+    assume(math.prod(map(math.factorial, sizes.values())) <= 6_000)
+    for pair, (mean, deviation) in closed_form(slots).items():
+        exact_mean, exact_variance = oracle.exact_moments(slots, pair)
+        variance = 0.0 if math.isnan(deviation) else deviation**2
+        assert mean == pytest.approx(exact_mean, abs=1e-12)
+        if pair[0] == pair[1]:
+            assert variance == pytest.approx(exact_variance, rel=1e-9, abs=1e-9)
+        else:
+            by_parts, shortcut = oracle.variance_by_parts(slots, pair)
+            assert by_parts == pytest.approx(exact_variance, rel=1e-9, abs=1e-9)
+            assert variance == pytest.approx(shortcut, rel=1e-7, abs=1e-9)
+
+
+@given(corpora())
+def test_the_closed_form_is_defined_where_the_count_can_vary_and_nowhere_else(corpus):
+    for year, slots in oracle.slots_of(*corpus).items():
+        draws = [oracle.count_pairs(oracle.shuffle(slots, year, 0, n)) for n in range(60)]
+        observed = oracle.count_pairs(slots)
+        for pair, (_, deviation) in closed_form(slots).items():
+            if len({counts[pair] for counts in [*draws, observed]}) > 1:
+                assert deviation > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_venues", "error"), [(5, 0.05), (30, 0.02)])
+def test_the_closed_form_agrees_with_thousands_of_shuffles(n_venues, error):
+    n_shuffles = 4000
+    deviations, variances = [], []
+    for seed in range(3):
+        slots = oracle.slots_of(*random_corpus(seed, 60, 150, n_venues, 8))[2000]
+        year = laid_out(slots)
+        groups = novelty._group(year.offsets, year.venues, year.n_venues, ANALYTIC)
+        cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
+        mean, deviation = novelty._analytic_moments(year, cells)
+        counts = shuffled_counts(year, cells, n_shuffles)
+        spread = counts.std(axis=0)
+        varies = spread > 0
+        deviations.append((mean - counts.mean(axis=0))[varies] / (spread[varies] / math.sqrt(n_shuffles)))
+        variances.append(np.stack([deviation[varies] ** 2, spread[varies] ** 2]))
+    standard = np.concatenate(deviations)
+    closed, drawn = np.concatenate(variances, axis=1)
+    print(f"{n_venues} venues, {standard.size} pairs: mean {np.abs(standard).max():.2f}, sd {standard.std():.3f} s.e.")
+    print(f"variance {closed.sum() / drawn.sum():.4f} in sum, {np.median(closed / drawn):.4f} in the median")
+    print(np.quantile(closed / drawn, [0.01, 0.1, 0.9, 0.99]))
+    assert np.abs(standard).max() < 4.5
+    assert closed.sum() / drawn.sum() == pytest.approx(1, abs=error)
+    assert np.median(closed / drawn) == pytest.approx(1, abs=error)
+
+
+def shuffled_counts(year: novelty._Slots, cells: novelty._Cells, n_shuffles: int) -> np.ndarray:
+    """Count the observed pairs in each shuffle, (shuffles, cells)."""
+    rows = np.repeat(np.arange(year.n_venues), np.diff(cells.starts))
+    counts = np.empty((n_shuffles, rows.size))
+    n_works = year.offsets.size - 1
+    work = np.repeat(np.arange(n_works), np.diff(year.offsets))
+    for n in range(n_shuffles):
+        held = np.zeros((n_works, year.n_venues))
+        np.add.at(held, (work, novelty._shuffled(year, 2000, 1, n)), 1)
+        table = held.T @ held
+        np.fill_diagonal(table, (np.diag(table) - held.sum(axis=0)) / 2)
+        counts[n] = table[rows, cells.partners]
+    return counts
+
+
+@given(corpora(), st.integers(0, 99))
+def test_a_shuffle_keeps_the_references_of_each_work_and_the_citations_of_each_venue_per_cell(corpus, seed):
+    for year, slots in oracle.slots_of(*corpus).items():
+        before = laid_out(slots)
+        after = novelty._shuffled(before, year, seed, 0)
+        assert Counter(zip(before.strata, after, strict=True)) == Counter(
+            zip(before.strata, before.venues, strict=True)
+        )
+        expected = [venue for _, _, venue in oracle.shuffle(slots, year, seed, 0)]
+        names = np.array(list(dict.fromkeys(venue for _, _, venue in slots)))
+        assert names[after].tolist() == expected
+
+
+@pytest.mark.parametrize("null", ["analytic", "permutation"])
+@given(corpora(), st.randoms(use_true_random=False))
+def test_names_of_venues_and_order_of_rows_and_threads_change_nothing(null, corpus, random):
+    records, edges = corpus
+    config = NoveltyConfig(null=null)
+    expected = scored(records, edges, config, n_threads=1)
+    names = {venue: random.randrange(-(2**62), 2**62) for venue in range(-3, 4)} | {None: None}
+    renamed = [(work, (year, names[venue])) for work, (year, venue) in records.items()]
+    random.shuffle(renamed)
+    again = edges + edges[:5]
+    random.shuffle(again)
+    assert scored(dict(renamed), again, config, n_threads=3).equals(expected)
+
+
+@pytest.mark.parametrize("null", ["analytic", "permutation"])
+def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null):
+    slots = oracle.slots_of(*random_corpus(5, 300, 600, 12, 20))[2000]
+    year = laid_out(slots)
+    drawn = novelty._Slots(year.offsets, year.strata, novelty._shuffled(year, 2000, 99, 0), year.n_venues, *shape(year))
+    groups = novelty._group(drawn.offsets, drawn.venues, drawn.n_venues, ANALYTIC)
+    cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
+    if null == "analytic":
+        mean, deviation = novelty._analytic_moments(drawn, cells)
+        z = (cells.observed - mean) / deviation
+    else:
+        z = novelty._permutation_z(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
+    assert np.mean(z) == pytest.approx(0, abs=0.25)
+    assert np.std(z) == pytest.approx(1, abs=0.25)
+
+
+def shape(year: novelty._Slots) -> tuple:
+    order = np.argsort(year.strata, kind="stable")
+    assert (order == year.by_stratum).all()
+    return year.stratum_starts, year.by_stratum, year.strata_years
+
+
+@pytest.mark.parametrize("null", ["analytic", "permutation"])
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data, null):
+    folder = shared_data / "graph_handball"
+    works = pl.scan_parquet(folder / "nodes.parquet").select(
+        work_id="id", publication_year="year", source_id="source_no"
+    )
+    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+    graph = build_graph(citations, works)
+    venues = novelty.venue_numbers(graph, works)
+    config = NoveltyConfig(null=null)
+    expected = score_atypicality(graph, venues, config, n_threads=1)
+    assert score_atypicality(graph, venues, config, n_threads=4).equals(expected)
+    lazy = compute_atypicality(citations, works, config).collect(engine="streaming")
+    assert lazy.sort("work_id").equals(expected.sort("work_id"))
+    assert expected.height == works.select(pl.len()).collect().item()
+    assert expected["z_p10"].count() > 1000
+    assert expected.select(pl.col(pl.Float64).is_nan().any()).sum_horizontal().item() == 0
+    defined = expected.drop_nulls("z_p10")
+    assert (defined["z_p10"] <= defined["z_median"]).all()
+    assert defined.select(pl.col("novelty_score", "conventionality_score").is_between(0, 1).all()).row(0) == (
+        True,
+        True,
+    )
+
+
+def test_the_bits_of_the_scores_are_pinned():
+    bits = draw(stream_key(0, "test/novelty"), np.arange(4_000))
+    records: Records = {work: (1990 + work // 100, int(below(bits[[work]], 9)[0]) ** 2) for work in range(400)}
+    cited = below(bits, 300).tolist()
+    edges = [(300 + i % 100, work) for i, work in enumerate(cited[400:2400])]
+    digests = {}
+    for null in ("analytic", "permutation"):
+        rows = scored(records, edges, NoveltyConfig(null=null)).fill_null(-99)
+        assert rows.filter(pl.col("z_p10") > -99).height == 100
+        columns = b"".join(column.to_numpy().tobytes() for column in rows)
+        digests[null] = hashlib.sha256(columns).hexdigest()[:16]
+    assert digests == {"analytic": "330f43657278d2a0", "permutation": "08545677ee68e8d3"}
+
+
+def test_venues_of_another_graph_are_refused():
+    citations, works = frames({1: (2000, 1), 2: (2001, 1)}, [(2, 1)])
+    graph = build_graph(citations, works)
+    with pytest.raises(ConfigError, match=r"\(3,\), needs \(2,\)"):
+        score_atypicality(graph, np.zeros(3, np.int32))
+
+
+def test_a_work_with_too_many_references_or_too_few_pairs_is_undefined():
+    records, edges = random_corpus(2, 20, 40, 5, 6)
+    lengths = Counter(citing for citing, _ in edges)
+    limit = sorted(lengths.values())[10]
+    rows = scored(records, edges, NoveltyConfig(max_references=limit))
+    for work, n_pairs in rows.select("work_id", "n_pairs").rows():
+        assert (n_pairs is None) == (lengths[work] > limit)
+    rows = scored(records, edges, NoveltyConfig(min_pairs=10))
+    assert rows.filter(pl.col("n_pairs") < 10)["z_p10"].null_count() == rows.filter(pl.col("n_pairs") < 10).height
+    assert rows.filter(pl.col("n_pairs") >= 10)["z_p10"].null_count() == 0
+
+
+def test_ranks_stand_in_the_order_of_z_and_run_from_0_to_1():
+    rows = scored(*random_corpus(3, 50, 90, 9, 6), NoveltyConfig(score="rank")).drop_nulls("z_p10")
+    assert rows.sort("z_p10", descending=True)["novelty_score"].is_sorted()
+    assert rows.sort("z_median")["conventionality_score"].is_sorted()
+    assert rows["novelty_score"].mean() == pytest.approx(0.5)
+
+
+@given(st.floats(-20, 20))
+def test_the_sigmoid_is_right_to_the_last_bits_and_symmetric(z):
+    exact = 1 / (1 + math.exp(-max(-8.0, min(8.0, z))))
+    assert sigmoid(np.array([z]))[0] == pytest.approx(exact, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"null": "exact"},
+        {"n_shuffles": 1},
+        {"seed": 1.5},
+        {"unique_venues": 1},
+        {"min_pairs": 0},
+        {"max_references": True},
+        {"score": None},
+        {"unique_venues": True},
+    ],
+)
+def test_impossible_options_are_refused_by_name(options):
+    with pytest.raises(ConfigError, match=f"NoveltyConfig: {next(iter(options))}"):
+        NoveltyConfig(**options)
+
+
+def test_frames_are_checked_before_a_row_is_read():
+    citations, works = frames({1: (2000, 1)}, [])
+    with pytest.raises(SchemaMismatchError, match="source_id"):
+        compute_atypicality(citations, works.drop("source_id"))
+    assert compute_atypicality(citations, works).collect_schema() == ATYPICALITY
+    assert compute_atypicality(citations, works).collect().row(0) == (1, 0, None, None, None, None)
