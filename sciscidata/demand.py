@@ -66,7 +66,7 @@ class Demand:
 
     @property
     def still_missing(self) -> dict[tuple[str, str], int]:
-        """What the draw still lacks, by side and label; by side alone, as ``(side, "")``, for a natural draw."""
+        """What the draw still lacks, by side and label; for a natural draw in all, as ``("", "")``."""
         if self.split.balance == "none":
             n = max(0, self.split.n_train + self.split.n_test - self._total)
             return {("", ""): n}

@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from sciscidata.cdindex import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import Request, works_request
-from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, check_answer, part_of
-from sciscidata.works import Work, parse_work
+from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
+from sciscidata.works import Work
 
 logger = logging.getLogger(__name__)
 
@@ -158,5 +156,4 @@ class Candidates:
                 sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
                 requests.append(self.request(year, **sample))
         for answer in self.client.fetch_all(requests, check_answer):
-            for record in part_of(answer, "results"):
-                yield parse_work(msgspec.json.encode(record))
+            yield from works_of(answer)

@@ -4,7 +4,7 @@ What is asked next depends on what was answered, so each work is a dialogue: a g
 needs now, is sent their answers, and returns what it found. ``converse`` holds many dialogues at once.
 
 Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
-else two counts by year), and 1 for the citers of its references. Source: FACTS of the API as of August 2026; the same
+else two counts by year), and 1 for the citers of its references. Source: the API's code as of August 2026; the same
 attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` none.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,7 +21,7 @@ import msgspec
 from sciscidata.errors import ApiError
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import Request, works_request
-from sciscidata.works import parse_work
+from sciscidata.works import Work, parse_work
 
 Answer: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -99,6 +99,11 @@ def part_of(answer: Answer, name: str) -> list[Any]:
     return answer[name]
 
 
+def works_of(answer: Answer) -> Iterator[Work]:
+    """Parse the works of a list, by the rules of every other source."""
+    return (parse_work(msgspec.json.encode(record)) for record in part_of(answer, "results"))
+
+
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
     """Hold dialogues together until all have ended; return their results in order, None for one that gave up.
 
@@ -174,8 +179,7 @@ def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) 
     """Compare the reference lists of listed citers with those of the focal work."""
     own = frozenset(references)
     shared: dict[int, tuple[int, int]] = {}
-    for record in (record for page in pages for record in part_of(page, "results")):
-        citer = parse_work(msgspec.json.encode(record))
+    for citer in (citer for page in pages for citer in works_of(page)):
         if citer.work_id != work_id and citer.publication_year is not None:
             shared[citer.work_id] = (citer.publication_year, len(own.intersection(citer.references) - {citer.work_id}))
     focal = Counter(year for year, _ in shared.values())
@@ -197,8 +201,7 @@ def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozense
         if count > _PAGED:
             raise TooManyCitersError
         pages += yield [_list_request(text, page) for page in range(2, -(-count // PER_PAGE) + 1)]
-        for record in (record for page in pages for record in part_of(page, "results")):
-            citer = parse_work(msgspec.json.encode(record))
+        for citer in (citer for page in pages for citer in works_of(page)):
             fresh = citer.work_id not in leave_out and counted.isdisjoint(citer.references)
             if fresh and citer.publication_year is not None:
                 found[citer.work_id] = citer.publication_year

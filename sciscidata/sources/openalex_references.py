@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
 import polars as pl
 
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import works_request
 from sciscidata.schemas import WORKS
-from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, Years, check_answer, part_of
-from sciscidata.works import parse_work
+from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, Years, check_answer, works_of
 
 
 class _SelfCiter(NamedTuple):
@@ -50,8 +48,7 @@ class ReferenceRecords:
             for start in range(0, len(ids), ANY_OF)
         ]
         for answer in self.client.fetch_all(requests, check_answer):
-            for record in part_of(answer, "results"):
-                work = parse_work(msgspec.json.encode(record))
+            for work in works_of(answer):
                 self._venues[work.work_id] = (work.source_id, work.source_name)
                 if work.publication_year is not None and work.work_id in work.references:
                     references = frozenset(work.references) - {work.work_id}
