@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.checks import check_threads, is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
@@ -67,7 +68,7 @@ class CDConfig:
     def __post_init__(self) -> None:
         problem = ""
         if self.window_years is not None and not (
-            _is_whole(self.window_years) and 0 <= self.window_years <= _MAX_WINDOW
+            is_whole(self.window_years) and 0 <= self.window_years <= _MAX_WINDOW
         ):
             problem = f"window_years must be None or a whole number from 0 to {_MAX_WINDOW}, got {self.window_years!r}."
         elif self.window_years == 0 and not self.same_year:
@@ -242,14 +243,8 @@ def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
     if not isinstance(config, CDConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"config is {config!r}, needs a CDConfig, for example CDConfig(window_years=10), or None."
         raise ConfigError(msg)
-    if n_threads is not None and not (_is_whole(n_threads) and n_threads > 0):
-        msg = f"n_threads is {n_threads!r}, needs a whole number from 1, or None for as many as Polars uses."
-        raise ConfigError(msg)
+    check_threads(n_threads)
     return config
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _schema(config: CDConfig) -> pl.Schema:

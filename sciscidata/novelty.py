@@ -39,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.checks import check_threads, is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
@@ -106,9 +107,9 @@ class NoveltyConfig:
         problem = ""
         for name, (low, high) in limits.items():
             value = getattr(self, name)
-            if not (_is_whole(value) and low <= value <= high) and not (name == "max_references" and value is None):
+            if not (is_whole(value) and low <= value <= high) and not (name == "max_references" and value is None):
                 problem = f"{name} must be a whole number from {low} to {high:,}, got {value!r}."
-        if not _is_whole(self.seed):
+        if not is_whole(self.seed):
             problem = f"seed must be a whole number, got {self.seed!r}."
         for name, allowed in {"null": ("analytic", "permutation"), "score": ("sigmoid", "rank")}.items():
             if getattr(self, name) not in allowed:
@@ -121,10 +122,6 @@ class NoveltyConfig:
         if problem:
             msg = f"NoveltyConfig: {problem}"
             raise ConfigError(msg)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def compute_atypicality(
@@ -273,9 +270,7 @@ def _checked(config: NoveltyConfig | None, n_threads: int | None) -> NoveltyConf
     if not isinstance(config, NoveltyConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"config is {config!r}, needs a NoveltyConfig, for example NoveltyConfig(seed=1), or None."
         raise ConfigError(msg)
-    if n_threads is not None and not (_is_whole(n_threads) and n_threads > 0):
-        msg = f"n_threads is {n_threads!r}, needs a whole number from 1, or None for as many as Polars uses."
-        raise ConfigError(msg)
+    check_threads(n_threads)
     return config
 
 
