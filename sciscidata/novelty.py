@@ -1,30 +1,5 @@
 """Atypicality: does a work join venues that are rarely joined? Exact under a stated null model.
 
-The references of all works of one citing year whose cited work has a year and a venue are *slots*. Observed: how
-often two slots of one work hold venues a and b. Null model: within every cell (citing year, cited year) the venues
-are dealt to the slots anew, so that each work keeps its references and their ages, and each venue its citations.
-
-Closed form. In stratum c, venue a holds the share x_ca of n_c slots, and work p has k_pc slots. With
-W_cd = sum_p k_pc (k_pd - [c = d]), W'_cc = W_cc n_c / (n_c - 1) and W' = W elsewhere, the mean is exact:
-
-    E C_ab = sum_cd x_ca W'_cd x_db,    E C_aa = (sum_(c != d) x_ca W_cd x_da + sum_c W_cc P_c(both a)) / 2.
-
-The variance splits into parts that are uncorrelated, one per stratum (linear) and one per two strata (quadratic).
-With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the other slots of its work:
-
-    Var C_ab = sum_c n_c / (n_c - 1) [s_ca Q_c(b, b) + s_cb Q_c(a, a) - 2 x_ca x_cb Q_c(a, b)]
-             + sum_cd V_cd [s_ca s_db + x_ca x_cb x_da x_db]
-
-where Q_c(a, b) sums (u_a - mean u_a)(u_b - mean u_b) over the slots of c, and V_cd is the squared norm of the matrix
-[slots s, t in one work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)). Of this, three
-things are simplified. Two terms hold four shares, and would cost as many steps per venue pair as there are pairs of
-strata: Q_c(a, b) is taken as sqrt(Q_c(a, a) Q_c(b, b)), its bound by Cauchy and Schwarz, reached when works differ
-in length only; and in the last term V_cd as r_c r_d / r, with r_c and r its margins. Inside one stratum V_cc is
-right up to a factor 1 + O(1 / n_c). All three are small where no venue dominates its stratum, and the variance of
-a pair a = a needs none of them. The tests hold the exact forms against every possible deal of a few slots, and
-what is computed against thousands of shuffles: in sum over the pairs of a corpus it is right within 0.5 %.
-A variance of zero leaves z undefined.
-
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """
 
@@ -33,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,23 +17,12 @@ import polars as pl
 from sciscidata.checks import check_threads, is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.novelty_nulls import analytic_moments, permutation_z
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import CITATIONS, WORKS, require_columns
-
-#: One row per work of WORKS. ``n_pairs`` is null for a work that was not looked at; the rest when undefined.
-ATYPICALITY = pl.Schema(
-    {
-        "work_id": pl.Int64(),
-        "n_pairs": pl.Int64(),
-        "z_p10": pl.Float64(),
-        "z_median": pl.Float64(),
-        "novelty_score": pl.Float64(),
-        "conventionality_score": pl.Float64(),
-    }
-)
+from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, require_columns
+from sciscidata.venue_pairs import group, observe, year_slots
 
 _MAX_SHUFFLES = 10_000  # n times a sum of squares stays below 2^63
-_YEAR_ZERO = 2**31  # years may be negative, counters not
 _MAX_INT64 = np.iinfo(np.int64).max
 _Z_LIMIT = 8.0  # beyond, a sigmoid says no more
 _LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero, so that whole multiples of it are exact
@@ -284,39 +248,6 @@ class _Table:
     left_out: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class _Slots:
-    """The slots of one citing year by work, and their order by stratum; years, strata and venues have local numbers."""
-
-    offsets: npt.NDArray[np.int64]
-    strata: npt.NDArray[Any]
-    venues: Int32Array
-    n_venues: int
-    stratum_starts: npt.NDArray[np.int64]
-    by_stratum: npt.NDArray[np.int64]
-    strata_years: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Groups:
-    """The distinct venues of every work with their multiplicities, and the same by venue."""
-
-    offsets: npt.NDArray[np.int64]
-    venues: Int32Array
-    counts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    by_venue: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """The venue pairs that occur in one citing year, row by row, and how often."""
-
-    starts: npt.NDArray[np.int64]
-    partners: Int32Array
-    observed: Int32Array
-
-
 def _score_year(
     graph: CitationGraph, venues: Int32Array, year_of: Int32Array, j: int, config: NoveltyConfig, table: _Table
 ) -> None:
@@ -324,130 +255,22 @@ def _score_year(
     from sciscidata import novelty_kernels as kernels
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
-    n_references = int(graph.ref_offsets[last] - graph.ref_offsets[first])
-    offsets = np.empty(last - first + 1, np.int64)
-    cited, held = np.empty((2, n_references), np.int32)
-    limit = n_references if config.max_references is None else config.max_references
-    given = (first, last, graph.ref_offsets, graph.refs, venues, year_of, limit)
-    n_slots = kernels.collect_slots(*given, offsets, cited, held, table.left_out)
-    if n_slots == 0:
+    slots = year_slots(graph, venues, year_of, j, config.max_references, table.left_out)
+    if slots.venues.size == 0:
         return
-    slots = _lay_out(offsets, graph.years[cited[:n_slots]].astype(np.int64), held[:n_slots])
-    groups = _group(slots.offsets, slots.venues, slots.n_venues, config)
-    entry_starts, n_entries = kernels.entry_places(groups.offsets)
-    cells = _observe(groups, n_entries, config)
+    groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+    cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
     if config.null == "analytic":
-        mean, deviation = _analytic_moments(slots, cells)
+        mean, deviation = analytic_moments(slots, cells)
         z = (cells.observed - mean) / deviation
     else:
-        z = _permutation_z(slots, cells, int(graph.years[j]), config)
+        z = permutation_z(slots, cells, int(graph.years[j]), config)
+    entry_starts, n_entries = kernels.entry_places(groups.offsets)
     entries = np.empty(n_entries)
     place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
     kernels.spread_z(*groups.by_venue, *place, z, entries)
     results = (table.n_pairs[first:last], table.z_p10[first:last], table.z_median[first:last])
     kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, *results)
-
-
-def _lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> _Slots:
-    """Number strata by time and venues by appearance, and order the slots by stratum."""
-    from sciscidata import novelty_kernels as kernels
-
-    strata_years, strata = np.unique(cited_years, return_inverse=True)
-    venues = venues.copy()
-    n_venues = kernels.renumber_by_appearance(venues, np.full(int(venues.max()) + 1, -1, np.int32))
-    starts, order = kernels.sorted_by(strata, strata_years.size)
-    return _Slots(offsets, strata, venues, n_venues, starts, order, strata_years)
-
-
-def _group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, config: NoveltyConfig) -> _Groups:
-    from sciscidata import novelty_kernels as kernels
-
-    group_offsets, venues, counts, ends = kernels.group_slots(offsets, venues, config.unique_venues)
-    return _Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
-
-
-def _observe(groups: _Groups, n_entries: int, config: NoveltyConfig) -> _Cells:
-    from sciscidata import novelty_kernels as kernels
-
-    partners, observed = np.empty((2, n_entries), np.int32)  # memory that is not written is not taken
-    given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
-    starts = kernels.count_cells(*given, partners, observed)
-    return _Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
-
-
-def _permutation_z(slots: _Slots, cells: _Cells, year: int, config: NoveltyConfig) -> Float64Array:
-    """Count the observed pairs in every shuffle; sums and squares are whole numbers, so that they are exact."""
-    from sciscidata import novelty_kernels as kernels
-
-    sums, squares = np.zeros((2, cells.observed.size), np.int64)
-    for n in range(config.n_shuffles):
-        groups = _group(slots.offsets, _shuffled(slots, year, config.seed, n), slots.n_venues, config)
-        given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
-        kernels.add_shuffle(*given, cells.starts, cells.partners, cells.observed, sums, squares)
-    z = np.empty(cells.observed.size)
-    kernels.z_of_shuffles(sums, squares, config.n_shuffles, z)
-    return z
-
-
-def _shuffled(slots: _Slots, year: int, seed: int, n: int) -> Int32Array:
-    """Return the venues of all slots after shuffle ``n``, a function of (seed, n, citing year, cited year)."""
-    from sciscidata import novelty_kernels as kernels
-    from sciscidata.counter_random import draw, stream_key
-
-    per_shuffle = draw(stream_key(seed, "novelty/shuffle"), np.array([n]))
-    key = draw(per_shuffle, np.array([year + _YEAR_ZERO]))[0]
-    shuffled = np.empty_like(slots.venues)
-    strata_numbers = slots.strata_years + _YEAR_ZERO
-    kernels.shuffle_cells(key, strata_numbers, slots.stratum_starts, slots.by_stratum, slots.venues, shuffled)
-    return shuffled
-
-
-def _analytic_moments(slots: _Slots, cells: _Cells) -> tuple[Float64Array, Float64Array]:
-    """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
-    from sciscidata import novelty_kernels as kernels
-
-    starts = slots.stratum_starts
-    size = np.diff(starts).astype(np.float64)
-    two, three = kernels.co_occurrence(slots.offsets, slots.strata, size.size)
-    shares = kernels.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
-    own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
-    pairs = two - np.diag(size)
-    expected = pairs.copy()
-    np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
-    weights, within = _quadratic_weights(pairs, two, three, size)
-    mean, deviation = np.empty((2, cells.observed.size))
-    kernels.pair_moments(
-        cells.starts,
-        cells.partners,
-        shares,
-        size,
-        kernels.times_matrix(shares, expected),
-        kernels.times_matrix(shares * (1 - shares), weights),
-        weights,
-        kernels.linear_parts(shares, size, two, three, 0.0),
-        kernels.linear_parts(shares, size, two, three, 1.0),
-        np.stack([own, within], axis=1),
-        mean,
-        deviation,
-    )
-    return mean, deviation
-
-
-def _quadratic_weights(
-    pairs: Float64Array, two: Float64Array, three: Float64Array, size: Float64Array
-) -> tuple[Float64Array, Float64Array]:
-    """Return V, and for its diagonal the plain squared norms of the centred matrices [slots in one work]."""
-    mixed = np.einsum("cdd->cd", three)  # sum over works of k_c k_d^2
-    across = pairs - mixed / size - mixed.T / size[:, None] + pairs * pairs / np.outer(size, size)
-    across[across < 1e-12 * pairs] = 0  # nothing but rounding
-    factor = np.where(size > 1, size / np.maximum(size - 1, 1), 0)
-    weights = across * np.outer(factor, factor)
-    own = np.diag(pairs)
-    row_squares = np.diag(mixed) - 2 * np.diag(two) + size  # sum over slots of (k - 1)^2
-    within = own - 2 * row_squares / np.maximum(size - 2, 1) + own * own / np.maximum((size - 1) * (size - 2), 1)
-    within = np.where((size > 3) & (within > 1e-12 * own), within, 0)
-    np.fill_diagonal(weights, within * size / np.maximum(size - 3, 1))
-    return weights, within
 
 
 def _add_scores(rows: pl.DataFrame, config: NoveltyConfig) -> pl.DataFrame:

@@ -46,7 +46,9 @@ def collect_slots(
 
 @kernel
 def renumber_by_appearance(values, numbers):
-    """Replace values by 0, 1, 2 .. in order of appearance; ``numbers`` is -1 everywhere, before and after.
+    """Replace values by 0, 1, 2 .. in order of appearance; return what each number stands for.
+
+    ``numbers`` is -1 everywhere, before and after.
 
     The new numbers do not depend on what the values were, so that renaming venues changes no bit of a result.
     """
@@ -55,14 +57,14 @@ def renumber_by_appearance(values, numbers):
         if numbers[values[i]] < 0:
             numbers[values[i]] = n
             n += 1
-    old = np.empty(n, np.int64)
+    old = np.empty(n, values.dtype)
     for i in range(values.size):
         number = numbers[values[i]]
         old[number] = values[i]
         values[i] = number
     for number in range(n):
         numbers[old[number]] = -1
-    return n
+    return old
 
 
 @kernel

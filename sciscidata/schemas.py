@@ -54,6 +54,18 @@ CD_FAMILY = pl.Schema(
     }
 )
 
+#: One row per work of WORKS. ``n_pairs`` is null for a work that was not looked at; the rest when undefined.
+ATYPICALITY = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "n_pairs": pl.Int64(),
+        "z_p10": pl.Float64(),
+        "z_median": pl.Float64(),
+        "novelty_score": pl.Float64(),
+        "conventionality_score": pl.Float64(),
+    }
+)
+
 #: One released paper: these 12 columns, in this order.
 EXAMPLE = pl.Schema(
     {

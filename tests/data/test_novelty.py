@@ -12,11 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sciscidata import novelty
+from sciscidata import novelty_nulls, venue_pairs
 from sciscidata.counter_random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph import build_graph
-from sciscidata.novelty import ATYPICALITY, NoveltyConfig, compute_atypicality, score_atypicality, sigmoid
+from sciscidata.novelty import NoveltyConfig, compute_atypicality, score_atypicality, sigmoid, venue_numbers
+from sciscidata.schemas import ATYPICALITY
 from tests import novelty_oracle as oracle
 
 Records = dict[int, tuple[int | None, int | None]]
@@ -59,19 +60,19 @@ def random_corpus(seed: int, n_citing: int, n_cited: int, n_venues: int, length:
     return records, edges
 
 
-def laid_out(slots: oracle.Slots) -> novelty._Slots:
+def laid_out(slots: oracle.Slots) -> venue_pairs.Slots:
     _, years, venues = (np.array(column) for column in zip(*slots, strict=True))
     lengths = list(Counter(slot[0] for slot in slots).values())
     _, numbers = np.unique(venues, return_inverse=True)
-    return novelty._lay_out(np.concatenate([[0], np.cumsum(lengths)]), years, numbers.astype(np.int32))
+    return venue_pairs.lay_out(np.concatenate([[0], np.cumsum(lengths)]), years, numbers.astype(np.int32))
 
 
 def closed_form(slots: oracle.Slots) -> dict[tuple[int, int], tuple[float, float]]:
     """Return (mean, standard deviation) of every observed pair, by the package."""
     year = laid_out(slots)
-    groups = novelty._group(year.offsets, year.venues, year.n_venues, ANALYTIC)
-    cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
-    mean, deviation = novelty._analytic_moments(year, cells)
+    groups = venue_pairs.group(year.offsets, year.venues, year.n_venues)
+    cells = venue_pairs.observe(groups)
+    mean, deviation = novelty_nulls.analytic_moments(year, cells)
     names = list(dict.fromkeys(venue for _, _, venue in slots))  # by appearance
     moments = {}
     for a in range(year.n_venues):
@@ -140,9 +141,9 @@ def test_the_closed_form_agrees_with_thousands_of_shuffles(n_venues, error):
     for seed in range(3):
         slots = oracle.slots_of(*random_corpus(seed, 60, 150, n_venues, 8))[2000]
         year = laid_out(slots)
-        groups = novelty._group(year.offsets, year.venues, year.n_venues, ANALYTIC)
-        cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
-        mean, deviation = novelty._analytic_moments(year, cells)
+        groups = venue_pairs.group(year.offsets, year.venues, year.n_venues)
+        cells = venue_pairs.observe(groups)
+        mean, deviation = novelty_nulls.analytic_moments(year, cells)
         counts = shuffled_counts(year, cells, n_shuffles)
         spread = counts.std(axis=0)
         varies = spread > 0
@@ -158,7 +159,7 @@ def test_the_closed_form_agrees_with_thousands_of_shuffles(n_venues, error):
     assert np.median(closed / drawn) == pytest.approx(1, abs=error)
 
 
-def shuffled_counts(year: novelty._Slots, cells: novelty._Cells, n_shuffles: int) -> np.ndarray:
+def shuffled_counts(year: venue_pairs.Slots, cells: venue_pairs.Cells, n_shuffles: int) -> np.ndarray:
     """Count the observed pairs in each shuffle, (shuffles, cells)."""
     rows = np.repeat(np.arange(year.n_venues), np.diff(cells.starts))
     counts = np.empty((n_shuffles, rows.size))
@@ -166,7 +167,7 @@ def shuffled_counts(year: novelty._Slots, cells: novelty._Cells, n_shuffles: int
     work = np.repeat(np.arange(n_works), np.diff(year.offsets))
     for n in range(n_shuffles):
         held = np.zeros((n_works, year.n_venues))
-        np.add.at(held, (work, novelty._shuffled(year, 2000, 1, n)), 1)
+        np.add.at(held, (work, novelty_nulls.shuffled(year, 2000, 1, n)), 1)
         table = held.T @ held
         np.fill_diagonal(table, (np.diag(table) - held.sum(axis=0)) / 2)
         counts[n] = table[rows, cells.partners]
@@ -177,7 +178,7 @@ def shuffled_counts(year: novelty._Slots, cells: novelty._Cells, n_shuffles: int
 def test_a_shuffle_keeps_the_references_of_each_work_and_the_citations_of_each_venue_per_cell(corpus, seed):
     for year, slots in oracle.slots_of(*corpus).items():
         before = laid_out(slots)
-        after = novelty._shuffled(before, year, seed, 0)
+        after = novelty_nulls.shuffled(before, year, seed, 0)
         assert Counter(zip(before.strata, after, strict=True)) == Counter(
             zip(before.strata, before.venues, strict=True)
         )
@@ -204,22 +205,25 @@ def test_names_of_venues_and_order_of_rows_and_threads_change_nothing(null, corp
 def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null):
     slots = oracle.slots_of(*random_corpus(5, 300, 600, 12, 20))[2000]
     year = laid_out(slots)
-    drawn = novelty._Slots(year.offsets, year.strata, novelty._shuffled(year, 2000, 99, 0), year.n_venues, *shape(year))
-    groups = novelty._group(drawn.offsets, drawn.venues, drawn.n_venues, ANALYTIC)
-    cells = novelty._observe(groups, len(slots) ** 2, ANALYTIC)
+    dealt = novelty_nulls.shuffled(year, 2000, 99, 0)
+    drawn = venue_pairs.Slots(year.offsets, year.strata, dealt, year.n_venues, *shape(year))
+        year.offsets, year.strata, novelty_nulls.shuffled(year, 2000, 99, 0), year.n_venues, *shape(year)
+    )
+    groups = venue_pairs.group(drawn.offsets, drawn.venues, drawn.n_venues)
+    cells = venue_pairs.observe(groups)
     if null == "analytic":
-        mean, deviation = novelty._analytic_moments(drawn, cells)
+        mean, deviation = novelty_nulls.analytic_moments(drawn, cells)
         z = (cells.observed - mean) / deviation
     else:
-        z = novelty._permutation_z(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
+        z = novelty_nulls.permutation_z(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
     assert np.mean(z) == pytest.approx(0, abs=0.25)
     assert np.std(z) == pytest.approx(1, abs=0.25)
 
 
-def shape(year: novelty._Slots) -> tuple:
+def shape(year: venue_pairs.Slots) -> tuple:
     order = np.argsort(year.strata, kind="stable")
     assert (order == year.by_stratum).all()
-    return year.stratum_starts, year.by_stratum, year.strata_years
+    return year.stratum_starts, year.by_stratum, year.strata_years, year.venue_numbers
 
 
 @pytest.mark.parametrize("null", ["analytic", "permutation"])
@@ -230,7 +234,7 @@ def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared
     )
     citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
     graph = build_graph(citations, works)
-    venues = novelty.venue_numbers(graph, works)
+    venues = venue_numbers(graph, works)
     config = NoveltyConfig(null=null)
     expected = score_atypicality(graph, venues, config, n_threads=1)
     assert score_atypicality(graph, venues, config, n_threads=4).equals(expected)

@@ -1,0 +1,121 @@
+"""The null model of atypicality, in closed form and by shuffles.
+
+The references of all works of one citing year whose cited work has a year and a venue are *slots*. Observed: how
+often two slots of one work hold venues a and b. Null model: within every cell (citing year, cited year) the venues
+are dealt to the slots anew, so that each work keeps its references and their ages, and each venue its citations.
+
+Closed form. In stratum c, venue a holds the share x_ca of n_c slots, and work p has k_pc slots. With
+W_cd = sum_p k_pc (k_pd - [c = d]), W'_cc = W_cc n_c / (n_c - 1) and W' = W elsewhere, the mean is exact:
+
+    E C_ab = sum_cd x_ca W'_cd x_db,    E C_aa = (sum_(c != d) x_ca W_cd x_da + sum_c W_cc P_c(both a)) / 2.
+
+The variance splits into parts that are uncorrelated, one per stratum (linear) and one per two strata (quadratic).
+With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the other slots of its work:
+
+    Var C_ab = sum_c n_c / (n_c - 1) [s_ca Q_c(b, b) + s_cb Q_c(a, a) - 2 x_ca x_cb Q_c(a, b)]
+             + sum_cd V_cd [s_ca s_db + x_ca x_cb x_da x_db]
+
+where Q_c(a, b) sums (u_a - mean u_a)(u_b - mean u_b) over the slots of c, and V_cd is the squared norm of the matrix
+[slots s, t in one work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)). Of this, three
+things are simplified. Two terms hold four shares, and would cost as many steps per venue pair as there are pairs of
+strata: Q_c(a, b) is taken as sqrt(Q_c(a, a) Q_c(b, b)), its bound by Cauchy and Schwarz, reached when works differ
+in length only; and in the last term V_cd as r_c r_d / r, with r_c and r its margins. Inside one stratum V_cc is
+right up to a factor 1 + O(1 / n_c). All three are small where no venue dominates its stratum, and the variance of
+a pair a = a needs none of them. The tests hold the exact forms against every possible deal of a few slots, and
+what is computed against thousands of shuffles: in sum over the pairs of a corpus it is right within 0.5 %.
+A variance of zero leaves z undefined.
+
+Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474; the variance is derived in docs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sciscidata.venue_pairs import Cells, Int32Array, Slots, group
+
+if TYPE_CHECKING:
+    from sciscidata.novelty import NoveltyConfig
+
+Float64Array = npt.NDArray[np.float64]
+
+_YEAR_ZERO = 2**31  # years may be negative, counters not
+
+
+def permutation_z(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> Float64Array:
+    """Count the observed pairs in every shuffle; sums and squares are whole numbers, so that they are exact."""
+    from sciscidata import novelty_kernels as kernels
+
+    sums, squares = np.zeros((2, cells.observed.size), np.int64)
+    for n in range(config.n_shuffles):
+        dealt = shuffled(slots, year, config.seed, n)
+        groups = group(slots.offsets, dealt, slots.n_venues, unique_venues=config.unique_venues)
+        given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
+        kernels.add_shuffle(*given, cells.starts, cells.partners, cells.observed, sums, squares)
+    z = np.empty(cells.observed.size)
+    kernels.z_of_shuffles(sums, squares, config.n_shuffles, z)
+    return z
+
+
+def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
+    """Return the venues of all slots after shuffle ``n``, a function of (seed, n, citing year, cited year)."""
+    from sciscidata import novelty_kernels as kernels
+    from sciscidata.counter_random import draw, stream_key
+
+    per_shuffle = draw(stream_key(seed, "novelty/shuffle"), np.array([n]))
+    key = draw(per_shuffle, np.array([year + _YEAR_ZERO]))[0]
+    dealt = np.empty_like(slots.venues)
+    strata_numbers = slots.strata_years + _YEAR_ZERO
+    kernels.shuffle_cells(key, strata_numbers, slots.stratum_starts, slots.by_stratum, slots.venues, dealt)
+    return dealt
+
+
+def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64Array]:
+    """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
+    from sciscidata import novelty_kernels as kernels
+
+    starts = slots.stratum_starts
+    size = np.diff(starts).astype(np.float64)
+    two, three = kernels.co_occurrence(slots.offsets, slots.strata, size.size)
+    shares = kernels.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
+    own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
+    pairs = two - np.diag(size)
+    expected = pairs.copy()
+    np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
+    weights, within = _quadratic_weights(pairs, two, three, size)
+    mean, deviation = np.empty((2, cells.observed.size))
+    kernels.pair_moments(
+        cells.starts,
+        cells.partners,
+        shares,
+        size,
+        kernels.times_matrix(shares, expected),
+        kernels.times_matrix(shares * (1 - shares), weights),
+        weights,
+        kernels.linear_parts(shares, size, two, three, 0.0),
+        kernels.linear_parts(shares, size, two, three, 1.0),
+        np.stack([own, within], axis=1),
+        mean,
+        deviation,
+    )
+    return mean, deviation
+
+
+def _quadratic_weights(
+    pairs: Float64Array, two: Float64Array, three: Float64Array, size: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return V, and for its diagonal the plain squared norms of the centred matrices [slots in one work]."""
+    mixed = np.einsum("cdd->cd", three)  # sum over works of k_c k_d^2
+    across = pairs - mixed / size - mixed.T / size[:, None] + pairs * pairs / np.outer(size, size)
+    across[across < 1e-12 * pairs] = 0  # nothing but rounding
+    factor = np.where(size > 1, size / np.maximum(size - 1, 1), 0)
+    weights = across * np.outer(factor, factor)
+    own = np.diag(pairs)
+    row_squares = np.diag(mixed) - 2 * np.diag(two) + size  # sum over slots of (k - 1)^2
+    within = own - 2 * row_squares / np.maximum(size - 2, 1) + own * own / np.maximum((size - 1) * (size - 2), 1)
+    within = np.where((size > 3) & (within > 1e-12 * own), within, 0)
+    np.fill_diagonal(weights, within * size / np.maximum(size - 3, 1))
+    return weights, within
