@@ -207,8 +207,6 @@ def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null)
     year = laid_out(slots)
     dealt = novelty_nulls.shuffled(year, 2000, 99, 0)
     drawn = venue_pairs.Slots(year.offsets, year.strata, dealt, year.n_venues, *shape(year))
-        year.offsets, year.strata, novelty_nulls.shuffled(year, 2000, 99, 0), year.n_venues, *shape(year)
-    )
     groups = venue_pairs.group(drawn.offsets, drawn.venues, drawn.n_venues)
     cells = venue_pairs.observe(groups)
     if null == "analytic":
