@@ -13,6 +13,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from sciscidata.abstracts import LONG_INDEX_BYTES
 from sciscidata.compiled import kernel
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
@@ -69,6 +70,8 @@ def _pointer(context, builder, array_type, array, at):
 def decode_rows(data, offsets):
     """Decode every row into one run of text; rows that are not a plain index are marked irregular.
 
+    So are long rows in which words are missing: they may have been cut off.
+
     A row's words are placed straight into slots by position, then read out in order. Positions beyond the
     row's own length in bytes, and two words at one position, are rare enough to be left to the exact path.
 
@@ -94,6 +97,9 @@ def decode_rows(data, offsets):
         status[row], last_slot, size = _place_words(
             data, offsets[row], offsets[row + 1], slot_start, slot_length, unescaped
         )
+        is_long = offsets[row + 1] - offsets[row] >= LONG_INDEX_BYTES
+        if status[row] == TEXT and is_long and _lacks_words(slot_length, last_slot):
+            status[row] = IRREGULAR
         if status[row] == TEXT:
             if used + size + _WIDTH > len(out):
                 # A long word at many positions can outgrow its JSON, so that no bound is known beforehand.
@@ -104,6 +110,18 @@ def decode_rows(data, offsets):
         slot_length[: last_slot + 1] = 0
         out_offsets[row + 1] = used
     return out[:used], out_offsets, status
+
+
+@kernel
+def _lacks_words(slot_length, last_slot):
+    """Whether behind the first empty slot more than a fifth are empty."""
+    first = 0
+    while first <= last_slot and slot_length[first] != 0:
+        first += 1
+    missing = 0
+    for slot in range(first, last_slot + 1):
+        missing += slot_length[slot] == 0
+    return missing * 5 > last_slot + 1 - first
 
 
 @njit(forceinline=True)

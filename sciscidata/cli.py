@@ -137,7 +137,9 @@ def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
     from sciscidata.splits import BALANCED
 
     return [
-        ("what to read", "--source", "", "source", {"choices": SOURCES, "help": "openalex, or records with --input"}),
+        ("what to read", "--source", "", "source", {
+            "choices": SOURCES, "help": "openalex; records with --input, sciscinet with --sciscinet",
+        }),
         ("what to read", "--input", "records", "inputs", {
             "nargs": "+", "metavar": "FILE",
             "help": "files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages, single works",
@@ -145,6 +147,18 @@ def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
         ("what to read", "--strict", "records", "strict", {**_YES_NO, "help": "stop at the first corrupt line"}),
         ("what to read", "--n-works", "synthetic", "n_works", {"type": int, "help": "size of the synthetic world"}),
         ("what to read", "--world-seed", "synthetic", "seed", {"type": int, "help": "seed of the synthetic world"}),
+        ("SciSciNet", "--sciscinet", "sciscinet", "folder", {
+            "metavar": "FOLDER", "help": "folder or URL of its tables",
+        }),
+        ("SciSciNet", "--sciscinet-texts", "sciscinet", "texts", {
+            "metavar": "FOLDER", "help": "where titles and abstracts lie, if elsewhere",
+        }),
+        ("SciSciNet", "--sciscinet-version", "sciscinet", "version", {
+            "choices": ["v2", "v1"], "help": "v2: Parquet; v1: tab-separated text (v2)",
+        }),
+        ("SciSciNet", "--recompute", "sciscinet", "recompute", {
+            **_YES_NO, "help": "compute the CD index from the references instead of taking the published one (no)",
+        }),
         ("OpenAlex", "--email", "api", "email", {
             "metavar": "ADDRESS", "help": "told to OpenAlex as a courtesy; not kept",
         }),

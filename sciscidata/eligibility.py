@@ -222,7 +222,7 @@ def mark_ineligible(
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
     if window_years is not None:
         _check_whole("window_years", window_years, 0, _LAST_YEAR)
-    reason = _first_reason(config or EligibilityConfig(), window_years)
+    reason = first_reason(config or EligibilityConfig(), window_years)
     schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
         "removed_by": pl.String()
     }
@@ -272,8 +272,15 @@ def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr:
-    """Name the first filter that removes a row; ``duplicate`` is not among them."""
+def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr:
+    """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
+
+    Example:
+        >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
+        >>> frame = pl.DataFrame([work], schema=CANDIDATES)
+        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5))["literal"].to_list()
+        ['no_abstract']
+    """
     year = pl.col("publication_year")
     language, work_type = pl.col("language"), pl.col("work_type")
     removes: dict[str, pl.Expr] = {

@@ -18,6 +18,7 @@ from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
+from sciscidata.sources.sciscinet import SciSciNetConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 
@@ -25,12 +26,18 @@ from sciscidata.splits import SplitConfig
 Settings = dict[str, dict[str, Any]]
 
 #: The sources, and the sections that only they read.
-SOURCES = {"openalex": ("openalex", "api"), "records": ("records",), "synthetic": ("synthetic",)}
+SOURCES = {
+    "openalex": ("openalex", "api"),
+    "records": ("records",),
+    "synthetic": ("synthetic",),
+    "sciscinet": ("sciscinet",),
+}
 _CONFIGS: dict[str, type] = {
     "openalex": OpenAlexConfig,
     "api": ApiConfig,
     "records": RecordsConfig,
     "synthetic": SyntheticConfig,
+    "sciscinet": SciSciNetConfig,
     "cd": CDConfig,
     "thresholds": LabelThresholds,
     "eligibility": EligibilityConfig,
@@ -72,7 +79,8 @@ def merge(base: Settings, changes: Settings) -> Settings:
 def resolve(settings: Settings) -> BuildConfig:
     """Check every name and value and make the one configuration of a build.
 
-    The source is what ``source`` names; else ``records`` when inputs are named, else ``openalex``.
+    The source is what ``source`` names; else ``records`` when inputs are named, ``sciscinet`` when its folder is, else
+    ``openalex``.
 
     Raises:
         ConfigError: a section, name or value is not known, or is for another source.
@@ -87,7 +95,9 @@ def resolve(settings: Settings) -> BuildConfig:
         msg = f"configuration has no section [{unknown[0]}]; it has {', '.join(f'[{name}]' for name in _CONFIGS)}."
         raise ConfigError(msg)
     top = _checked("", settings.get("", {}), _TOP)
-    source = top.get("source", "records" if settings.get("records", {}).get("inputs") else "openalex")
+    named = {"records": "inputs", "sciscinet": "folder"}
+    implied = next((source for source, name in named.items() if settings.get(source, {}).get(name)), "openalex")
+    source = top.get("source", implied)
     if source not in SOURCES:
         msg = f"source is {source!r}, needs one of {', '.join(SOURCES)}."
         raise ConfigError(msg)
@@ -121,6 +131,9 @@ def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
         return dataclasses.replace(base, **given)
     if section == "records" and not given.get("inputs"):
         msg = "source records needs at least one file. Name it: --input FILE, or inputs = [...] under [records]."
+        raise ConfigError(msg)
+    if section == "sciscinet" and not given.get("folder"):
+        msg = "source sciscinet needs a folder. Name it: --sciscinet FOLDER, or folder = ... under [sciscinet]."
         raise ConfigError(msg)
     return kind(**given)
 

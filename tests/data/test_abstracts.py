@@ -157,7 +157,14 @@ def test_every_real_abstract_agrees_with_the_reference(shared_data):
     rows = real_indexes(shared_data)
     expected = [reference_text(row) for row in rows]
     assert sum(text is not None for text in expected) > 4000
-    assert decode(*rows) == expected
+    decoded = decode(*rows)
+    cut_off = [place for place, text in enumerate(decoded) if text != expected[place]]
+    # Two real indexes were cut off by OpenAlex; the plain reading strings together what occurs again behind the cut.
+    assert len(cut_off) == 2
+    for place in cut_off:
+        assert expected[place].startswith(decoded[place])
+        assert len(decoded[place].split()) > 2000
+        assert len(rows[place]) > 32_000
 
 
 def test_the_real_abstracts_are_those_of_the_flat_table(shared_data):

@@ -1,0 +1,131 @@
+"""SciSciNet: all rows to labelled JSON lines, and a slice out of a large table without its texts.
+
+    python benchmarks/make_sciscinet.py FOLDER --works 500000
+    python benchmarks/sciscinet.py FOLDER [--part all|baseline|slice]
+
+Every part runs in a process of its own, so that its peak memory is its own. The baseline is the flattener one would
+write first: Parquet batches, ``json.loads`` for every abstract, ``json.dumps`` for every row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import in_own_process, report
+
+
+def cpu_seconds():
+    return sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+
+
+def bytes_read():
+    """Bytes this process has asked the disk's files for; 0 where the system does not say."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return int(dict(line.split(": ") for line in lines)["rchar"])
+
+
+def write_all(folder, out):
+    import polars as pl
+
+    from sciscidata.json_lines import render_lines
+    from sciscidata.labelled import write_labelled
+    from sciscidata.labels import label_disruption, label_novelty
+    from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+    from sciscidata.sources.sciscinet_texts import plain_texts
+
+    # Compile, or load what is compiled: once per machine, not per row.
+    render_lines(pl.DataFrame({"a": ["x"], "b": [["y"]]}))
+    pl.DataFrame({"a": ['{"a":[0]}']}).select(plain_texts("a", inverted=True))
+    tables = scan_sciscinet(SciSciNetConfig(folder=folder))
+    labelled = label_novelty(label_disruption(tables.structure))
+    start, cpu = time.perf_counter(), cpu_seconds()
+    written = write_labelled(tables.in_text_order(), labelled, Path(out) / "all", source=tables.provenance)
+    seconds = time.perf_counter() - start
+    report(rows=written["rows"], seconds=seconds, cpu=cpu_seconds() - cpu, out_mb=written["bytes"] / 1e6)
+
+
+def flatten(folder, out, limit):
+    """Read, decode, join and write as a plain script would; only the fields that it needs no other table for."""
+    import pyarrow.parquet as pq
+
+    papers = pq.read_table(
+        Path(folder) / "sciscinet_papers.parquet", columns=["paperid", "year", "cited_by_count", "disruption"]
+    )
+    facts = {row["paperid"]: row for batch in papers.to_batches() for row in batch.to_pylist()}
+    start, cpu, n = time.perf_counter(), cpu_seconds(), 0
+    with (Path(out) / "flat.jsonl").open("w") as file:
+        for batch in pq.ParquetFile(Path(folder) / "sciscinet_papertitleabstract.parquet").iter_batches(8_192):
+            for row in batch.to_pylist():
+                index = row["abstract_inverted_index"]
+                places = [(at, word) for word, found in json.loads(index).items() for at in found] if index else []
+                row["abstract"] = " ".join(word for _, word in sorted(places)) or None
+                file.write(json.dumps({**row, **facts[row["paperid"]]}) + "\n")
+                n += 1
+            if n >= limit:
+                break
+    report(rows=n, seconds=time.perf_counter() - start, cpu=cpu_seconds() - cpu)
+
+
+def take_slice(folder, out, n_train, n_test):
+    from sciscidata.pipeline import BuildConfig, build
+    from sciscidata.sources.sciscinet import SciSciNetConfig
+    from sciscidata.splits import SplitConfig
+
+    start, cpu, read = time.perf_counter(), cpu_seconds(), bytes_read()
+    release = build(
+        BuildConfig(
+            source=SciSciNetConfig(folder=folder),
+            out=Path(out) / "slice",
+            cache_dir=Path(out) / "cache",
+            split=SplitConfig(n_train=n_train, n_test=n_test),
+        )
+    )
+    counts = release.manifest["counts"]
+    report(
+        rows=counts["filters"]["works"],
+        texts=counts["text"]["read"],
+        seconds=time.perf_counter() - start,
+        cpu=cpu_seconds() - cpu,
+        read_mb=(bytes_read() - read) / 1e6,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--part", choices=["all", "baseline", "slice"], help="run one part here; without: all of them")
+    parser.add_argument("--limit", type=int, default=50_000, help="rows of the baseline")
+    parser.add_argument("--n-train", type=int, default=5_000)
+    parser.add_argument("--n-test", type=int, default=500)
+    options = parser.parse_args()
+    if options.part is None:
+        for part in ("all", "baseline", "slice"):
+            sizes = ("--n-train", str(options.n_train), "--n-test", str(options.n_test), "--limit", str(options.limit))
+            found = in_own_process(__file__, str(options.folder), "--part", part, *sizes)
+            rate, per_cpu = found["rows"] / found["seconds"], found["rows"] / found["cpu"]
+            print(f"{part:<10}{found['rows']:>12,} rows {found['seconds']:>8.1f} s {rate:>10,.0f} rows/s", end="")
+            print(f" {per_cpu:>10,.0f} rows per CPU second   peak {found['peak_gb']:.2f} GB")
+            print({name: value for name, value in found.items() if name in ("texts", "read_mb", "out_mb")} or "")
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as out:
+        folder = str(options.folder)
+        if options.part == "all":
+            write_all(folder, out)
+        elif options.part == "baseline":
+            flatten(folder, out, options.limit)
+        else:
+            take_slice(folder, out, options.n_train, options.n_test)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Draw first, read texts afterwards: a slice of a few thousand works out of a table of millions of abstracts.
+
+What a record and its citations say is judged for every work. What only its text can say (language, title, abstract,
+and whether it repeats another paper) is asked in the order of the split keys, of no more works than the draw needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from sciscidata.duplicates import normalise_title
+from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
+from sciscidata.labels import VOCABULARIES
+from sciscidata.progress import progress_bar
+from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.splits import BALANCED, SplitConfig, class_quotas, draw_split, side_of_keys, split_keys
+
+logger = logging.getLogger(__name__)
+
+#: The first reading takes this many times as many works as are wanted; later ones go by what the first has shown.
+_FIRST_SURPLUS: Final = 1.5
+_SPARE: Final = 20
+_REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
+
+#: What is judged before any text is read.
+STRUCTURE: Final = pl.Schema(
+    {
+        "work_id": WORKS["work_id"],
+        "publication_year": WORKS["publication_year"],
+        "work_type": WORKS["work_type"],
+        "is_retracted": WORKS["is_retracted"],
+        "n_references": pl.Int64(),
+        "n_citers": pl.Int64(),  # inside the window; of published scores, all there are
+        "cd_index": EXAMPLE["cd_index"],
+        "disruption_label": EXAMPLE["disruption_label"],
+    }
+)
+
+
+class LateDraw(NamedTuple):
+    """What :func:`draw_before_text` brings.
+
+    Attributes:
+        drawn: as ``draw_split`` returns it, with the texts not in it.
+        works: WORKS of the drawn works.
+        eligible: structure of every work that passed, or was never read.
+        filters: as ``count_removals``; of the filters that read text, the works among those read.
+        scored: works by disruption label, before any filter.
+        years: the first and the last publication year.
+        reading: ``read``, ``passed`` and ``not_read``: works whose text was asked for, and the eligible ones whose
+            text was not; ``with_title`` and so on: works read that have it.
+    """
+
+    drawn: pl.DataFrame
+    works: pl.DataFrame
+    eligible: pl.DataFrame
+    filters: dict[str, int]
+    scored: dict[str, int]
+    years: tuple[int | None, int | None]
+    reading: dict[str, int]
+
+
+def draw_before_text(
+    structure: pl.LazyFrame,
+    read_works: Callable[[pl.Series], pl.DataFrame],
+    eligibility: EligibilityConfig,
+    split: SplitConfig,
+    *,
+    window_years: int | None,
+) -> LateDraw:
+    """Draw a slice, and read the text of no more works than that takes. Executes.
+
+    The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
+    the order of their split keys. A work is drawn if its class has room on its side, its text passes the filters of
+    text, and no work drawn before it has the same normalised title or DOI. So without repeated papers the result is
+    that of filtering everything first; of repeated ones the first in key order is drawn, and not the one with the
+    lowest id, because the other one's text may never be read. No two drawn works are ever the same paper.
+
+    Args:
+        structure: STRUCTURE, one row per work; further columns pass through. Collected twice: once to count, once
+            for what may be drawn.
+        read_works: gives the WORKS rows of some ids.
+        eligibility: which works may be drawn.
+        split: how many, and which classes are balanced.
+        window_years: as in ``mark_ineligible``.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+        NotEnoughWorksError: a class falls short, when every work of it has been read.
+        WorkIdError: as ``draw_split``.
+
+    Example:
+        >>> rows = {"work_id": range(60), "disruption_label": ["disruptive", "consolidating", "neutral"] * 20}
+        >>> work = {"publication_year": 2001, "n_references": 9, "n_citers": 3, "cd_index": 0.5, "is_retracted": False}
+        >>> structure = pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in work.items()})
+        >>> structure = structure.with_columns(work_type=pl.lit("article")).cast(STRUCTURE)
+        >>> def read_works(ids):
+        ...     texts = [{"work_id": i, "title": f"On {i}", "abstract": "We ask." if i % 2 else None} for i in ids]
+        ...     return pl.DataFrame(texts, schema=WORKS)
+        >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3)
+        >>> draw = draw_before_text(structure.lazy(), read_works, *settings, window_years=5)
+        >>> draw.works.height, all(work_id % 2 for work_id in draw.drawn["work_id"]), draw.filters["works"]
+        (9, True, 60)
+    """
+    frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
+    marked = _mark_structure(frame, eligibility, window_years)
+    counted = (
+        marked.group_by("removed_by", "disruption_label")
+        .agg(pl.len(), pl.col("publication_year").min().alias("first"), pl.col("publication_year").max().alias("last"))
+        .collect(engine="streaming")
+    )
+    eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by").collect(engine="streaming")
+    queue = _Queue(eligible.sort("work_id"), split)
+    with progress_bar("read texts", unit="works") as advance:
+        while (wanted := queue.next_reading()).len():
+            logger.info("reading the text of %s works", f"{wanted.len():,}")
+            queue.take(_judge(read_works(wanted), wanted, queue.eligible, eligibility))
+            advance(wanted.len())
+    remaining = queue.eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
+    drawn_ids = queue.accepted
+    enough = len(drawn_ids) == split.n_train + split.n_test
+    # Short of works, the draw says which class and by how many, and for that needs to see all of them.
+    pool = remaining.filter(pl.col("work_id").is_in(drawn_ids.implode())) if enough else remaining
+    drawn = draw_split(pool, split).collect()
+    firsts, lasts = (counted[name].drop_nulls().to_list() for name in ("first", "last"))
+    return LateDraw(
+        drawn,
+        queue.read.filter(pl.col("work_id").is_in(drawn_ids.implode())).select(WORKS.names()),
+        remaining,
+        _count_filters(counted, queue),
+        {label: int(counted.filter(disruption_label=label)["len"].sum()) for label in VOCABULARIES["disruption_label"]},
+        (min(firsts, default=None), max(lasts, default=None)),
+        {
+            "read": queue.read.height,
+            "passed": queue.read.height - len(queue.rejected),
+            "not_read": queue.eligible.height - queue.read.height,
+            **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
+        },
+    )
+
+
+def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:
+    """Name the first filter that removes a work, leaving out the filters that read text."""
+    config = replace(eligibility, require_title=False, require_abstract=False, languages=())
+    # The filter counts n_i + n_j, which is what n_citers is the sum of.
+    seen = frame.with_columns(
+        pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
+    )
+    return seen.with_columns(first_reason(config, window_years).alias("removed_by")).drop("n_i", "n_j", "language")
+
+
+def _judge(
+    works: pl.DataFrame, wanted: pl.Series, structure: pl.DataFrame, eligibility: EligibilityConfig
+) -> pl.DataFrame:
+    """Name the filter of text that removes each work read; one without a row at all has no title."""
+    # Structure has passed; asked again it would pass again, but for the year that is the last of these few only.
+    config = replace(
+        eligibility,
+        exclude_retracted=False,
+        work_types=(),
+        min_references=0,
+        min_citations=0,
+        min_year=None,
+        max_year=None,
+        complete_window=False,
+    )
+    known = structure.filter(pl.col("work_id").is_in(wanted.implode())).select(
+        "work_id", "cd_index", "publication_year"
+    )
+    rows = known.join(works.drop("publication_year"), on="work_id", how="left")
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
+    reason = first_reason(config, None).alias("removed_by")
+    return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
+
+
+class _Queue:
+    """The works that may be drawn, in the order of their keys, each in its class and on its side."""
+
+    def __init__(self, eligible: pl.DataFrame, split: SplitConfig) -> None:
+        self.eligible = eligible
+        self.split = split
+        columns = BALANCED[split.balance] or ("disruption_label",)
+        # As in draw_split, a work without the label is in no class.
+        keyed = eligible.drop_nulls(list(columns)).select("work_id", *columns)
+        keyed = keyed.with_columns(split_keys(keyed["work_id"], split.seed))
+        balanced = BALANCED[split.balance]
+        cells = list(itertools.product(*(VOCABULARIES[column] for column in balanced)))
+        sides = side_of_keys(keyed["split_key"], split) if balanced else pl.lit("any")
+        names = pl.concat_str(pl.lit(""), sides, *balanced, separator="/")
+        self.order = keyed.select("work_id", "split_key", names.alias("cell")).sort("split_key", "work_id")
+        sizes = split.sizes if balanced else {"any": split.n_train + split.n_test}
+        self.quotas = {
+            "/".join(["", side, *cell]): quota
+            for side, size in sizes.items()
+            for cell, quota in class_quotas(size, cells).items()
+        }
+        self.read = pl.DataFrame(schema={**WORKS, "removed_by": pl.String()})
+        self.repeated: set[int] = set()
+        self._accepted: dict[str, list[int]] = {cell: [] for cell in self.quotas}
+
+    @property
+    def accepted(self) -> pl.Series:
+        """The works that are drawn, as far as is known."""
+        return pl.Series("work_id", [work for works in self._accepted.values() for work in works], pl.Int64)
+
+    @property
+    def rejected(self) -> pl.Series:
+        """The works read that may not be drawn."""
+        failed = self.read.filter(pl.col("removed_by").is_not_null())["work_id"].to_list()
+        return pl.Series("work_id", [*failed, *sorted(self.repeated)], pl.Int64)
+
+    def next_reading(self) -> pl.Series:
+        """Choose the works to read next: of every class with room, the first in key order that were not read."""
+        unread = self.order.filter(~pl.col("work_id").is_in(self.read["work_id"].implode()))
+        n_read, n_accepted = self.read.height, sum(map(len, self._accepted.values()))
+        surplus = n_read / max(n_accepted, 1) if n_read else _FIRST_SURPLUS
+        wanted = {
+            cell: int((quota - len(self._accepted[cell])) * surplus) + _SPARE
+            for cell, quota in self.quotas.items()
+            if quota > len(self._accepted[cell])
+        }
+        return pl.concat(
+            [
+                pl.Series("work_id", [], pl.Int64),
+                *(unread.filter(cell=cell)["work_id"].head(n) for cell, n in wanted.items()),
+            ]
+        )
+
+    def take(self, judged: pl.DataFrame) -> None:
+        """Add works that were read, and draw once more from the start, so that their batches leave no trace."""
+        self.read = pl.concat([self.read, judged.cast(self.read.schema)])
+        self.repeated = set()
+        self._accepted = {cell: [] for cell in self.quotas}
+        named = self.read.select(
+            "work_id",
+            "removed_by",
+            normalise_title(pl.col("title")).alias("title"),
+            pl.when(pl.col("doi") != "").then("doi"),
+        )
+        seen: set[tuple[str, str]] = set()
+        ordered = self.order.join(named, on="work_id", how="inner", maintain_order="left")
+        for work_id, cell, reason, title, doi in ordered.drop("split_key").iter_rows():
+            if reason is not None or len(self._accepted[cell]) == self.quotas[cell]:
+                continue
+            names = {(kind, name) for kind, name in (("title", title), ("doi", doi)) if name is not None}
+            if seen & names:
+                self.repeated.add(work_id)
+                continue
+            seen |= names
+            self._accepted[cell].append(work_id)
+
+
+def _count_filters(counted: pl.DataFrame, queue: _Queue) -> dict[str, int]:
+    removed = counted.group_by("removed_by").agg(pl.col("len").sum())
+    found: dict[str, int] = {name: count for name, count in removed.rows() if name is not None}
+    failed = queue.read.drop_nulls("removed_by").group_by("removed_by").len()
+    for name, count in [*failed.rows(), ("duplicate", len(queue.repeated))]:
+        found[name] = found.get(name, 0) + count
+    works = int(counted["len"].sum())
+    return {
+        "works": works,
+        **{name: found.get(name, 0) for name in FILTERS},
+        "eligible": works - sum(found.values()),
+    }

@@ -1,0 +1,316 @@
+"""The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out.
+
+Nothing here reads a row. Version 2 is Parquet with ids such as ``W2051723858``; version 1 is tab-separated text with
+the ids of Microsoft Academic Graph, which are the numbers of OpenAlex ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+
+Version: TypeAlias = Literal["v2", "v1"]
+Kind: TypeAlias = Literal["id", "whole", "number", "text", "doi", "flag", "level"]
+
+_DTYPES: Final[Mapping[Kind, pl.DataType]] = {
+    "id": pl.Int64(),
+    "whole": pl.Int64(),
+    "number": pl.Float64(),
+    "text": pl.String(),
+    "doi": pl.String(),
+    "flag": pl.Boolean(),
+    "level": pl.Int64(),
+}
+_BUFFER_BYTES: Final = 1 << 20
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+_DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one table is published: the names of its file, its columns by our name, and which it cannot do without."""
+
+    stems: tuple[str, ...]
+    columns: Mapping[str, tuple[str, Kind]]
+    required: tuple[str, ...]
+
+
+#: What this package reads of each table. ``citation_count`` counts SciSciNet's own citations, ``cited_by_count``
+#: those of OpenAlex.
+LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
+    "v2": {
+        "papers": Layout(
+            ("sciscinet_papers", "papers"),
+            {
+                "work_id": ("paperid", "id"),
+                "publication_year": ("year", "whole"),
+                "work_type": ("doctype", "text"),
+                "doi": ("doi", "doi"),
+                "cited_by_count": ("cited_by_count", "whole"),
+                "is_retracted": ("is_retracted", "flag"),
+                "reference_count": ("reference_count", "whole"),
+                "citation_count": ("citation_count", "whole"),
+                "disruption": ("disruption", "number"),
+                "z_median": ("Atyp_Median_Z", "number"),
+                "z_p10": ("Atyp_10pct_Z", "number"),
+                "n_pairs": ("Atyp_Pairs", "whole"),
+            },
+            ("work_id", "publication_year"),
+        ),
+        "references": Layout(
+            ("sciscinet_paperrefs", "paperrefs"),
+            {"citing_id": ("citing_paperid", "id"), "cited_id": ("cited_paperid", "id")},
+            ("citing_id", "cited_id"),
+        ),
+        "texts": Layout(
+            ("sciscinet_papertitleabstract", "papertitleabstract"),
+            {
+                "work_id": ("paperid", "id"),
+                "title": ("title", "text"),
+                "abstract": ("abstract_inverted_index", "text"),
+                "language": ("language", "text"),
+            },
+            ("work_id", "title", "abstract"),
+        ),
+        "paper_fields": Layout(
+            ("sciscinet_paperfields", "paperfields"),
+            {"work_id": ("paperid", "id"), "field_id": ("fieldid", "id"), "score": ("score_openalex", "number")},
+            ("work_id", "field_id"),
+        ),
+        "fields": Layout(
+            ("sciscinet_fields", "fields"),
+            {"field_id": ("fieldid", "id"), "field_name": ("display_name", "text"), "level": ("level", "level")},
+            ("field_id", "field_name", "level"),
+        ),
+        "paper_sources": Layout(
+            ("sciscinet_papersources", "papersources"),
+            {"work_id": ("paperid", "id"), "source_id": ("sourceid", "id")},
+            ("work_id", "source_id"),
+        ),
+        "sources": Layout(
+            ("sciscinet_sources", "sources"),
+            {"source_id": ("sourceid", "id"), "source_name": ("display_name", "text")},
+            ("source_id", "source_name"),
+        ),
+    },
+    "v1": {
+        "papers": Layout(
+            ("SciSciNet_Papers",),
+            {
+                "work_id": ("PaperID", "id"),
+                "publication_year": ("Year", "whole"),
+                "work_type": ("DocType", "text"),
+                "doi": ("DOI", "doi"),
+                "cited_by_count": ("Citation_Count", "whole"),
+                "reference_count": ("Reference_Count", "whole"),
+                "citation_count": ("Citation_Count", "whole"),
+                "disruption": ("Disruption", "number"),
+                "z_median": ("Atyp_Median_Z", "number"),
+                "z_p10": ("Atyp_10pct_Z", "number"),
+                "n_pairs": ("Atyp_Pairs", "whole"),
+            },
+            ("work_id", "publication_year"),
+        ),
+        "references": Layout(
+            ("SciSciNet_PaperReferences",),
+            {"citing_id": ("Citing_PaperID", "id"), "cited_id": ("Cited_PaperID", "id")},
+            ("citing_id", "cited_id"),
+        ),
+        # Version 1 was published without abstracts.
+        "texts": Layout(
+            ("SciSciNet_PaperDetails",),
+            {"work_id": ("PaperID", "id"), "title": ("PaperTitle", "text")},
+            ("work_id", "title"),
+        ),
+        "paper_fields": Layout(
+            ("SciSciNet_PaperFields",),
+            {"work_id": ("PaperID", "id"), "field_id": ("FieldID", "id")},
+            ("work_id", "field_id"),
+        ),
+        "fields": Layout(
+            ("SciSciNet_Fields",),
+            {"field_id": ("FieldID", "id"), "field_name": ("Field_Name", "text"), "level": ("Field_Type", "level")},
+            ("field_id", "field_name", "level"),
+        ),
+        "paper_sources": Layout(
+            ("SciSciNet_Papers",),
+            {"work_id": ("PaperID", "id"), "source_id": ("JournalID", "id")},
+            ("work_id", "source_id"),
+        ),
+        "sources": Layout(
+            ("SciSciNet_Journals",),
+            {"source_id": ("JournalID", "id"), "source_name": ("Journal_Name", "text")},
+            ("source_id", "source_name"),
+        ),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of SciSciNet: its raw scan, and what it holds of what is read.
+
+    Attributes:
+        name: a key of LAYOUTS.
+        location: the file, pattern or URL it is scanned from.
+        raw: the scan, with the published columns.
+        columns: the published columns by our name, without those that are absent.
+    """
+
+    name: str
+    location: str
+    raw: pl.LazyFrame
+    columns: Mapping[str, tuple[str, Kind]]
+
+    def scan(self, *names: str) -> pl.LazyFrame:
+        """Give the columns asked for, under our names and in our types; null where the table has no such column.
+
+        Args:
+            *names: our names; all that the table has when none is given.
+        """
+        types = self.raw.collect_schema()
+        wanted = names or tuple(self.columns)
+        return self.raw.select(
+            _convert(self.columns[name], types[self.columns[name][0]]).alias(name)
+            if name in self.columns
+            else pl.lit(None).alias(name)
+            for name in wanted
+        )
+
+    def batches(self, size: int, *names: str) -> Iterator[pl.DataFrame]:
+        """Read the columns asked for, in the table's order, no more than ``size`` rows at a time. Executes.
+
+        Local Parquet is decoded page by page, so that memory does not depend on its row groups.
+        """
+        location = Path(re.sub("^file://", "", self.location, flags=re.I))
+        files = sorted(location.parent.glob(location.name)) if location.suffix == ".parquet" else []
+        if not files:  # in a store, or text
+            yield from self.scan(*names).collect_batches(chunk_size=size, maintain_order=True)
+        columns = [self.columns[name][0] for name in names]
+        for path in files:
+            with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                for batch in file.iter_batches(size, columns=columns, use_threads=False):
+                    rows = pl.DataFrame(pl.from_arrow(batch))
+                    yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
+
+    def holding(self, work_ids: pl.Series) -> Table:
+        """Keep the rows of some works only; Parquet's row groups and pages without any of them are not decoded.
+
+        Args:
+            work_ids: Int64.
+        """
+        name = self.columns["work_id"][0]
+        dtype = self.raw.collect_schema()[name]
+        if dtype == pl.String():
+            wanted = work_ids.cast(pl.String)
+            spelt = pl.concat([wanted, "W" + wanted, "https://openalex.org/W" + wanted])
+        else:
+            spelt = work_ids.cast(dtype)
+        kept = self.raw.filter(pl.col(name).is_in(spelt.implode()))
+        return Table(self.name, self.location, kept, self.columns)
+
+
+def find_table(
+    folder: str, version: Version, name: str, storage_options: Mapping[str, str] | None = None
+) -> Table | None:
+    """Find one table in a folder, or name it in a store, and scan it lazily.
+
+    In a folder it is one file, or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
+    ``papers.parquet``, ``sciscinet_papers/*.parquet``, or beginning with it (``sciscinet_papers-00001.parquet``); in
+    version 1 ``.tsv``, ``.tsv.gz`` or ``.tsv.zst``. Of a URL only the first name is tried, for stores are not listed.
+
+    Args:
+        folder: a path or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
+        version: which names to look for.
+        name: a key of LAYOUTS.
+        storage_options: passed on to Polars.
+
+    Returns:
+        None, if the folder holds no such table.
+
+    Raises:
+        SchemaMismatchError: at once; a column that the table cannot do without is missing.
+        InputNotFoundError: at once; the table cannot be opened.
+
+    Example:
+        >>> find_table("no-such-folder", "v2", "papers") is None
+        True
+    """
+    layout = LAYOUTS[version][name]
+    location = _locate(folder, layout.stems, version)
+    if location is None:
+        return None
+    try:
+        if version == "v2":
+            options = dict(storage_options) if storage_options else None
+            raw = pl.scan_parquet(location, storage_options=options, low_memory=name == "texts")
+        else:
+            # As text: pandas wrote whole numbers with a missing value among them as 13.0.
+            raw = pl.scan_csv(location, separator="\t", quote_char=None, infer_schema=False)
+        there = raw.collect_schema()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        if _URL.match(folder) and isinstance(error, FileNotFoundError):
+            return None
+        msg = f"SciSciNet table {name}: {location} cannot be opened: {error}. Check the file, or download it again."
+        raise InputNotFoundError(msg) from error
+    missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
+    if missing:
+        msg = (
+            f"SciSciNet table {name} ({location}) lacks {', '.join(missing)}; it has {', '.join(there)}. "
+            f"Take the file as published, or name the columns as SciSciNet {version} does."
+        )
+        raise SchemaMismatchError(msg)
+    return Table(name, location, raw, {ours: column for ours, column in layout.columns.items() if column[0] in there})
+
+
+def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None:
+    suffixes = (".parquet",) if version == "v2" else (".tsv", ".tsv.gz", ".tsv.zst")
+    if _URL.match(folder) and not folder.lower().startswith("file://"):
+        return f"{folder.rstrip('/')}/{stems[0]}{suffixes[0]}"
+    home = Path(re.sub("^file://", "", folder, flags=re.I))
+    for stem in stems:
+        for suffix in suffixes:
+            for pattern in (f"{stem}{suffix}", f"{stem}/*{suffix}", f"{stem}[-_.][0-9]*{suffix}"):
+                if any(home.glob(pattern)):
+                    return str(home / pattern)
+    return None
+
+
+def _convert(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
+    """Turn a published column into ours, whatever type its writer gave it; what is not of its kind is null."""
+    name, kind = column
+    value = pl.col(name)
+    wanted = _DTYPES[kind]
+    if kind == "doi":
+        bare = value.cast(pl.String).str.to_lowercase().str.strip_chars().str.replace(_DOI_PREFIX, "")
+        return pl.when(bare != "").then(bare)
+    if found != pl.String():
+        return value if found == wanted else value.cast(wanted, strict=False)
+    if kind == "id":
+        value = value.str.strip_prefix("https://openalex.org/").str.strip_chars_start("WSCV")
+        # 2^53 and more would not survive the way over a float; no id is near it.
+        return pl.coalesce(value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted))
+    if kind == "whole":
+        return value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
+    if kind == "level":
+        return value.replace_strict({"Top": 0, "Sub": 1}, default=value.cast(wanted, strict=False), return_dtype=wanted)
+    if kind == "flag":
+        return value.str.to_lowercase().is_in(["true", "1", "t"])
+    return pl.when(value != "").then(value) if kind == "text" else value.cast(wanted, strict=False)
+
+
+def describe_table(table: Table | None) -> dict[str, Any] | None:
+    """State in JSON types what a manifest says of a table: its file's name, without the machine's folders."""
+    if table is None:
+        return None
+    parts = Path(table.location).parts
+    shown = "/".join(parts[-2:]) if "*" in parts[-1] else parts[-1]
+    return {"file": shown, "columns": [name for name, _ in table.columns.values()]}

@@ -1,0 +1,175 @@
+"""Where the works of an OpenAlex snapshot lie: editions, parts, manifests, deleted ids; nothing is read but names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from sciscidata.errors import InputNotFoundError
+
+Edition: TypeAlias = Literal["jsonl", "parquet"]
+
+# The layout of 2026, copies of a part of it, the one before (moved to legacy-data), or the folder of the works itself.
+_HOMES: dict[Edition, tuple[str, ...]] = {
+    "parquet": ("data/parquet/works", "parquet/works", "works", "."),
+    "jsonl": ("data/jsonl/works", "jsonl/works", "data/works", "legacy-data/works", "works", "."),
+}
+_PART = re.compile(r"updated_date=([0-9]{4}-[0-9]{2}-[0-9]{2})/part_([0-9]+)(?:\.[a-z]+)*")
+_SUFFIX: dict[Edition, str] = {"jsonl": ".gz", "parquet": ".parquet"}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One file of works: where it lies, and what the manifest says of it.
+
+    Example:
+        >>> Part(name="updated_date=2026-06-01/part_0003.gz", path="part_0003.gz", edition="jsonl").stem
+        'part-2026-06-01-0003'
+    """
+
+    name: str  # as in the manifest: updated_date=YYYY-MM-DD/part_NNNN.gz
+    path: str
+    edition: Edition
+    content_length: int | None = None  # bytes
+    record_count: int | None = None
+
+    @property
+    def stem(self) -> str:
+        """The name of what is made of it."""
+        found = _PART.fullmatch(self.name)
+        assert found is not None, self.name
+        return f"part-{found[1]}-{found[2]}"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What was found: the parts to read, oldest date first, and what is wrong with others."""
+
+    folder: str  # of the works
+    edition: Edition
+    parts: list[Part]
+    problems: dict[str, str]  # of parts that the manifest lists: the name, and what is wrong
+    unlisted: list[str]  # parts that the manifest does not list, left over from an older copy
+    deleted: list[str]  # files of deleted or merged ids
+    date: str | None = None  # of the snapshot, if the manifest says so
+
+
+def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest: bool) -> Layout:
+    """Find the works of a snapshot below ``folder``, and compare them with the manifest.
+
+    Args:
+        folder: the folder into which the bucket was copied, its ``data``, or any folder down to ``works``.
+        edition: None takes the Parquet edition where both are there.
+        allow_missing_manifest: take whatever parts are there where no manifest is. It is written last and copied
+            last, so that without it nobody knows whether the copy is whole.
+
+    Raises:
+        InputNotFoundError: at once; no such folder, no part in it, or no manifest.
+
+    Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     part = Path(home, "data/jsonl/works/updated_date=2026-06-01/part_0000.gz")
+        ...     part.parent.mkdir(parents=True)
+        ...     part.touch()
+        ...     find_layout(Path(home), None, allow_missing_manifest=True).parts[0].stem
+        'part-2026-06-01-0000'
+    """
+    if not folder.is_dir():
+        msg = f"snapshot folder {folder} does not exist. Name the folder into which s3://openalex was copied."
+        raise InputNotFoundError(msg)
+    found = next(_find_works(folder, (edition,) if edition else ("parquet", "jsonl")), None)
+    if found is None:
+        what = f"no {edition or 'jsonl or parquet'} part of works"
+        msg = (
+            f"{folder} holds {what}. Needed: {_HOMES[edition or 'jsonl'][0]}/updated_date=YYYY-MM-DD/part_NNNN"
+            f"{_SUFFIX[edition or 'jsonl']}. Copy it: aws s3 sync s3://openalex/data/jsonl/works ... --no-sign-request."
+        )
+        raise InputNotFoundError(msg)
+    edition, works, here = found
+    manifest = _read_manifest(works)
+    if manifest is None and not allow_missing_manifest:
+        msg = (
+            f"{works} has no manifest.json (before 2026: manifest), which is copied last: the copy is unfinished. "
+            "Run the copy again, or read what is there with allow_missing_manifest=True (--allow-missing-manifest)."
+        )
+        raise InputNotFoundError(msg)
+    listed, date = manifest or ({name: {} for name in here}, None)
+    parts: list[Part] = []
+    problems: dict[str, str] = {}
+    for name, meta in sorted(listed.items()):
+        part = Part(name, str(works / name), edition, meta.get("content_length"), meta.get("record_count"))
+        problem = _compare(part) if name in here else "is in the manifest, but not here"
+        if problem:
+            problems[name] = problem
+        else:
+            parts.append(part)
+    return Layout(
+        folder=str(works),
+        edition=edition,
+        parts=parts,
+        problems=problems,
+        unlisted=sorted(here - listed.keys()),
+        deleted=[str(path) for path in _find_deleted(works)],
+        date=date,
+    )
+
+
+def _find_works(folder: Path, editions: tuple[Edition, ...]) -> Iterator[tuple[Edition, Path, set[str]]]:
+    for edition in editions:
+        for home in _HOMES[edition]:
+            found = (folder / home).glob(f"updated_date=*/part_*{_SUFFIX[edition]}")
+            names = {path.relative_to(folder / home).as_posix() for path in found}
+            if names := {name for name in names if _PART.fullmatch(name)}:
+                yield edition, folder / home, names
+
+
+def _compare(part: Part) -> str | None:
+    size = Path(part.path).stat().st_size
+    if part.content_length is None or size == part.content_length:
+        return None
+    return f"has {size:,} bytes, the manifest says {part.content_length:,}"
+
+
+def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] | None:
+    """Give name -> content_length and record_count, and the date, whichever form the manifest has."""
+    for path in (works / "manifest.json", works / "manifest", works.parent / "manifest.json"):
+        if not path.is_file():
+            continue
+        try:
+            entry = _entry_of_works(json.loads(path.read_bytes()))
+            files: list[Any] = entry.get("files") or entry["entries"]
+            listed: dict[str, dict[str, int]] = {
+                "/".join(str(file["url"]).split("/")[-2:]): dict(file.get("meta") or {}) for file in files
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            msg = (
+                f"{path} is no manifest of works: neither 'files' (2026) nor 'entries' (before) with url and meta. "
+                "Copy it again, or delete it and set allow_missing_manifest=True (--allow-missing-manifest)."
+            )
+            raise InputNotFoundError(msg) from None
+        return {name: meta for name, meta in listed.items() if _PART.fullmatch(name)}, entry.get("date")
+    return None
+
+
+def _entry_of_works(manifest: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Pick the works out of a manifest of all entities; one of the works alone is left as it is."""
+    entities = manifest.get("entities")
+    if entities is None:
+        return manifest
+    works = entities["works"] if isinstance(entities, dict) else next(e for e in entities if e["entity"] == "works")
+    return {"date": manifest.get("date"), **works}
+
+
+def _find_deleted(works: Path) -> list[Path]:
+    """List the files of ids that are no more: ``deleted_ids`` since August 2026, ``merged_ids`` before."""
+    for folder in (works, works.parent, works.parent.parent):
+        for name in ("deleted_ids.csv.gz", "deleted_ids.csv"):
+            if (folder / name).is_file():
+                return [folder / name]
+    return sorted((works.parent / "merged_ids" / "works").glob("*.csv*"))

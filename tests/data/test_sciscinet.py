@@ -1,0 +1,671 @@
+"""SciSciNet: tables of both versions to our frames, published values and their undefined zeros, fields, texts by id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.make_sciscinet import make
+from sciscidata.abstracts import decode_inverted_indexes
+from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
+from sciscidata.errors import (
+    ConfigError,
+    InputNotFoundError,
+    NotEnoughWorksError,
+    ReleaseExistsError,
+    SchemaMismatchError,
+)
+from sciscidata.json_lines import render_lines
+from sciscidata.labelled import write_labelled
+from sciscidata.labels import DISRUPTION_LABELS, label_disruption, label_novelty
+from sciscidata.late_text import STRUCTURE, draw_before_text
+from sciscidata.pipeline import BuildConfig, build
+from sciscidata.plain_text import clean_text
+from sciscidata.release import render_jsonl
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.settings import resolve
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_fields import choose_fields
+from sciscidata.sources.sciscinet_texts import plain_texts
+from sciscidata.sources.sciscinet_values import compare_scores, publish_atypicality, publish_disruption
+from sciscidata.splits import SplitConfig, draw_split
+from sciscidata.verification import verify_release
+
+N_WORKS = 3_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sciscinet")
+    make(folder, N_WORKS, n_bytes=300)
+    return folder
+
+
+@pytest.fixture
+def real_papers(shared_data, tmp_path) -> Path:
+    """The real rows that hold metrics, as a table of the published types."""
+    rows = pl.read_csv(shared_data / "sciscinet" / "sciscinet_v2_metric_rows_A.csv")
+    counts = dict.fromkeys(("reference_count", "citation_count", "C5", "C10", "team_size"), pl.UInt32)
+    rows.cast(counts).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    return tmp_path
+
+
+def tables(folder, **options):
+    return scan_sciscinet(SciSciNetConfig(folder=str(folder), **options))
+
+
+# What is published
+
+
+def test_real_rows_keep_their_scores_and_lose_the_zeros_that_stand_for_undefined(real_papers):
+    scores = tables(real_papers).scores.collect()
+    assert scores.schema == CD_SCORES
+    by_id = dict(scores.select("work_id", "cd_index").rows())
+    assert by_id[2051723858] == -0.00045433893684688776
+    assert by_id[4320018383] is None  # 0.0, with seven references, cited by nobody
+    assert by_id[34653674] is None  # 0.0, without references and citations
+    assert by_id[4320476346] == 0.0  # sixteen references, six citations: a score
+    assert sum(value is None for value in by_id.values()) == 2
+
+
+def test_real_atypicality_keeps_its_sign_low_z_is_novel(real_papers):
+    found = tables(real_papers).atypicality.collect()
+    assert found.schema == ATYPICALITY
+    novel = found.filter(work_id=2091242066).row(0, named=True)  # z of -24.9
+    usual = found.filter(work_id=2085917239).row(0, named=True)  # z of 29.0
+    assert novel["novelty_score"] > 0.999
+    assert usual["novelty_score"] < 0.001
+    assert novel["conventionality_score"] > 0.999
+    without = found.filter(work_id=4322731449).row(0)
+    assert without == (4322731449, None, None, None, None, None)
+
+
+def test_real_dartmouth_rows_lack_half_the_columns_and_still_give_works(shared_data):
+    folder = shared_data / "sciscinet"
+    with pytest.raises(InputNotFoundError, match="has no table sciscinet_papers"):
+        tables(folder)
+
+
+def test_real_dartmouth_rows_are_read_and_their_missing_scores_named(shared_data, tmp_path):
+    source = shared_data / "sciscinet"
+    (tmp_path / "sciscinet_papers.parquet").symlink_to(source / "dartmouth_papers.parquet")
+    (tmp_path / "sciscinet_fields.parquet").symlink_to(source / "fields.parquet")
+    found = tables(tmp_path)
+    works = found.works.collect()
+    assert works.schema == WORKS
+    assert works.height == 84_906
+    assert works["work_id"].n_unique() == 84_906
+    assert works["publication_year"].min() == 1800
+    assert works["doi"].drop_nulls().str.starts_with("10.").all()
+    assert works["doi"].null_count() == 3_528
+    assert not works["is_retracted"].any()
+    assert works["title"].null_count() == works.height
+    with pytest.raises(SchemaMismatchError, match=r"lacks disruption.*--recompute"):
+        found.scores  # noqa: B018
+    with pytest.raises(SchemaMismatchError, match="Atyp_10pct_Z"):
+        found.atypicality  # noqa: B018
+    with pytest.raises(InputNotFoundError, match="no table sciscinet_paperrefs"):
+        found.citations  # noqa: B018
+
+
+def test_real_fields_give_their_broad_field_first(shared_data):
+    fields = pl.scan_parquet(shared_data / "sciscinet" / "fields.parquet").select(
+        pl.col("fieldid").str.strip_prefix("C").cast(pl.Int64).alias("field_id"),
+        pl.col("display_name").alias("field_name"),
+        "level",
+    )
+    astronomy, biology, medicine = 1276947, 86803240, 71924100
+    links = {"work_id": [1, 1, 1, 2], "field_id": [astronomy, biology, medicine, astronomy]}
+    scores = {"score": [0.99, 0.2, 0.3, 0.1]}
+    found = {
+        work_id: (primary, concepts)
+        for work_id, primary, concepts in choose_fields(pl.LazyFrame(links | scores), fields).collect().rows()
+    }
+    assert found[1] == ("Medicine", ["Medicine", "Biology", "Astronomy"])
+    assert found[2] == ("Astronomy", ["Astronomy"])
+
+
+counts = st.one_of(st.none(), st.integers(0, 3))
+values = st.one_of(st.none(), st.sampled_from([0.0, float("nan"), float("inf"), -0.5, 1.0]))
+
+
+@given(st.lists(st.tuples(values, counts, counts), min_size=1, max_size=20))
+def test_a_published_score_is_null_or_finite_and_null_without_references_or_citations(rows):
+    frame = pl.DataFrame(
+        rows, schema={"disruption": pl.Float64, "reference_count": pl.Int64, "citation_count": pl.Int64}, orient="row"
+    )
+    found = publish_disruption(frame.with_row_index("work_id").lazy()).collect()["cd_index"].to_list()
+    for (value, references, citations), score in zip(rows, found, strict=True):
+        defined = value is not None and np.isfinite(value) and references and citations
+        assert score == (value if defined else None)
+
+
+@given(st.lists(st.tuples(values, counts), min_size=1, max_size=20))
+def test_novelty_needs_pairs_and_a_finite_z(rows):
+    frame = pl.DataFrame(rows, schema={"z_p10": pl.Float64, "n_pairs": pl.Int64}, orient="row")
+    frame = frame.with_columns(z_median="z_p10").with_row_index("work_id")
+    found = publish_atypicality(frame.lazy()).collect()
+    for (z, pairs), novelty, usual in zip(rows, found["novelty_score"], found["conventionality_score"], strict=True):
+        if z is None or not np.isfinite(z) or not pairs:
+            assert novelty is None
+            assert usual is None
+        else:
+            assert novelty == pytest.approx(1 / (1 + np.exp(z)))
+            assert usual == pytest.approx(1 / (1 + np.exp(-z)))
+
+
+def test_comparing_a_score_with_itself_agrees_and_with_its_opposite_does_not():
+    rng = np.random.default_rng(0)
+    scores = pl.DataFrame({"work_id": range(200), "cd_index": rng.normal(0, 0.1, 200)})
+    same = compare_scores(scores, scores)
+    assert (same["both"], same["spearman"], same["same_sign"], same["same_label"]) == (200, 1.0, 1.0, 1.0)
+    opposite = compare_scores(scores, scores.with_columns(-pl.col("cd_index")))
+    assert opposite["spearman"] == -1.0
+    assert opposite["same_sign"] == 0.0
+    assert opposite["same_label"] < 0.1
+    half = compare_scores(scores, scores.head(50))
+    assert (half["both"], half["only_published"], half["only_computed"]) == (50, 150, 0)
+    assert sum(cell["works"] for cell in half["labels"]) == 50
+    assert compare_scores(scores.head(0), scores)["spearman"] is None
+
+
+# Tables
+
+
+def test_every_table_of_the_generator_arrives_in_works(made):
+    works = tables(made).works.sort("work_id").collect()
+    assert works.schema == WORKS
+    assert works.height == N_WORKS
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")
+    assert works["title"].null_count() == N_WORKS - texts.height
+    row = texts.drop_nulls("abstract_inverted_index").row(0, named=True)
+    found = works.filter(work_id=int(row["paperid"][1:])).row(0, named=True)
+    assert found["abstract"] == decode_inverted_indexes(pl.Series([row["abstract_inverted_index"]]))[0]
+    assert (found["title"], found["language"]) == (row["title"], row["language"])
+    linked = pl.read_parquet(made / "sciscinet_paperfields.parquet")["paperid"].n_unique()
+    assert works["primary_field"].null_count() == N_WORKS - linked
+    assert works["concepts"].null_count() == 0
+    assert works["concepts"].list.len().max() <= 8
+    assert works.filter(pl.col("source_id").is_not_null())["source_name"].null_count() == 0
+    citations = tables(made).citations.collect()
+    assert citations.schema == CITATIONS
+    assert citations["citing_id"].is_in(works["work_id"].implode()).all()
+
+
+def test_the_generator_repeats_itself(made, tmp_path):
+    make(tmp_path, N_WORKS, n_bytes=300)
+    for path in made.glob("*.parquet"):
+        assert pl.read_parquet(path).equals(pl.read_parquet(tmp_path / path.name)), path.name
+
+
+def test_structure_opens_no_table_of_texts(made, tmp_path):
+    (tmp_path / "data").mkdir()
+    for path in made.glob("*.parquet"):
+        (tmp_path / "data" / path.name).symlink_to(path)
+    found = tables(tmp_path / "data")
+    for name in ("papertitleabstract", "paperfields", "papersources"):
+        (tmp_path / "data" / f"sciscinet_{name}.parquet").unlink()
+    assert found.works.select("work_id", "publication_year").collect().height == N_WORKS
+    assert found.structure.collect().height == N_WORKS
+    recent = found.works.filter(pl.col("publication_year") >= 2000).select("work_id")
+    assert 0 < recent.collect().height < N_WORKS
+    with pytest.raises((pl.exceptions.PolarsError, OSError)):
+        found.works.select("title").collect()
+
+
+def test_a_filter_and_a_projection_reach_the_parquet_scan(made):
+    plan = tables(made).tables["texts"].holding(pl.Series([1, 2])).scan("work_id", "title").explain()
+    assert "PROJECT 2/4 COLUMNS" in plan
+    assert "SELECTION" in plan
+    assert "abstract_inverted_index" not in plan
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_works_read_by_id_are_those_of_the_whole_table(made, engine):
+    found = tables(made)
+    some = found.works.select("work_id").collect(engine=engine)["work_id"].sort().gather_every(7)
+    whole = found.works.collect(engine=engine).filter(pl.col("work_id").is_in(some.implode())).sort("work_id")
+    assert found.read_works(some).equals(whole)
+    assert found.read_works(pl.Series([5])).height == 0
+
+
+def test_works_in_text_order_are_all_works_in_a_fixed_order(made):
+    found = tables(made)
+    ordered = found.in_text_order().collect(engine="streaming")
+    assert ordered.sort("work_id").equals(found.works.collect().sort("work_id"))
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")["paperid"].str.slice(1).cast(pl.Int64)
+    assert ordered["work_id"].head(len(texts)).equals(texts.rename("work_id"))
+    assert ordered["work_id"].slice(len(texts)).is_sorted()
+
+
+def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path):
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    (tmp_path / "papers").mkdir()
+    papers.head(1_000).write_parquet(tmp_path / "papers" / "0.parquet")
+    papers.slice(1_000).write_parquet(tmp_path / "papers" / "1.parquet")
+    columns = ["work_id", "publication_year", "doi"]
+    parts = tables(tmp_path).works.select(columns).collect().sort("work_id")
+    assert parts.equals(tables(made).works.select(columns).collect().sort("work_id"))
+    assert tables(tmp_path).provenance["tables"]["papers"]["file"] == "papers/*.parquet"
+    assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
+
+
+def test_texts_may_lie_elsewhere(made, tmp_path):
+    (tmp_path / "sciscinet_papers.parquet").symlink_to(made / "sciscinet_papers.parquet")
+    assert tables(tmp_path).works.select("title").collect()["title"].null_count() == N_WORKS
+    found = tables(tmp_path, texts=str(made)).works.select("title").collect()
+    assert found["title"].null_count() < N_WORKS / 2
+
+
+def test_a_table_without_its_ids_is_refused_at_once(tmp_path):
+    pl.DataFrame({"id": ["W1"], "year": [1999]}).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"lacks paperid; it has id, year"):
+        tables(tmp_path)
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "sciscinet_papers.parquet").write_text("not found")
+    with pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet cannot be opened"):
+        tables(tmp_path)
+
+
+def test_version_1_is_read_from_tab_separated_text(tmp_path):
+    names = "PaperID DOI DocType Year JournalID Reference_Count Citation_Count Disruption Atyp_Median_Z Atyp_10pct_Z"
+    papers = [
+        "\t".join([*names.split(), "Atyp_Pairs"]),
+        "7\t10.1/A\tJournal\t1999.0\t5.0\t3\t4\t0.25\t2.0\t-1.0\t3.0",
+        "8\t\t\t2001\t\t0\t0\t\t\t\t",
+    ]
+    (tmp_path / "SciSciNet_Papers.tsv").write_text("\n".join(papers) + "\n")
+    (tmp_path / "SciSciNet_PaperReferences.tsv").write_text("Citing_PaperID\tCited_PaperID\n8\t7\n")
+    (tmp_path / "SciSciNet_PaperDetails.tsv").write_text('PaperID\tPaperTitle\n7\tA "quoted" title\n')
+    (tmp_path / "SciSciNet_PaperFields.tsv").write_text("PaperID\tFieldID\n7\t2\n7\t1\n")
+    (tmp_path / "SciSciNet_Fields.tsv").write_text("FieldID\tField_Name\tField_Type\n1\tArt\tTop\n2\tAbc\tSub\n")
+    (tmp_path / "SciSciNet_Journals.tsv").write_text("JournalID\tJournal_Name\n5\tNature\n")
+    found = tables(tmp_path, version="v1")
+    first, second = found.works.collect().sort("work_id").rows(named=True)
+    assert first["title"] == 'A "quoted" title'
+    assert first["publication_year"] == 1999
+    assert first["doi"] == "10.1/a"
+    assert (first["primary_field"], first["concepts"]) == ("Art", ["Art", "Abc"])
+    assert (first["source_id"], first["source_name"], first["abstract"]) == (5, "Nature", None)
+    assert second["doi"] is None
+    assert second["source_id"] is None
+    assert found.citations.collect().rows() == [(8, 7)]
+    assert found.scores.collect().sort("work_id")["cd_index"].to_list() == [0.25, None]
+    assert found.atypicality.collect().sort("work_id")["z_p10"].to_list() == [-1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"folder": ""}, "folder"),
+        ({"version": "v3"}, "v1"),
+        ({"recompute": "no"}, "True or False"),
+        ({"texts": 5}, "texts"),
+    ],
+)
+def test_impossible_options_are_refused(options, word):
+    with pytest.raises(ConfigError, match=word):
+        SciSciNetConfig(**({"folder": "x"} | options))
+
+
+def test_credentials_are_neither_shown_nor_recorded(made):
+    config = SciSciNetConfig(folder=str(made), storage_options={"token": "secret"})
+    assert "secret" not in repr(config) + json.dumps(scan_sciscinet(config).provenance)
+
+
+# Fields
+
+
+links = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 6), st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0]))), max_size=40
+)
+
+
+@given(links, st.randoms())
+def test_fields_follow_the_rule_in_whatever_order_the_links_come(rows, random):
+    names = {1: ("B", 0), 2: ("A", 0), 3: ("A", 1), 4: ("C", 1), 5: ("A", 1), 6: ("Z", 2)}
+    fields = pl.LazyFrame(
+        [(number, name, level) for number, (name, level) in names.items()],
+        schema=["field_id", "field_name", "level"],
+        orient="row",
+    )
+    best: dict[tuple[int, int], float] = {}
+    for work, number, score in rows:
+        best[work, number] = max(best.get((work, number), -1.0), -1.0 if score is None else score)
+    expected: dict[int, list[str]] = {}
+    for work, number in sorted(best, key=lambda key: (key[0], names[key[1]][1], -best[key], names[key[1]][0], key[1])):
+        expected.setdefault(work, []).append(names[number][0])
+    random.shuffle(rows)
+    frame = pl.LazyFrame(rows, schema={"work_id": pl.Int64, "field_id": pl.Int64, "score": pl.Float64}, orient="row")
+    found = {work: (primary, names) for work, primary, names in choose_fields(frame, fields).collect().rows()}
+    assert found == {work: (names[0], names[:8]) for work, names in expected.items()}
+
+
+# Texts and lines
+
+
+texts = st.one_of(
+    st.none(),
+    st.text(max_size=30),
+    st.text(st.sampled_from(" a&<b>\t\u00a0\u2009\u2028\x85\u3000\u1680é–"), max_size=12),
+)
+
+
+@given(st.lists(texts, min_size=1, max_size=20))
+def test_the_short_cut_cleans_as_clean_text_does(rows):
+    frame = pl.DataFrame({"title": rows}, schema={"title": pl.String})
+    short = frame.select(plain_texts("title", inverted=False))["title"]
+    assert short.to_list() == frame.select(clean_text("title"))["title"].to_list()
+
+
+examples = st.lists(
+    st.tuples(
+        texts,
+        st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+        st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)),
+        st.one_of(st.none(), st.lists(texts, max_size=3)),
+    ),
+    max_size=20,
+)
+
+
+@given(examples)
+def test_fast_lines_are_the_bytes_of_a_release(rows):
+    schema = {"title": pl.String, "n": pl.Int64, "cd_index": pl.Float64, "concepts": pl.List(pl.String)}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    assert render_lines(frame) == render_jsonl(frame)
+    assert render_lines(frame[1:]) == render_jsonl(frame[1:])
+
+
+def test_every_character_is_escaped_as_in_a_release():
+    letters = "".join(chr(code) for code in range(0x3100)) + "\ufeff\uffff🎉"
+    frame = pl.DataFrame({"title": [letters, *letters], "concepts": [[letters]] * (len(letters) + 1)})
+    assert render_lines(frame) == render_jsonl(frame)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_json_number_is_refused(value):
+    with pytest.raises(ValueError, match="no JSON number"):
+        render_lines(pl.DataFrame({"cd_index": [value]}))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_all_labelled_works_are_written_with_the_bytes_of_a_release(made, tmp_path, n_threads):
+    found = tables(made)
+    labelled = label_novelty(label_disruption(found.structure)).filter(pl.col("disruption_label").is_not_null())
+    report = write_labelled(found.in_text_order(), labelled, tmp_path / "all", n_threads=n_threads)
+    rows = labelled.collect()
+    ordered = found.in_text_order().collect(engine="streaming")
+    expected = ordered.join(rows.drop("publication_year"), on="work_id", maintain_order="left").with_columns(
+        pl.format("W{}", "work_id").alias("openalex_id")
+    )
+    lines = (tmp_path / "all" / "labelled.jsonl").read_bytes()
+    assert lines == render_jsonl(expected.select(EXAMPLE.names()))
+    assert report["rows"] == rows.height == lines.count(b"\n")
+    assert report["bytes"] == len(lines)
+    classes = report["classes"]["disruption_label"]
+    assert {label: classes[label] for label in DISRUPTION_LABELS} == dict(
+        rows["disruption_label"].value_counts().rows()
+    )
+    assert json.loads((tmp_path / "all" / "labelled.json").read_text()) == report
+
+
+def test_labelled_rows_without_novelty_have_null_there(tmp_path):
+    works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "concepts": []}], schema=WORKS)
+    labelled = pl.LazyFrame({"work_id": [7, 8], "cd_index": [-0.0, 1.0], "disruption_label": ["neutral", None]})
+    write_labelled(works, labelled, tmp_path / "all")
+    row = json.loads((tmp_path / "all" / "labelled.jsonl").read_text())
+    assert list(row) == EXAMPLE.names()
+    assert row["novelty_score"] is None
+    assert str(row["cd_index"]) == "0.0"
+    with pytest.raises(SchemaMismatchError, match="write_labelled"):
+        write_labelled(works, labelled.drop("cd_index"), tmp_path / "more")
+
+
+def test_a_run_that_fails_half_way_leaves_nothing_and_nothing_is_replaced(made, tmp_path):
+    found = tables(made)
+    labelled = label_disruption(found.structure)
+
+    def fail(titles):
+        if titles.str.contains("no. 2").any():
+            raise InputNotFoundError("gone")
+        return titles
+
+    broken = found.in_text_order().with_columns(pl.col("title").map_batches(fail, return_dtype=pl.String()))
+    with pytest.raises(Exception, match="gone"):
+        write_labelled(broken, labelled, tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "thesis.tex").touch()
+    with pytest.raises(ReleaseExistsError):
+        write_labelled(found.in_text_order(), labelled, tmp_path / "all")
+
+
+def test_a_work_with_two_texts_gets_the_same_one_every_time(made, tmp_path):
+    for path in made.glob("*.parquet"):
+        (tmp_path / path.name).symlink_to(path)
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet").head(3)
+    (tmp_path / "sciscinet_papertitleabstract.parquet").unlink()
+    second = texts.with_columns(pl.lit("A second title").alias("title"))
+    pl.concat([texts, second]).write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet")
+    ids = texts["paperid"].str.slice(1).cast(pl.Int64)
+    assert tables(tmp_path).read_works(ids)["title"].to_list() == ["A second title"] * 3
+
+
+def test_coverage_is_counted_over_all_works(made):
+    counts = tables(made).count_coverage()
+    works = tables(made).works.collect()
+    assert counts["works"] == N_WORKS
+    assert counts["primary_field"] == N_WORKS - works["primary_field"].null_count()
+    assert counts["source_id"] == N_WORKS - works["source_id"].null_count()
+    assert counts["disruption"] == tables(made).scores.collect()["cd_index"].count() < counts["references"] < N_WORKS
+
+
+# Draw first, read afterwards
+
+
+def world(n, seed, *, repeats=0):
+    """Some structure, and the texts that go with it."""
+    rng = np.random.default_rng(seed)
+    structure = pl.DataFrame(
+        {
+            "work_id": rng.permutation(10 * n)[:n],
+            "publication_year": rng.integers(1990, 2021, n),
+            "work_type": ["article"] * n,
+            "is_retracted": rng.random(n) < 0.05,
+            "n_references": rng.integers(0, 5, n),
+            "n_citers": rng.integers(0, 5, n),
+            "cd_index": np.where(rng.random(n) < 0.9, rng.choice([-0.5, 0.0, 0.5], n), np.nan),
+        }
+    ).with_columns(pl.col("cd_index").fill_nan(None))
+    structure = label_disruption(structure).collect().cast(STRUCTURE)
+    number = np.arange(n)
+    number[:repeats] = rng.integers(0, max(repeats // 3, 1), repeats)
+    texts = pl.DataFrame(
+        {
+            "work_id": structure["work_id"],
+            "publication_year": structure["publication_year"],
+            "title": [f"On {at}" if rng.random() < 0.9 else None for at in number],
+            "abstract": ["We ask." if rng.random() < 0.7 else None for _ in number],
+            "language": rng.choice(["en", "de"], n, p=[0.8, 0.2]).tolist(),
+            "is_retracted": structure["is_retracted"],
+        }
+    )
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in WORKS.items() if name not in texts.columns]
+    return structure, texts.with_columns(absent).select(WORKS.names()).cast(WORKS)
+
+
+class Reader:
+    def __init__(self, texts):
+        self.texts, self.read = texts, []
+
+    def __call__(self, work_ids):
+        self.read += work_ids.to_list()
+        return self.texts.filter(pl.col("work_id").is_in(work_ids.implode()))
+
+
+def filter_everything_first(structure, texts, eligibility, split, window_years):
+    """The other order: all texts joined, all filters applied, then drawn."""
+    candidates = structure.join(texts.drop("publication_year", "work_type", "is_retracted"), on="work_id").with_columns(
+        n_i=pl.col("n_citers").cast(pl.UInt32),
+        n_j=pl.lit(0, dtype=pl.UInt32),
+        n_k=pl.lit(0, dtype=pl.UInt32),
+        n_references=pl.col("n_references").cast(pl.UInt32),
+    )
+    marked = mark_ineligible(candidates, eligibility, window_years=window_years).collect()
+    return marked, draw_split(marked.filter(pl.col("removed_by").is_null()), split).collect()
+
+
+@pytest.mark.parametrize("balance", ["disruption", "none"])
+@pytest.mark.parametrize("seed", range(4))
+def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance):
+    structure, texts = world(4_000, seed)
+    split = SplitConfig(n_train=60, n_test=9, seed=seed, balance=balance)
+    reader = Reader(texts)
+    late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+    marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
+    columns = ["work_id", "side", "split_key", "disruption_label"]
+    assert late.drawn.select(columns).equals(drawn.select(columns))
+    assert late.works.sort("work_id").equals(
+        texts.filter(pl.col("work_id").is_in(drawn["work_id"].implode())).sort("work_id")
+    )
+    assert len(reader.read) == len(set(reader.read)) == late.reading["read"] < marked.height / 4
+    assert sum(late.filters.values()) == 2 * late.filters["works"] == 2 * 4_000
+    assert late.filters["eligible"] == late.eligible.height == late.reading["not_read"] + late.reading["passed"]
+    everything = count_removals(marked)
+    for name in ("retracted", "few_references", "no_title"):
+        assert late.filters[name] <= everything[name] or name in ("few_references", "retracted")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(seed):
+    structure, texts = world(3_000, seed, repeats=2_500)
+    split = SplitConfig(n_train=90, n_test=9, seed=seed)
+    late = draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+    assert late.works["title"].is_duplicated().sum() == 0
+    # The definition, read off one pass over everything.
+    marked, _ = filter_everything_first(
+        structure,
+        texts.with_columns(pl.lit(None, dtype=pl.String).alias("doi")),
+        EligibilityConfig(),
+        SplitConfig(n_train=3, n_test=3),
+        5,
+    )
+    passing = marked.filter(pl.col("removed_by").is_null() | (pl.col("removed_by") == "duplicate"))
+    keyed = draw_all(passing, split)
+    titles = dict(texts.select("work_id", "title").rows())
+    quotas = {("train", label): 30 for label in DISRUPTION_LABELS} | {("test", label): 3 for label in DISRUPTION_LABELS}
+    taken, seen = [], set()
+    for work_id, cell in keyed:
+        if quotas[cell] and titles[work_id] not in seen:
+            quotas[cell] -= 1
+            seen.add(titles[work_id])
+            taken.append(work_id)
+    assert sorted(late.drawn["work_id"]) == sorted(taken)
+    assert late.filters["duplicate"] > 0
+
+
+def draw_all(works, split):
+    import hashlib
+
+    total = split.n_train + split.n_test
+    rows = []
+    for work_id, label in works.select("work_id", "disruption_label").rows():
+        key = int.from_bytes(hashlib.sha256(f"{split.seed}:{work_id}".encode()).digest()[:8], "big")
+        rows.append((key, work_id, ("test" if key % total < split.n_test else "train", label)))
+    return [(work_id, cell) for _, work_id, cell in sorted(rows)]
+
+
+def test_a_class_that_falls_short_is_named_when_all_of_it_was_read():
+    structure, texts = world(300, 0)
+    split = SplitConfig(n_train=150, n_test=30)
+    with pytest.raises(NotEnoughWorksError, match="train needs 50 'disruptive' works, found"):
+        draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+
+
+def test_a_work_without_a_text_at_all_has_no_title():
+    structure, texts = world(3_000, 1)
+    split = SplitConfig(n_train=30, n_test=3)
+    config = EligibilityConfig(require_abstract=False, languages=())
+    kept = texts.filter(pl.col("work_id") % 2 == 0)
+    late = draw_before_text(structure.lazy(), Reader(kept), config, split, window_years=5)
+    assert (late.drawn["work_id"] % 2 == 0).all()
+    assert late.filters["no_title"] > 0
+
+
+# The whole flow
+
+
+def test_a_slice_of_sciscinet_is_a_verified_release_with_novelty(made, tmp_path):
+    config = BuildConfig(
+        source=SciSciNetConfig(folder=str(made)),
+        out=tmp_path / "slice",
+        cache_dir=tmp_path / "cache",
+        split=SplitConfig(n_train=90, n_test=9),
+    )
+    release = build(config)
+    verify_release(release.folder)
+    manifest = release.manifest
+    assert manifest["counts"]["text"]["read"] < N_WORKS / 3
+    assert manifest["counts"]["filters"]["works"] == N_WORKS
+    assert release.train["novelty_label"].null_count() < 90
+    assert release.train["concepts"].null_count() == 0
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet").select("paperid", "disruption", "reference_count")
+    drawn = release.train.join(papers, left_on="openalex_id", right_on="paperid")
+    assert (drawn["cd_index"] == drawn["disruption"]).all()
+    assert (drawn["reference_count"] > 0).all()
+    assert str(tmp_path) not in json.dumps(manifest)
+    assert str(made) not in json.dumps(manifest)
+
+
+def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_published(made, tmp_path):
+    settings = {
+        "": {"out": str(tmp_path / "slice"), "cache_dir": str(tmp_path / "cache")},
+        "sciscinet": {"folder": str(made), "recompute": True},
+        "split": {"n_train": 30, "n_test": 3},
+    }
+    release = build(resolve(settings))
+    verify_release(release.folder)
+    from sciscidata.cdindex import compute_cd_index
+
+    found = tables(made)
+    scores = (
+        compute_cd_index(found.citations, found.papers)
+        .collect()
+        .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
+    )
+    drawn = release.train.join(scores, on="openalex_id", suffix="_computed")
+    assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
+    comparison = release.manifest["source"]["comparison"]
+    assert comparison == compare_scores(found.scores, scores.select("work_id", "cd_index"))
+
+
+def test_a_table_without_published_scores_cannot_be_drawn_from_without_references(shared_data, tmp_path):
+    (tmp_path / "papers.parquet").symlink_to(shared_data / "sciscinet" / "dartmouth_papers.parquet")
+    config = {
+        "source": SciSciNetConfig(folder=str(tmp_path)),
+        "out": tmp_path / "slice",
+        "cache_dir": tmp_path / "cache",
+    }
+    with pytest.raises(SchemaMismatchError, match="recompute=True"):
+        build(BuildConfig(**config))
+    again = config | {"source": SciSciNetConfig(folder=str(tmp_path), recompute=True)}
+    with pytest.raises(InputNotFoundError, match="sciscinet_paperrefs"):
+        build(BuildConfig(**again))
+    assert not (tmp_path / "slice").exists()
+
+
+def test_naming_a_folder_implies_the_source():
+    config = resolve({"": {}, "sciscinet": {"folder": "data"}})
+    assert config.source == SciSciNetConfig(folder="data")
+    assert config.out == Path("slices/sciscinet")
+    with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
+        resolve({"": {"source": "sciscinet"}})
