@@ -1,4 +1,4 @@
-"""The ``sciscidata`` command: build, verify and describe a release. Parses, calls once, prints what came out."""
+"""The ``sciscidata`` command: a release, or a null model on its own. Parses, calls once, prints what came out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata import __version__
 from sciscidata.errors import SciSciDataError
+
+if TYPE_CHECKING:
+    from sciscidata.pipeline import BuildConfig
 
 _YES_NO = {"action": argparse.BooleanOptionalAction}
 
@@ -97,7 +101,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # Where a flag stands before the command, its value is taken for one.
         if message.startswith("argument COMMAND: invalid choice"):
-            message = "the first word needs to be one of build, verify, describe; flags come after it."
+            message = "the first word needs to be one of build, background, verify, describe; flags come after it."
         super().error(message)
 
 
@@ -112,13 +116,18 @@ def _parser() -> argparse.ArgumentParser:
         "Defaults stand in brackets.",
         argument_default=argparse.SUPPRESS,
     )
-    build.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings; flags go over it")
-    groups: dict[str, Any] = {}
-    for group, flag, section, name, details in _flags():
-        groups.setdefault(group, build.add_argument_group(group)).add_argument(
-            flag, dest=_key(section, name), **details
-        )
+    _add_flags(build, _flags())
     build.set_defaults(run=_build)
+    background = commands.add_parser(
+        "background",
+        help="save the null model of novelty of a whole corpus",
+        description="Save how often every two venues are expected to meet in a reference list, by year, over all works "
+        "of a source: build --background FILE scores other works against it. Defaults stand in brackets.",
+        argument_default=argparse.SUPPRESS,
+    )
+    _add_flags(background, [flag for flag in _flags() if _is_for_background(*flag[2:4])])
+    background.add_argument("--out", dest=_key("", "out"), metavar="FILE", required=True, help="the table to write")
+    background.set_defaults(run=_background)
     for name, run, text in (
         ("verify", _verify, "recompute every hash and count of a release"),
         ("describe", _describe, "print what a release holds and how it came about"),
@@ -129,13 +138,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[tuple[str, str, str, str, dict[str, Any]]]) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings; flags go over it")
+    groups: dict[str, Any] = {}
+    for group, flag, section, name, details in flags:
+        groups.setdefault(group, parser.add_argument_group(group)).add_argument(
+            flag, dest=_key(section, name), **details
+        )
+
+
+def _is_for_background(section: str, name: str) -> bool:
+    if section == "":
+        return name in ("source", "cache_dir", "overwrite")
+    return section in ("records", "synthetic") or (section == "novelty" and name != "score")
+
+
 def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
-    """List the flags of ``build``: group, flag, section and name of the setting, and what argparse needs to know."""
+    """List all flags: group, flag, section and name of the setting, and what argparse needs to know."""
     from sciscidata.cdindex import COMPAT
-    from sciscidata.labels import PRESETS
+    from sciscidata.labels import NOVELTY_RULES, PRESETS
+    from sciscidata.novelty_config import COMPAT as NOVELTY_COMPAT
+    from sciscidata.novelty_config import NoveltyConfig
     from sciscidata.settings import SOURCES
     from sciscidata.splits import BALANCED
 
+    of_novelty = {name: get_args(hint) for name, hint in get_type_hints(NoveltyConfig).items()}
     return [
         ("what to read", "--source", "", "source", {"choices": SOURCES, "help": "openalex, or records with --input"}),
         ("what to read", "--input", "records", "inputs", {
@@ -183,6 +210,21 @@ def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
         ("how to score", "--zero-references", "cd", "zero_references", {
             "choices": ["null", "keep"], "help": "score of a work without references on record (null)",
         }),
+        ("novelty", "--novelty", "", "novelty", {**_YES_NO, "help": "score atypical combinations of venues (yes)"}),
+        ("novelty", "--null", "novelty", "null", {
+            "choices": of_novelty["null"], "help": "expected pairs in closed form, or from shuffles (analytic)",
+        }),
+        ("novelty", "--n-shuffles", "novelty", "n_shuffles", {"type": int, "help": "with --null permutation (10)"}),
+        ("novelty", "--novelty-seed", "novelty", "seed", {"type": int, "help": "seed of the shuffles (0)"}),
+        ("novelty", "--score", "novelty", "score", {
+            "choices": of_novelty["score"], "help": "from z to 0 .. 1: by itself, or by rank within the year (sigmoid)",
+        }),
+        ("novelty", "--novelty-compat", "novelty", "compat", {
+            "choices": list(NOVELTY_COMPAT), "help": "the convention of another implementation; other flags go over it",
+        }),
+        ("novelty", "--background", "", "background", {
+            "metavar": "FILE", "help": "take the null model from a table that `sciscidata background` wrote",
+        }),
         ("how to label", "--preset", "thresholds", "preset", {
             "choices": list(PRESETS), "help": "a named set of thresholds; other flags go over it",
         }),
@@ -190,6 +232,12 @@ def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
         ("how to label", "--consolidating-max", "thresholds", "consolidating_max", {"type": float, "help": "(-0.001)"}),
         ("how to label", "--inclusive", "thresholds", "inclusive", {
             **_YES_NO, "help": "a score at a cut-off is not neutral any more (yes)",
+        }),
+        ("how to label", "--novelty-rule", "thresholds", "novelty_rule", {
+            "choices": list(NOVELTY_RULES), "help": "by the distance of the two scores, or by z as in Uzzi (margin)",
+        }),
+        ("how to label", "--novelty-margin", "thresholds", "novelty_margin", {
+            "type": float, "help": "with the rule margin: nearer scores are balanced (0.15)",
         }),
         ("which works may be drawn", "--min-references", "eligibility", "min_references", {"type": int, "help": "(1)"}),
         ("which works may be drawn", "--min-citations", "eligibility", "min_citations", {
@@ -223,7 +271,9 @@ def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
         ("where it goes", "--cache-dir", "", "cache_dir", {
             "metavar": "FOLDER", "help": "what later runs can use again (the user's cache folder)",
         }),
-        ("where it goes", "--overwrite", "", "overwrite", {**_YES_NO, "help": "replace a release at --out"}),
+        ("where it goes", "--overwrite", "", "overwrite", {
+            **_YES_NO, "help": "replace what an earlier run left at --out",
+        }),
     ]  # fmt: skip
 
 
@@ -233,16 +283,32 @@ def _key(section: str, name: str) -> str:
 
 def _build(options: argparse.Namespace) -> None:
     from sciscidata.pipeline import build
-    from sciscidata.settings import merge, read_toml, resolve
     from sciscidata.summary import print_release
+
+    print_release(build(_configuration(options)))
+
+
+def _background(options: argparse.Namespace) -> None:
+    from sciscidata.pipeline import build_background
+    from sciscidata.summary import print_background
+
+    start = time.monotonic()
+    config = _configuration(options)
+    table = build_background(
+        config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
+    )
+    print_background(table, time.monotonic() - start)
+
+
+def _configuration(options: argparse.Namespace) -> BuildConfig:
+    from sciscidata.settings import merge, read_toml, resolve
 
     given = vars(options)
     flags: dict[str, dict[str, Any]] = {}
     for _, _, section, name, _ in _flags():
         if _key(section, name) in given:
             flags.setdefault(section, {})[name] = given[_key(section, name)]
-    config = resolve(merge(read_toml(given["config"]) if "config" in given else {}, flags))
-    print_release(build(config))
+    return resolve(merge(read_toml(given["config"]) if "config" in given else {}, flags))
 
 
 def _verify(options: argparse.Namespace) -> None:

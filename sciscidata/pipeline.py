@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,28 +14,31 @@ import polars as pl
 
 from sciscidata.cdindex import CDConfig, compute_cd_index
 from sciscidata.demand import Demand
-from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
-from sciscidata.errors import ConfigError
-from sciscidata.labels import LabelThresholds, count_labels, label_disruption
+from sciscidata.eligibility import EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.novelty_background import Background, read_background, write_background
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.plots import draw_disruption
 from sciscidata.progress import progress_bar
 from sciscidata.release import Release, check_target, write_release
+from sciscidata.scoring import add_novelty, label_scores
+from sciscidata.sources import Corpus
 from sciscidata.sources.openalex import describe_answers, pull_openalex
 from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig, draw_split, require_available
+from sciscidata.splits import BALANCED, SplitConfig, draw_split
+from sciscidata.statement import count_stages, describe_background, describe_novelty
 
 logger = logging.getLogger(__name__)
 
 SourceConfig: TypeAlias = RecordsConfig | SyntheticConfig | OpenAlexConfig
-
-#: The picture that every release holds beside its data.
-PICTURE = "disruption.png"
 
 
 def default_cache_dir() -> Path:
@@ -47,12 +50,21 @@ def default_cache_dir() -> Path:
 class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
 
-    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
+    ``novelty=None``, or a pull without venues, leaves novelty out: its fields are null. ``background`` names a saved
+    table of pair statistics to take the null model from, instead of the source's own works.
+
+    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out;
+    of ``background`` it names the SHA-256.
+
+    Raises:
+        ConfigError: on construction, if ``source`` is none, or novelty is left out and needed nevertheless.
     """
 
     source: SourceConfig
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
+    novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
+    background: Path | None = None
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
@@ -64,11 +76,31 @@ class BuildConfig:
         """Take paths as text too."""
         for name in ("out", "cache_dir"):
             object.__setattr__(self, name, Path(getattr(self, name)))
+        if self.background is not None:
+            object.__setattr__(self, "background", Path(self.background))
         if not isinstance(self.source, RecordsConfig | SyntheticConfig | OpenAlexConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = (
                 f"BuildConfig.source is {self.source!r}, needs a RecordsConfig, SyntheticConfig or OpenAlexConfig, "
                 "for example SyntheticConfig()."
             )
+            raise ConfigError(msg)
+        if self.novelty is None:
+            remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
+            self._check_without_novelty("novelty is switched off", remedy)
+        if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
+            remedy = "Leave venues on (OpenAlexConfig.venues, no --no-venues)"
+            self._check_without_novelty("the venues of references are not asked for", remedy)
+            object.__setattr__(self, "novelty", None)
+
+    def _check_without_novelty(self, reason: str, remedy: str) -> None:
+        if "novelty_label" in BALANCED[self.split.balance]:
+            msg = (
+                f"balance is {self.split.balance!r}, but {reason}, so there are no labels to balance. "
+                f"{remedy}, or use balance='disruption' (--balance disruption)."
+            )
+            raise ConfigError(msg)
+        if self.background is not None:
+            msg = f"background is given, but {reason}. {remedy}, or give no background."
             raise ConfigError(msg)
 
 
@@ -97,39 +129,93 @@ def build(config: BuildConfig) -> Release:
         (60, 9)
     """
     check_target(config.out, overwrite=config.overwrite)
-    require_available(config.split)
+    background = describe_background(config.background, config.novelty)
     with open_source(config) as source:
-        labelled = label_disruption(source.scores, config.thresholds)
+        labelled = label_scores(source.scores, config.thresholds)
         candidates = join_candidates(source.works, labelled, source.citations)
         marked = mark_ineligible(candidates, source.eligibility, window_years=config.cd.window_years).collect()
         eligible = marked.filter(pl.col("removed_by").is_null())
         logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{marked.height:,}")
         drawn = draw_split(eligible, config.split).collect()
-        provenance = source.finish(drawn)
-
-        def draw_picture(folder: Path) -> None:
-            draw_disruption(
-                eligible["cd_index"],
-                config.thresholds,
-                eligible=count_labels(eligible),
-                drawn=count_labels(drawn),
-                path=folder / PICTURE,
-            )
-
         return write_release(
             drawn,
             source.works,
             config.out,
-            manifest=_describe(config, provenance, marked, source.eligibility.last_year),
+            manifest={
+                "source": source.provenance,
+                **_describe_settings(config),
+                "atypicality": describe_novelty(config.novelty, config.thresholds, background, marked),
+                "counts": count_stages(marked, eligible, source.eligibility.last_year),
+            },
             overwrite=config.overwrite,
-            extra=draw_picture,
+            extra=lambda folder: _draw_pictures(marked, eligible, drawn, config.thresholds, folder),
         )
+
+
+def build_background(
+    source: SourceConfig,
+    path: str | Path,
+    config: NoveltyConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    overwrite: bool = False,
+) -> Background:
+    """Save the null model of a whole source, to score other works against it. Executes.
+
+    Args:
+        source: records or a synthetic world. A pull of the API reads a sample, of which this would be no background.
+        path: the file to write.
+        config: the null model; ``NoveltyConfig()`` when None.
+        cache_dir: for parsed records and the graph; the user's cache folder when None.
+        overwrite: replace an existing background. Anything else that is there is never replaced.
+
+    Returns:
+        The table on disk; see write_background.
+
+    Raises:
+        ConfigError: at once, if the source is the API.
+        ReleaseExistsError: at once, if ``path`` exists and may not be replaced.
+        SciSciDataError: whatever its stages raise; nothing is left half-written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     source = SyntheticConfig(n_works=2_000)
+        ...     table = build_background(source, Path(home) / "pairs.parquet", cache_dir=home)
+        ...     table.counts["publication_year"].max()
+        2024
+    """
+    if isinstance(source, OpenAlexConfig):
+        msg = (
+            "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
+            "works (RecordsConfig, --input FILE), or a synthetic world (SyntheticConfig, --source synthetic)."
+        )
+        raise ConfigError(msg)
+    path = Path(path)
+    _check_replaceable(path, overwrite=overwrite)
+    cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
+    works, citations, _ = open_corpus(source, cache_dir)
+    return read_background(write_background(citations, works, path, config, cache_dir=cache_dir))
+
+
+def _check_replaceable(path: Path, *, overwrite: bool) -> None:
+    if not path.exists():
+        return
+    if not overwrite:
+        msg = f"{path} already exists. Choose another file, or replace it: overwrite=True (--overwrite)."
+        raise ReleaseExistsError(msg)
+    try:
+        read_background(path)
+    except (InputNotFoundError, BackgroundError) as error:  # a mistyped path must not cost anyone a file
+        msg = f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
+        raise ReleaseExistsError(msg) from error
 
 
 @dataclass(frozen=True)
 class ScoredSource:
-    """Works, citations and scores of any source; ``finish`` takes the draw and says where everything came from.
+    """Works, citations and scores of any source, and where everything came from.
 
+    ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out.
     ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
     """
 
@@ -137,7 +223,7 @@ class ScoredSource:
     citations: pl.LazyFrame
     scores: pl.LazyFrame
     eligibility: EligibilityConfig
-    finish: Callable[[pl.DataFrame], dict[str, Any]]
+    provenance: dict[str, Any]
 
 
 @contextmanager
@@ -147,49 +233,45 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
             yield _pull_scored(config, config.source, client)
         return
-    if isinstance(config.source, SyntheticConfig):
-        corpus = scan_synthetic(config.source)
-    else:
-        n_bytes = sum(file.stat().st_size for file in find_record_files(config.source.inputs))
-        with progress_bar("read records", n_bytes, unit="bytes") as advance:
-            corpus = pull_records(config.source, config.cache_dir, advance)
-    scores = compute_cd_index(corpus.citations, corpus.works, config.cd, cache_dir=config.cache_dir)
-    yield ScoredSource(corpus.works, corpus.citations, scores, config.eligibility, lambda _: corpus.provenance)
+    works, citations, provenance = open_corpus(config.source, config.cache_dir)
+    disruption = compute_cd_index(citations, works, config.cd, cache_dir=config.cache_dir)
+    null_model = {"background": config.background, "cache_dir": config.cache_dir}
+    scores = add_novelty(disruption, citations, works, config.novelty, **null_model)
+    yield ScoredSource(works, citations, scores, config.eligibility, provenance)
+
+
+def open_corpus(source: RecordsConfig | SyntheticConfig, cache_dir: Path) -> Corpus:
+    """Make a source that is a whole corpus ready; records are parsed into ``cache_dir``, once."""
+    if isinstance(source, SyntheticConfig):
+        return scan_synthetic(source)
+    n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
+    with progress_bar("read records", n_bytes, unit="bytes") as advance:
+        return pull_records(source, cache_dir, advance)
 
 
 def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
     candidates = Candidates.count(client, source, config.cd, config.eligibility)
     demand = Demand(config.thresholds, candidates.eligibility, config.split, config.cd.window_years)
-    pulled = pull_openalex(client, candidates, config.cd, demand)
-
-    def finish(drawn: pl.DataFrame) -> dict[str, Any]:
-        """Put the venues of the drawn works' references into the store, where novelty will look for them."""
-        if source.venues:
-            cited = pulled.citations.filter(pl.col("citing_id").is_in(drawn["work_id"].implode()))["cited_id"]
-            pulled.references.ask(cited)
-        logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
-        return pulled.provenance | describe_answers(client)
-
-    works, citations, scores, *_ = pulled
-    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, finish)
+    pulled = pull_openalex(client, candidates, config.cd, demand, config.novelty, background=config.background)
+    logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
+    works, citations, scores, provenance, _ = pulled
+    provenance |= describe_answers(client)
+    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, provenance)
 
 
-def _describe(
-    config: BuildConfig, provenance: dict[str, Any], marked: pl.DataFrame, last_year: int | None
-) -> dict[str, Any]:
-    """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
-    years = marked["publication_year"]
-    return {
-        "source": provenance,
-        "cd": asdict(config.cd),
-        "thresholds": asdict(config.thresholds),
-        "eligibility": asdict(config.eligibility),
-        "split": asdict(config.split),
-        "counts": {
-            "filters": count_removals(marked),
-            "scored": count_labels(marked),
-            "eligible": count_labels(marked.filter(pl.col("removed_by").is_null())),
-            "first_year": years.min(),
-            "last_year": years.max() if last_year is None else last_year,
-        },
-    }
+def _draw_pictures(
+    marked: pl.DataFrame, eligible: pl.DataFrame, drawn: pl.DataFrame, thresholds: LabelThresholds, folder: Path
+) -> None:
+    """Draw what a release holds beside its data; of novelty only where a work has a score."""
+    disruption, novelty = ([count_labels(works, name) for works in (eligible, drawn)] for name in VOCABULARIES)
+    cd = eligible["cd_index"]
+    draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
+    if marked["z_p10"].count():
+        counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
+        draw_novelty(marked, eligible, thresholds, **counts, path=folder / "novelty.png")
+        draw_novelty_by_year(marked, folder / "novelty_by_year.png")
+
+
+def _describe_settings(config: BuildConfig) -> dict[str, Any]:
+    parts = ("cd", "thresholds", "eligibility", "split")
+    return {name: asdict(getattr(config, name)) for name in parts}

@@ -14,6 +14,7 @@ from sciscidata.cdindex import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
+from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
@@ -32,12 +33,15 @@ _CONFIGS: dict[str, type] = {
     "records": RecordsConfig,
     "synthetic": SyntheticConfig,
     "cd": CDConfig,
+    "novelty": NoveltyConfig,
     "thresholds": LabelThresholds,
     "eligibility": EligibilityConfig,
     "split": SplitConfig,
 }
-_BASES = {"cd": "compat", "thresholds": "preset"}  # a named starting point within a section
-_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool}
+_BASES = {"cd": "compat", "novelty": "compat", "thresholds": "preset"}  # a named starting point within a section
+_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool, "novelty": bool, "background": str}
+#: TOML has no null: the word for None, where a setting knows that.
+_WORDS_FOR_NONE = {"window_years": "all", "max_references": "all"}
 
 
 def read_toml(path: Path) -> Settings:
@@ -102,9 +106,17 @@ def resolve(settings: Settings) -> BuildConfig:
     if "out" not in top:
         top["out"] = f"slices/{source}"
     # Of the sections that only a source reads, its own: whoever reads files shall not mend the settings of the API.
-    sections = ("cd", "thresholds", "eligibility", "split", *SOURCES[source][1:])
+    sections = ("cd", "novelty", "thresholds", "eligibility", "split", *SOURCES[source][1:])
     parts = {name: _make(name, settings.get(name, {})) for name in sections}
-    paths = {name: Path(top[name]) for name in ("out", "cache_dir") if name in top}
+    if not top.get("novelty", True):
+        if settings.get("novelty"):
+            msg = (
+                f"[novelty] sets {', '.join(settings['novelty'])}, but novelty is switched off. Leave it out, or "
+                "switch novelty on: --novelty."
+            )
+            raise ConfigError(msg)
+        parts["novelty"] = None
+    paths = {name: Path(top[name]) for name in ("out", "cache_dir", "background") if name in top}
     overwrite = top.get("overwrite", False)
     return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)
 
@@ -149,5 +161,5 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
 
 
 def _or_none(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Turn the word for an open window into None: TOML has no null."""
-    return None if name == "window_years" and value == "all" else value
+    """Turn the word for no limit into None."""
+    return None if name in _WORDS_FOR_NONE and value == _WORDS_FOR_NONE[name] else value
