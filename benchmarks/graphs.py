@@ -30,9 +30,12 @@ def graph_files(size: str) -> Path:
     return folder
 
 
-def scan_graph(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Return CITATIONS and WORKS (work_id and publication_year) of one size, lazily."""
+def scan_graph(size: str, *, venues: bool = False) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Return CITATIONS and WORKS (work_id and publication_year, with ``venues`` source_id) of one size, lazily."""
     folder = graph_files(size)
     citations = pl.scan_parquet(folder / "refs.parquet").select(citing_id="citing", cited_id="cited")
     works = pl.scan_parquet(folder / "papers.parquet")
-    return citations, works.select(work_id="paper_id", publication_year=pl.col("year").cast(pl.Int32))
+    columns = {"work_id": "paper_id", "publication_year": pl.col("year").cast(pl.Int32)}
+    if venues:
+        columns["source_id"] = pl.col("journal").cast(pl.Int64)
+    return citations, works.select(**columns)

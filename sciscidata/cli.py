@@ -1,4 +1,4 @@
-"""The ``sciscidata`` command: build, verify and describe a release. Parses, calls once, prints what came out."""
+"""The ``sciscidata`` command. Parses, calls once, prints what came out."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata import __version__
+from sciscidata.cli_flags import Flag, add_flags, list_flags
+from sciscidata.cli_stages import add_stages
 from sciscidata.errors import SciSciDataError
 
-_YES_NO = {"action": argparse.BooleanOptionalAction}
+if TYPE_CHECKING:
+    from sciscidata.pipeline import BuildConfig
 
-
-def _window(text: str) -> int | str:
-    try:
-        return "all" if text == "all" else int(text)
-    except ValueError:
-        msg = f"{text!r} is neither a whole number nor 'all'"
-        raise argparse.ArgumentTypeError(msg) from None
+_COMMANDS = "build, background, ingest, graph, cd, novelty, verify, describe"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # Where a flag stands before the command, its value is taken for one.
         if message.startswith("argument COMMAND: invalid choice"):
-            message = "the first word needs to be one of build, verify, describe; flags come after it."
+            message = f"the first word needs to be one of {_COMMANDS}; flags come after it."
         super().error(message)
 
 
@@ -112,162 +110,76 @@ def _parser() -> argparse.ArgumentParser:
         "Defaults stand in brackets.",
         argument_default=argparse.SUPPRESS,
     )
-    build.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings; flags go over it")
-    groups: dict[str, Any] = {}
-    for group, flag, section, name, details in _flags():
-        groups.setdefault(group, build.add_argument_group(group)).add_argument(
-            flag, dest=_key(section, name), **details
-        )
+    add_flags(build, list_flags())
     build.set_defaults(run=_build)
-    for name, run, text in (
-        ("verify", _verify, "recompute every hash and count of a release"),
-        ("describe", _describe, "print what a release holds and how it came about"),
+    background = commands.add_parser(
+        "background",
+        help="save the null model of novelty of a whole corpus",
+        description="Save how often every two venues are expected to meet in a reference list, by year, over all works "
+        "of a source: build --background FILE scores other works against it. Defaults stand in brackets.",
+        argument_default=argparse.SUPPRESS,
+    )
+    add_flags(background, [flag for flag in list_flags() if _is_for_background(flag)])
+    background.add_argument("--out", dest=".out", metavar="FILE", required=True, help="the table to write")
+    background.set_defaults(run=_background)
+    add_stages(commands, _configuration)
+    for name, run, what, text in (
+        ("verify", _verify, "FOLDER", "recompute every hash and count of a release"),
+        ("describe", _describe, "PATH", "print what a release, corpus, graph, file of scores or background holds"),
     ):
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
-        command.add_argument("release", type=Path, metavar="FOLDER", help="the folder of a release")
+        command.add_argument("path", type=Path, metavar=what, help="where it lies")
         command.set_defaults(run=run)
     return parser
 
 
-def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
-    """List the flags of ``build``: group, flag, section and name of the setting, and what argparse needs to know."""
-    from sciscidata.cdindex import COMPAT
-    from sciscidata.labels import PRESETS
-    from sciscidata.settings import SOURCES
-    from sciscidata.splits import BALANCED
-
-    return [
-        ("what to read", "--source", "", "source", {
-            "choices": SOURCES, "help": "openalex; records with --input, sciscinet with --sciscinet",
-        }),
-        ("what to read", "--input", "records", "inputs", {
-            "nargs": "+", "metavar": "FILE",
-            "help": "files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages, single works",
-        }),
-        ("what to read", "--strict", "records", "strict", {**_YES_NO, "help": "stop at the first corrupt line"}),
-        ("what to read", "--n-works", "synthetic", "n_works", {"type": int, "help": "size of the synthetic world"}),
-        ("what to read", "--world-seed", "synthetic", "seed", {"type": int, "help": "seed of the synthetic world"}),
-        ("SciSciNet", "--sciscinet", "sciscinet", "folder", {
-            "metavar": "FOLDER", "help": "folder or URL of its tables",
-        }),
-        ("SciSciNet", "--sciscinet-texts", "sciscinet", "texts", {
-            "metavar": "FOLDER", "help": "where titles and abstracts lie, if elsewhere",
-        }),
-        ("SciSciNet", "--sciscinet-version", "sciscinet", "version", {
-            "choices": ["v2", "v1"], "help": "v2: Parquet; v1: tab-separated text (v2)",
-        }),
-        ("SciSciNet", "--recompute", "sciscinet", "recompute", {
-            **_YES_NO, "help": "compute the CD index from the references instead of taking the published one (no)",
-        }),
-        ("OpenAlex", "--email", "api", "email", {
-            "metavar": "ADDRESS", "help": "told to OpenAlex as a courtesy; not kept",
-        }),
-        ("OpenAlex", "--api-key", "api", "api_key", {
-            "metavar": "KEY", "help": "free at openalex.org/settings/api; better in OPENALEX_API_KEY",
-        }),
-        ("OpenAlex", "--base-url", "api", "base_url", {
-            "metavar": "URL", "help": "another server; or OPENALEX_BASE_URL",
-        }),
-        ("OpenAlex", "--max-cost-usd", "api", "max_cost_usd", {"type": float, "help": "stop before spending more"}),
-        ("OpenAlex", "--offline", "api", "offline", {**_YES_NO, "help": "only what earlier runs have fetched"}),
-        ("OpenAlex", "--from-year", "openalex", "from_year", {
-            "type": int, "help": "candidates from this year on (1990)",
-        }),
-        ("OpenAlex", "--to-year", "openalex", "to_year", {"type": int, "help": "candidates up to this year (2018)"}),
-        ("OpenAlex", "--sample-seed", "openalex", "seed", {"type": int, "help": "seed of the candidates' samples (0)"}),
-        ("OpenAlex", "--max-references", "openalex", "max_references", {
-            "type": int, "help": "pass over candidates with more; beyond 500 each costs many calls (500)",
-        }),
-        ("OpenAlex", "--venues", "openalex", "venues", {
-            **_YES_NO, "help": "also fetch the venues of references, for novelty (yes)",
-        }),
-        ("what to draw", "--n-train", "split", "n_train", {"type": int, "help": "training works (5000)"}),
-        ("what to draw", "--n-test", "split", "n_test", {"type": int, "help": "test works (500)"}),
-        ("what to draw", "--seed", "split", "seed", {"type": int, "help": "seed of the draw (0)"}),
-        ("what to draw", "--balance", "split", "balance", {
-            "choices": list(BALANCED), "help": "which classes get equal numbers (disruption); none: natural prevalence",
-        }),
-        ("how to score", "--window-years", "cd", "window_years", {
-            "type": _window, "metavar": "N|all", "help": "citers count up to so many years after (5)",
-        }),
-        ("how to score", "--compat", "cd", "compat", {
-            "choices": list(COMPAT), "help": "the convention of another implementation; other flags go over it",
-        }),
-        ("how to score", "--same-year", "cd", "same_year", {**_YES_NO, "help": "count citers of the same year"}),
-        ("how to score", "--zero-references", "cd", "zero_references", {
-            "choices": ["null", "keep"], "help": "score of a work without references on record (null)",
-        }),
-        ("how to label", "--preset", "thresholds", "preset", {
-            "choices": list(PRESETS), "help": "a named set of thresholds; other flags go over it",
-        }),
-        ("how to label", "--disruptive-min", "thresholds", "disruptive_min", {"type": float, "help": "(0.001)"}),
-        ("how to label", "--consolidating-max", "thresholds", "consolidating_max", {"type": float, "help": "(-0.001)"}),
-        ("how to label", "--inclusive", "thresholds", "inclusive", {
-            **_YES_NO, "help": "a score at a cut-off is not neutral any more (yes)",
-        }),
-        ("which works may be drawn", "--min-references", "eligibility", "min_references", {"type": int, "help": "(1)"}),
-        ("which works may be drawn", "--min-citations", "eligibility", "min_citations", {
-            "type": int, "help": "citing works inside the window (1)",
-        }),
-        ("which works may be drawn", "--language", "eligibility", "languages", {
-            "nargs": "*", "metavar": "CODE", "help": "OpenAlex language codes (en); none given: any",
-        }),
-        ("which works may be drawn", "--keep-unknown-language", "eligibility", "keep_unknown_language", {
-            **_YES_NO, "help": "keep works without a language on record (yes)",
-        }),
-        ("which works may be drawn", "--work-type", "eligibility", "work_types", {
-            "nargs": "*", "metavar": "TYPE", "help": "OpenAlex types (any)",
-        }),
-        ("which works may be drawn", "--min-year", "eligibility", "min_year", {"type": int, "help": "(none)"}),
-        ("which works may be drawn", "--max-year", "eligibility", "max_year", {"type": int, "help": "(none)"}),
-        ("which works may be drawn", "--last-year", "eligibility", "last_year", {
-            "type": int, "help": "the data's last year; windows must end before it (largest year found)",
-        }),
-        ("which works may be drawn", "--complete-window", "eligibility", "complete_window", {
-            **_YES_NO, "help": "ask for a complete citation window (yes)",
-        }),
-        ("which works may be drawn", "--require-title", "eligibility", "require_title", {**_YES_NO, "help": "(yes)"}),
-        ("which works may be drawn", "--require-abstract", "eligibility", "require_abstract", {
-            **_YES_NO, "help": "(yes)",
-        }),
-        ("which works may be drawn", "--exclude-retracted", "eligibility", "exclude_retracted", {
-            **_YES_NO, "help": "(yes)",
-        }),
-        ("where it goes", "--out", "", "out", {"metavar": "FOLDER", "help": "the release (slices/SOURCE)"}),
-        ("where it goes", "--cache-dir", "", "cache_dir", {
-            "metavar": "FOLDER", "help": "what later runs can use again (the user's cache folder)",
-        }),
-        ("where it goes", "--overwrite", "", "overwrite", {**_YES_NO, "help": "replace a release at --out"}),
-    ]  # fmt: skip
-
-
-def _key(section: str, name: str) -> str:
-    return f"{section}.{name}"
+def _is_for_background(flag: Flag) -> bool:
+    if flag.section == "":
+        return flag.name in ("source", "cache_dir", "overwrite")
+    sources = ("records", "synthetic", "sciscinet", "snapshot", "corpus")
+    return flag.section in sources or (flag.section == "novelty" and flag.name != "score")
 
 
 def _build(options: argparse.Namespace) -> None:
     from sciscidata.pipeline import build
-    from sciscidata.settings import merge, read_toml, resolve
     from sciscidata.summary import print_release
 
-    given = vars(options)
+    print_release(build(_configuration(options)))
+
+
+def _background(options: argparse.Namespace) -> None:
+    from sciscidata.pipeline import build_background
+    from sciscidata.summary import print_background
+
+    start = time.monotonic()
+    config = _configuration(options)
+    table = build_background(
+        config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
+    )
+    print_background(table, time.monotonic() - start)
+
+
+def _configuration(options: argparse.Namespace, base: dict[str, Any] | None = None) -> BuildConfig:
+    """Put the flags over the configuration file, and this over ``base``."""
+    from sciscidata.settings import merge, read_toml, resolve
+
     flags: dict[str, dict[str, Any]] = {}
-    for _, _, section, name, _ in _flags():
-        if _key(section, name) in given:
-            flags.setdefault(section, {})[name] = given[_key(section, name)]
-    config = resolve(merge(read_toml(given["config"]) if "config" in given else {}, flags))
-    print_release(build(config))
+    for key, value in vars(options).items():
+        section, dot, name = key.partition(".")
+        if dot:
+            flags.setdefault(section, {})[name] = value
+    settings = read_toml(options.config) if "config" in options else {}
+    return resolve(merge(merge(base or {}, settings), flags))
 
 
 def _verify(options: argparse.Namespace) -> None:
     from sciscidata.summary import print_verified
     from sciscidata.verification import verify_release
 
-    print_verified(verify_release(options.release))
+    print_verified(verify_release(options.path))
 
 
 def _describe(options: argparse.Namespace) -> None:
-    from sciscidata.release import read_release
-    from sciscidata.summary import print_release
+    from sciscidata.summary_stages import print_path
 
-    print_release(read_release(options.release))
+    print_path(options.path)

@@ -46,12 +46,12 @@ class VerificationError(SciSciDataError, ValueError):
     """A release on disk does not match its manifest."""
 
 
+class BackgroundError(SciSciDataError, ValueError):
+    """A file is no table of venue pairs, or one of another format, or a damaged one."""
+
+
 class StorageError(SciSciDataError, OSError):
     """The disk is full, or a folder cannot be written."""
-
-
-class UnavailableError(SciSciDataError, NotImplementedError):
-    """A named feature is not part of this version."""
 
 
 class ApiError(SciSciDataError, RuntimeError):

@@ -1,20 +1,37 @@
 """What is public, in the order in which data flows; ``from sciscidata import ...`` gives the same.
 
-Nothing runs until a frame is collected, except what is called ``pull_*``,
-``read_*``, ``write_*``, ``verify_*``, ``build*`` and ``score_graph``.
+Nothing runs until a frame is collected, except what is called ``pull_*``, ``read_*``, ``write_*``, ``verify_*``,
+``build*``, ``count_*``, ``score_graph`` and ``score_atypicality``, and the pictures that ``draw_*`` makes of frames.
 """
 
 from sciscidata.abstracts import decode_inverted_index
 from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
+from sciscidata.commonness import CommonnessConfig, compute_commonness
 from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
 from sciscidata.errors import SciSciDataError
+from sciscidata.first_time_pairs import FirstTimePairsConfig, compute_first_time_pairs
 from sciscidata.graph import CitationGraph, build_graph
-from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty, mark_uzzi_cells
+from sciscidata.novelty import compute_atypicality, score_atypicality
+from sciscidata.novelty_background import read_background, write_background
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import BuildConfig, build, build_background
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, read_release, write_release
-from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.schemas import (
+    ATYPICALITY,
+    CD_FAMILY,
+    CD_SCORES,
+    CITATIONS,
+    COMMONNESS,
+    EXAMPLE,
+    FIRST_TIME_PAIRS,
+    PAIR_STATISTICS,
+    WORKS,
+)
+from sciscidata.scoring import add_novelty, label_scores
 from sciscidata.sources import Corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
@@ -23,42 +40,61 @@ from sciscidata.splits import SplitConfig, draw_split, split_keys
 from sciscidata.verification import verify_release
 
 __all__ = [
+    "ATYPICALITY",
     "CD_FAMILY",
     "CD_SCORES",
     "CITATIONS",
+    "COMMONNESS",
     "EXAMPLE",
+    "FIRST_TIME_PAIRS",
+    "PAIR_STATISTICS",
     "WORKS",
     "ApiConfig",
     "BuildConfig",
     "CDConfig",
     "CitationGraph",
+    "CommonnessConfig",
     "Corpus",
     "EligibilityConfig",
+    "FirstTimePairsConfig",
     "LabelThresholds",
+    "NoveltyConfig",
     "OpenAlexConfig",
     "RecordsConfig",
     "Release",
     "SciSciDataError",
     "SplitConfig",
     "SyntheticConfig",
+    "add_novelty",
     "build",
+    "build_background",
     "build_graph",
+    "compute_atypicality",
     "compute_cd_index",
+    "compute_commonness",
+    "compute_first_time_pairs",
     "count_labels",
     "count_removals",
     "decode_inverted_index",
     "draw_disruption",
+    "draw_novelty",
+    "draw_novelty_by_year",
     "draw_split",
     "join_candidates",
     "label_disruption",
     "label_novelty",
+    "label_scores",
     "mark_ineligible",
+    "mark_uzzi_cells",
     "pull_records",
+    "read_background",
     "read_release",
     "scan_records",
     "scan_synthetic",
+    "score_atypicality",
     "score_graph",
     "split_keys",
     "verify_release",
+    "write_background",
     "write_release",
 ]

@@ -6,16 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.schemas import CD_SCORES, EXAMPLE, require_columns
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
 NOVELTY_LABELS: Final = ("novel", "balanced", "conventional")
+
+NoveltyRule = Literal["margin", "uzzi"]
+#: How novelty is labelled: by the distance of the two scores, or by the two z as Uzzi et al. do.
+NOVELTY_RULES: Final = ("margin", "uzzi")
 
 #: Which values a label column may hold.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -34,16 +38,25 @@ def _finite(name: str, value: object) -> float:
 class LabelThresholds:
     """Where one label ends and the next begins.
 
-    With ``inclusive`` a CD index equal to a cut-off is already disruptive or consolidating; without, it is
-    still neutral. The novelty margin itself is always balanced.
+    Attributes:
+        consolidating_max: highest CD index that is consolidating.
+        disruptive_min: lowest CD index that is disruptive.
+        inclusive: a CD index equal to a cut-off is already disruptive or consolidating; else it is still neutral.
+        novelty_margin: of the rule ``"margin"``: how far apart novelty and conventionality score need to be; the
+            margin itself is balanced.
+        novelty_rule: ``"margin"`` or ``"uzzi"``; see label_novelty.
+        uzzi_tail_max: of the rule ``"uzzi"``: a z_p10 below it is tail novelty.
+        uzzi_median_share: of the rule ``"uzzi"``: a z_median above this quantile of all scored works is high
+            conventionality; 0.5 is the median.
 
     Raises:
         ConfigError: on construction, if a value is not a finite number, the two cut-offs are out of order
-            (or equal while ``inclusive``, which would give one score two labels), or the margin is negative.
+            (or equal while ``inclusive``, which would give one score two labels), the margin is negative, the
+            rule is unknown, or the share lies outside 0 to 1.
 
     Example:
-        >>> LabelThresholds.preset("wide")
-        LabelThresholds(consolidating_max=-0.1, disruptive_min=0.1, inclusive=False, novelty_margin=0.15)
+        >>> LabelThresholds.preset("wide").disruptive_min
+        0.1
         >>> LabelThresholds(disruptive_min=-0.5)
         Traceback (most recent call last):
         ...
@@ -55,12 +68,15 @@ class LabelThresholds:
     disruptive_min: float = 0.001
     inclusive: bool = True
     novelty_margin: float = 0.15
+    novelty_rule: NoveltyRule = "margin"
+    uzzi_tail_max: float = 0.0
+    uzzi_median_share: float = 0.5
 
     def __post_init__(self) -> None:
         if not isinstance(self.inclusive, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"inclusive is {self.inclusive!r}, needs true or false."
             raise ConfigError(msg)
-        for name in ("consolidating_max", "disruptive_min", "novelty_margin"):
+        for name in ("consolidating_max", "disruptive_min", "novelty_margin", "uzzi_tail_max", "uzzi_median_share"):
             object.__setattr__(self, name, _finite(name, getattr(self, name)))
         low, high = self.consolidating_max, self.disruptive_min
         if low > high or (low == high and self.inclusive):
@@ -68,6 +84,12 @@ class LabelThresholds:
             raise ConfigError(msg)
         if self.novelty_margin < 0:
             msg = f"novelty_margin is {self.novelty_margin}, needs 0 or more: it is a distance."
+            raise ConfigError(msg)
+        if self.novelty_rule not in NOVELTY_RULES:
+            msg = f"novelty_rule is {self.novelty_rule!r}, needs one of: {', '.join(NOVELTY_RULES)}."
+            raise ConfigError(msg)
+        if not 0 <= self.uzzi_median_share <= 1:
+            msg = f"uzzi_median_share is {self.uzzi_median_share}, needs 0 to 1: it is a share of the scored works."
             raise ConfigError(msg)
 
     @classmethod
@@ -121,31 +143,48 @@ def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThres
         disruptive, consolidating = cd >= cut.disruptive_min, cd <= cut.consolidating_max
     else:
         disruptive, consolidating = cd > cut.disruptive_min, cd < cut.consolidating_max
-    return frame.with_columns(_three_way(cd, disruptive, consolidating, DISRUPTION_LABELS, "disruption_label"))
+    label = _three_way(cd.is_not_null(), disruptive, consolidating, DISRUPTION_LABELS)
+    return frame.with_columns(label.alias("disruption_label"))
 
 
 def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
-    """Add ``novelty_label``, one of NOVELTY_LABELS. Runs nothing.
+    """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values. Runs nothing.
 
-    With d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if
-    d < -``novelty_margin``, else balanced.
+    Rule ``"margin"``, with d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional
+    if d < -``novelty_margin``, else balanced. Most works of a real corpus are conventional by it, since pairs that
+    occur are mostly pairs that occur often.
+
+    Rule ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality, conventional is
+    high conventionality (z_median above the median of all rows given: give all scored works, not only eligible
+    ones) without tail novelty; balanced is both or neither. So the works of high impact in Uzzi et al., which have
+    both, are among the balanced; mark_uzzi_cells tells them apart.
 
     Args:
-        scores: any frame with the two scores, Float64; other columns pass through.
+        scores: any frame with what the rule reads, Float64: the two scores, or z_p10 and z_median; other columns
+            pass through.
         thresholds: ``LabelThresholds()`` when None.
 
     Returns:
         The rows of ``scores``, in their order, with ``novelty_label`` String added or replaced; null where
-        either score is null or NaN.
+        either number is null or NaN.
 
     Raises:
-        SchemaMismatchError: at once, if a score is missing or not Float64.
+        SchemaMismatchError: at once, if a column is missing or not Float64.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, for the second rule; the first is this project's.
 
     Example:
         >>> scores = {"novelty_score": [0.9, 0.5, 0.1], "conventionality_score": [0.1, 0.5, 0.9]}
         >>> label_novelty(pl.LazyFrame(scores)).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'conventional']
+        >>> z = {"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]}
+        >>> label_novelty(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
+        ['novel', 'balanced', 'balanced', 'conventional']
     """
+    cut = thresholds or LabelThresholds()
+    if cut.novelty_rule == "uzzi":
+        frame = _require_z(scores, "label_novelty")
+        return frame.with_columns(uzzi_label(*_uzzi_halves(cut)).alias("novelty_label"))
     frame = require_columns(
         scores,
         EXAMPLE,
@@ -153,11 +192,61 @@ def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThreshol
         stage="label_novelty",
         columns=["novelty_score", "conventionality_score"],
     )
-    margin = (thresholds or LabelThresholds()).novelty_margin
     excess = (pl.col("novelty_score") - pl.col("conventionality_score")).fill_nan(None)
-    novel, conventional = excess > margin, excess < -margin
-    first, middle, last = NOVELTY_LABELS
-    return frame.with_columns(_three_way(excess, novel, conventional, (first, last, middle), "novelty_label"))
+    novel, conventional = excess > cut.novelty_margin, excess < -cut.novelty_margin
+    return frame.with_columns(_novelty_label(excess.is_not_null(), novel, conventional).alias("novelty_label"))
+
+
+def mark_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+    """Say of every work in which of the four cells of Uzzi et al. it lies. Runs nothing.
+
+    Args:
+        scores: ATYPICALITY of all scored works, or any frame with its z_p10 and z_median.
+        thresholds: ``LabelThresholds()`` when None; its novelty rule does not matter.
+
+    Returns:
+        The rows of ``scores``, in their order, with ``has_tail_novelty`` and ``has_high_conventionality`` Boolean;
+        null where a z is null or NaN.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or not Float64.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
+
+    Example:
+        >>> scores = pl.LazyFrame({"z_p10": [-1.0, 2.0, None], "z_median": [4.0, 3.0, None]})
+        >>> mark_uzzi_cells(scores).select("has_tail_novelty", "has_high_conventionality").collect().rows()
+        [(True, True), (False, False), (None, None)]
+    """
+    frame = _require_z(scores, "mark_uzzi_cells")
+    tail, high = _uzzi_halves(thresholds or LabelThresholds())
+    return frame.with_columns(has_tail_novelty=tail, has_high_conventionality=high)
+
+
+def uzzi_label(has_tail_novelty: pl.Expr, has_high_conventionality: pl.Expr) -> pl.Expr:
+    """Return the label of Uzzi's rule as an expression; null where either half is.
+
+    Example:
+        >>> halves = pl.DataFrame({"tail": [True, True, False, None], "high": [False, True, True, False]})
+        >>> halves.select(uzzi_label(pl.col("tail"), pl.col("high"))).to_series().to_list()
+        ['novel', 'balanced', 'conventional', None]
+    """
+    tail, high = has_tail_novelty, has_high_conventionality
+    known = tail.is_not_null() & high.is_not_null()
+    return _novelty_label(known, tail & ~high, high & ~tail)
+
+
+def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
+    """Return, as an expression over all scored works, the z_median that high conventionality has to exceed.
+
+    Example:
+        >>> pl.DataFrame({"z_median": [1.0, 5.0, None, 3.0]}).select(conventionality_cut()).item()
+        3.0
+    """
+    # The lower of two neighbours in order: what exceeds it also exceeds any number between the two, and it is a
+    # value of the data, so that no rounding of an interpolation can move a label.
+    share = (thresholds or LabelThresholds()).uzzi_median_share
+    return pl.col("z_median").fill_nan(None).quantile(share, interpolation="lower")
 
 
 def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label") -> dict[str, int]:
@@ -180,14 +269,24 @@ def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruptio
     return {label: found.get(label, 0) for label in VOCABULARIES[column]}
 
 
-def _three_way(score: pl.Expr, upper: pl.Expr, lower: pl.Expr, labels: tuple[str, str, str], name: str) -> pl.Expr:
+def _require_z(scores: pl.LazyFrame | pl.DataFrame, stage: str) -> pl.LazyFrame:
+    columns = ["z_p10", "z_median"]
+    return require_columns(scores, ATYPICALITY, frame_name="ATYPICALITY", stage=stage, columns=columns)
+
+
+def _uzzi_halves(cut: LabelThresholds) -> tuple[pl.Expr, pl.Expr]:
+    """Say whether a work has tail novelty, and whether high conventionality; null where either is unknown."""
+    low, middle = (pl.col(name).fill_nan(None) for name in ("z_p10", "z_median"))
+    known = low.is_not_null() & middle.is_not_null()
+    tail, high = low < cut.uzzi_tail_max, middle > conventionality_cut(cut)
+    return pl.when(known).then(tail), pl.when(known).then(high)
+
+
+def _novelty_label(known: pl.Expr, novel: pl.Expr, conventional: pl.Expr) -> pl.Expr:
+    first, middle, last = NOVELTY_LABELS
+    return _three_way(known, novel, conventional, (first, last, middle))
+
+
+def _three_way(known: pl.Expr, upper: pl.Expr, lower: pl.Expr, labels: tuple[str, str, str]) -> pl.Expr:
     above, below, between = labels
-    return (
-        pl.when(upper)
-        .then(pl.lit(above))
-        .when(lower)
-        .then(pl.lit(below))
-        .when(score.is_not_null())
-        .then(pl.lit(between))
-        .alias(name)
-    )
+    return pl.when(upper).then(pl.lit(above)).when(lower).then(pl.lit(below)).when(known).then(pl.lit(between))

@@ -10,15 +10,16 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.drawing import Drawn
 from sciscidata.duplicates import normalise_title
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
-from sciscidata.labels import VOCABULARIES
+from sciscidata.labels import VOCABULARIES, count_labels
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 from sciscidata.splits import BALANCED, SplitConfig, class_quotas, draw_split, side_of_keys, split_keys
 
 logger = logging.getLogger(__name__)
@@ -38,32 +39,10 @@ STRUCTURE: Final = pl.Schema(
         "n_references": pl.Int64(),
         "n_citers": pl.Int64(),  # inside the window; of published scores, all there are
         "cd_index": EXAMPLE["cd_index"],
-        "disruption_label": EXAMPLE["disruption_label"],
+        **ATYPICALITY,
+        **{label: EXAMPLE[label] for label in VOCABULARIES},
     }
 )
-
-
-class LateDraw(NamedTuple):
-    """What :func:`draw_before_text` brings.
-
-    Attributes:
-        drawn: as ``draw_split`` returns it, with the texts not in it.
-        works: WORKS of the drawn works.
-        eligible: structure of every work that passed, or was never read.
-        filters: as ``count_removals``; of the filters that read text, the works among those read.
-        scored: works by disruption label, before any filter.
-        years: the first and the last publication year.
-        reading: ``read``, ``passed`` and ``not_read``: works whose text was asked for, and the eligible ones whose
-            text was not; ``with_title`` and so on: works read that have it.
-    """
-
-    drawn: pl.DataFrame
-    works: pl.DataFrame
-    eligible: pl.DataFrame
-    filters: dict[str, int]
-    scored: dict[str, int]
-    years: tuple[int | None, int | None]
-    reading: dict[str, int]
 
 
 def draw_before_text(
@@ -73,7 +52,7 @@ def draw_before_text(
     split: SplitConfig,
     *,
     window_years: int | None,
-) -> LateDraw:
+) -> Drawn:
     """Draw a slice, and read the text of no more works than that takes. Executes.
 
     The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
@@ -83,12 +62,18 @@ def draw_before_text(
     lowest id, because the other one's text may never be read. No two drawn works are ever the same paper.
 
     Args:
-        structure: STRUCTURE, one row per work; further columns pass through. Collected twice: once to count, once
-            for what may be drawn.
+        structure: STRUCTURE, one row per work; further columns pass through. Collected three times: to count, for
+            what may be drawn, and for the works that have a ``z_p10``.
         read_works: gives the WORKS rows of some ids.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
         window_years: as in ``mark_ineligible``.
+
+    Returns:
+        As ``draw_after_text``. ``works`` are those of the drawn works, ``eligible`` is every work that passed or was
+        never read; of the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
+        ``read``, ``passed`` and ``not_read``: works whose text was asked for, those of them that passed, and the
+        eligible ones whose text was not; ``with_title`` and so on: works read that have it.
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
@@ -99,23 +84,27 @@ def draw_before_text(
         >>> rows = {"work_id": range(60), "disruption_label": ["disruptive", "consolidating", "neutral"] * 20}
         >>> work = {"publication_year": 2001, "n_references": 9, "n_citers": 3, "cd_index": 0.5, "is_retracted": False}
         >>> structure = pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in work.items()})
-        >>> structure = structure.with_columns(work_type=pl.lit("article")).cast(STRUCTURE)
+        >>> absent = [pl.lit(None).alias(name) for name in STRUCTURE if name not in structure.columns]
+        >>> structure = structure.with_columns(*absent).select(STRUCTURE.names()).cast(STRUCTURE)
         >>> def read_works(ids):
         ...     texts = [{"work_id": i, "title": f"On {i}", "abstract": "We ask." if i % 2 else None} for i in ids]
         ...     return pl.DataFrame(texts, schema=WORKS)
         >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3)
         >>> draw = draw_before_text(structure.lazy(), read_works, *settings, window_years=5)
-        >>> draw.works.height, all(work_id % 2 for work_id in draw.drawn["work_id"]), draw.filters["works"]
+        >>> draw.works.height, all(work_id % 2 for work_id in draw.drawn["work_id"]), draw.counts["filters"]["works"]
         (9, True, 60)
     """
     frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
     marked = _mark_structure(frame, eligibility, window_years)
+    year, labels = pl.col("publication_year"), list(VOCABULARIES)
     counted = (
-        marked.group_by("removed_by", "disruption_label")
-        .agg(pl.len(), pl.col("publication_year").min().alias("first"), pl.col("publication_year").max().alias("last"))
+        marked.group_by("removed_by", *labels)
+        .agg(pl.len(), year.min().alias("first"), year.max().alias("last"))
         .collect(engine="streaming")
     )
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by").collect(engine="streaming")
+    has_z = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
+    scored = has_z.collect(engine="streaming").sort("work_id")
     queue = _Queue(eligible.sort("work_id"), split)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
@@ -128,21 +117,25 @@ def draw_before_text(
     # Short of works, the draw says which class and by how many, and for that needs to see all of them.
     pool = remaining.filter(pl.col("work_id").is_in(drawn_ids.implode())) if enough else remaining
     drawn = draw_split(pool, split).collect()
-    firsts, lasts = (counted[name].drop_nulls().to_list() for name in ("first", "last"))
-    return LateDraw(
-        drawn,
-        queue.read.filter(pl.col("work_id").is_in(drawn_ids.implode())).select(WORKS.names()),
-        remaining,
-        _count_filters(counted, queue),
-        {label: int(counted.filter(disruption_label=label)["len"].sum()) for label in VOCABULARIES["disruption_label"]},
-        (min(firsts, default=None), max(lasts, default=None)),
-        {
+    works = queue.read.filter(pl.col("work_id").is_in(drawn_ids.implode())).select(WORKS.names())
+    counts = {
+        "filters": _count_filters(counted, queue),
+        "scored": {name: _sum_labels(counted, name) for name in labels},
+        "eligible": {name: count_labels(remaining, name) for name in labels},
+        "text": {
             "read": queue.read.height,
             "passed": queue.read.height - len(queue.rejected),
             "not_read": queue.eligible.height - queue.read.height,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-    )
+        "first_year": counted["first"].min(),
+        "last_year": counted["last"].max() if eligibility.last_year is None else eligibility.last_year,
+    }
+    return Drawn(drawn, works.lazy(), remaining, scored, counts)
+
+
+def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, Any]:
+    return {label: counted.filter(pl.col(name) == label)["len"].sum() for label in VOCABULARIES[name]}
 
 
 def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:

@@ -182,7 +182,7 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
     novel = any(frame[column].null_count() < frame.height for frame in examples.values() for column in NOVELTY_COLUMNS)
     novelty: dict[str, Any] = {"available": novel}
     if not novel:
-        novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null: novelty was not computed for this release."
+        novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null in every row."
     return {
         "sides": {
             side: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}

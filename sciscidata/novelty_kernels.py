@@ -18,6 +18,8 @@ import numpy as np
 from sciscidata.compiled import kernel
 from sciscidata.counter_random import below, draw
 
+_TILE_BYTES = 2**18  # a part of the smallest second-level cache
+
 
 @kernel
 def collect_slots(
@@ -123,30 +125,43 @@ def group_slots(offsets, slot_venues, unique):
 
 @kernel
 def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, partners, observed):
-    """Count venue pairs row by row; return where the cells of each row begin."""
+    """Count venue pairs row by row, partners ascending; return where the cells of each row begin."""
     n_venues = row_starts.size - 1
-    tally = np.zeros(n_venues, np.int64)
+    tally = np.zeros(n_venues, np.int32)
+    row = np.empty(n_venues + 1, np.int32)
     cell_starts = np.zeros(n_venues + 1, np.int64)
-    n = 0
+    start = 0
     for a in range(n_venues):
-        start = n
+        n_steps = 0
         for r in range(row_starts[a], row_starts[a + 1]):
             i = row_groups[r]
-            if same_venue and counts[i] > 1:
-                if tally[a] == 0:
-                    partners[n] = a
-                    n += 1
-                tally[a] += counts[i] * (counts[i] - 1) // 2
-            for j in range(i + 1, ends[i]):
-                b = venues[j]
-                if tally[b] == 0:
-                    partners[n] = b
-                    n += 1
-                tally[b] += counts[i] * counts[j]
-        for cell in range(start, n):
-            observed[cell] = tally[partners[cell]]
-            tally[partners[cell]] = 0
-        cell_starts[a + 1] = n
+            times = counts[i]
+            if same_venue:
+                tally[a] += times * (times - 1) // 2
+            for j in range(np.uint64(i + 1), np.uint64(ends[i])):
+                tally[np.uint32(venues[j])] += times * counts[j]
+            n_steps += ends[i] - i
+        n = np.uint64(0)
+        if 8 * n_steps > n_venues:
+            for b in range(np.uint64(a), np.uint64(n_venues)):  # without a branch: whether b occurs is a coin toss
+                row[n] = b
+                n += np.uint64(tally[b] > 0)
+        else:  # a sparse row: only what was met; minus marks what is in the row already
+            for r in range(row_starts[a], row_starts[a + 1]):
+                for j in range(row_groups[r], ends[row_groups[r]]):
+                    b = np.uint32(venues[j])
+                    if tally[b] > 0:
+                        row[n] = b
+                        n += np.uint64(1)
+                        tally[b] = -tally[b]
+            row[:n].sort()
+        for cell in range(n):
+            b = np.uint32(row[cell])
+            partners[start + cell] = b
+            observed[start + cell] = abs(tally[b])
+            tally[b] = 0
+        start += n
+        cell_starts[a + 1] = start
     return cell_starts
 
 
@@ -180,14 +195,6 @@ def add_shuffle(
 
 
 @kernel
-def z_of_shuffles(sums, squares, n_shuffles, z):
-    """Write (observed - mean) / population std; NaN where every shuffle gave the same count."""
-    for cell in range(sums.size):
-        spread = n_shuffles * squares[cell] - sums[cell] * sums[cell]  # whole numbers: exact
-        z[cell] = -sums[cell] / math.sqrt(spread) if spread > 0 else np.nan
-
-
-@kernel
 def co_occurrence(offsets, strata, n_strata):
     """Return sums over works of k_c k_d and of k_c k_d k_e, where k_c is a work's number of slots in stratum c."""
     two = np.zeros((n_strata, n_strata))
@@ -203,11 +210,14 @@ def co_occurrence(offsets, strata, n_strata):
             k[strata[s]] += 1
         row = np.sort(met[:n])
         for i in range(n):
+            c = np.uint64(row[i])
             for j in range(i + 1):
-                product = k[row[i]] * k[row[j]]
-                two[row[i], row[j]] += product
+                d = np.uint64(row[j])
+                product = k[c] * k[d]
+                two[c, d] += product
                 for m in range(j + 1):
-                    three[row[i], row[j], row[m]] += product * k[row[m]]
+                    e = np.uint64(row[m])
+                    three[c, d, e] += product * k[e]
         for i in range(n):
             k[row[i]] = 0
     for c in range(n_strata):
@@ -314,13 +324,33 @@ def _centred_square(size, m):
 
 
 @kernel
+def _same_venue(sizes, x, means, joint, weights, own_parts, within):
+    """Return mean and variance of how often two slots of one work both hold the venue with shares ``x``."""
+    mean = 0.0
+    positive = 0.0
+    for c in range(sizes.size):
+        if x[c] > 0:
+            size = sizes[c]
+            variance = x[c] * (1 - x[c])
+            m = math.floor(x[c] * size + 0.5)
+            inside = _both_hold(size, m)
+            # means holds W' with n / (n - 1) on the diagonal, right for a != b: replace that part.
+            mean += 0.5 * (x[c] * means[c] + within[c, 0] * (inside - x[c] * x[c] * size / max(size - 1, 1)))
+            positive += own_parts[c] * variance
+            positive += 0.5 * variance * (joint[c] - weights[c, c] * variance)
+            positive += 0.5 * within[c, 1] * _centred_square(size, m)
+    return mean, positive
+
+
+@kernel
 def pair_moments(
     cell_starts, partners, shares, sizes, means, joint, weights, parts, own_parts, within, mean_out, deviation_out
 ):
-    """Write mean and standard deviation of every cell's count; NaN where it cannot vary. Formulas: novelty.py.
+    """Write mean and standard deviation of every cell's count; NaN where it cannot vary. Formulas: docs/novelty.md.
 
     means = shares @ W', joint = (x (1 - x)) @ V with V = ``weights``; ``parts`` and ``own_parts`` are linear_parts
     for a != b and a = b; ``within`` holds, per stratum, W_cc and the squared norm of the centred matrix.
+    Partners must ascend in each row: venues b are visited tile by tile, so that what is read of them stays in cache.
     """
     n_venues, n_strata = shares.shape
     margin = np.zeros(n_strata)
@@ -329,63 +359,58 @@ def pair_moments(
         for d in range(n_strata):
             margin[c] += weights[c, d]
         total += margin[c]
-    dense = np.empty((n_venues, n_strata, 5))
-    packed = np.empty((n_venues, n_strata, 4))
-    support = np.empty((n_venues, n_strata), np.int32)
-    lengths = np.zeros(n_venues, np.int64)
+    of_partner = np.empty((n_venues, n_strata, 4))
+    of_row = np.empty((n_venues, n_strata, 4))
+    support = np.empty((n_venues, n_strata), np.uint32)
+    lengths = np.zeros(n_venues, np.uint64)
     for v in range(n_venues):
         n = 0
         for c in range(n_strata):
             x = shares[v, c]
             root = x * math.sqrt(parts[v, c])
             across = x * math.sqrt(margin[c])
-            dense[v, c, 0] = means[v, c]
-            dense[v, c, 1] = parts[v, c] + joint[v, c]
-            dense[v, c, 2] = root
-            dense[v, c, 3] = across
-            dense[v, c, 4] = parts[v, c]
+            of_partner[v, c] = means[v, c], parts[v, c] + joint[v, c], root, across
             if x > 0:
                 support[v, n] = c
-                packed[v, n, 0] = x
-                packed[v, n, 1] = x * (1 - x)
-                packed[v, n, 2] = root
-                packed[v, n, 3] = across
+                of_row[v, n] = x, x * (1 - x), root, across
                 n += 1
         lengths[v] = n
-    for a in range(n_venues):
-        for cell in range(cell_starts[a], cell_starts[a + 1]):
-            b = partners[cell]
-            mean = 0.0
-            positive = 0.0
-            shared = 0.0
-            double = 0.0
-            if a == b:
+    tile = max(1, _TILE_BYTES // (32 * n_strata))
+    cursor = cell_starts[:-1].copy()
+    for tile_end in range(tile, n_venues + tile, tile):
+        for a in range(min(tile_end, n_venues)):
+            row, row_support, row_parts = of_row[a], support[a], parts[a]
+            cell = np.uint64(cursor[a])
+            end = np.uint64(cell_starts[a + 1])
+            while cell < end and partners[cell] < tile_end:
+                b = np.uint32(partners[cell])
+                if a == b:
+                    mean, variance = _same_venue(sizes, shares[a], means[a], joint[a], weights, own_parts[a], within)
+                    mean_out[cell] = mean
+                    deviation_out[cell] = math.sqrt(variance) if variance > 0 else np.nan
+                    cell += np.uint64(1)
+                    continue
+                mean = 0.0
+                positive = 0.0
+                shared = 0.0
+                double = 0.0
+                partner, partner_row, partner_support = of_partner[b], of_row[b], support[b]
                 for i in range(lengths[a]):
-                    c = support[a, i]
-                    x, variance = packed[a, i, 0], packed[a, i, 1]
-                    size = sizes[c]
-                    m = math.floor(x * size + 0.5)
-                    inside = _both_hold(size, m)
-                    # means holds W' with n / (n - 1) on the diagonal, right for a != b: replace that part.
-                    mean += 0.5 * (x * means[a, c] + within[c, 0] * (inside - x * x * size / max(size - 1, 1)))
-                    positive += own_parts[a, c] * variance
-                    positive += 0.5 * variance * (joint[a, c] - weights[c, c] * variance)
-                    positive += 0.5 * within[c, 1] * _centred_square(size, m)
-            else:
-                for i in range(lengths[a]):
-                    c = support[a, i]
-                    mean += packed[a, i, 0] * dense[b, c, 0]
-                    positive += packed[a, i, 1] * dense[b, c, 1]
-                    shared += packed[a, i, 2] * dense[b, c, 2]
-                    double += packed[a, i, 3] * dense[b, c, 3]
+                    c = row_support[i]
+                    mean += row[i, 0] * partner[c, 0]
+                    positive += row[i, 1] * partner[c, 1]
+                    shared += row[i, 2] * partner[c, 2]
+                    double += row[i, 3] * partner[c, 3]
                 for i in range(lengths[b]):
-                    positive += packed[b, i, 1] * dense[a, support[b, i], 4]
-            variance = positive - 2 * shared
-            if total > 0:
-                variance += double * double / total
-            mean_out[cell] = mean
-            # What is left of a variance of zero is rounding.
-            deviation_out[cell] = math.sqrt(variance) if variance > 1e-9 * positive else np.nan
+                    positive += partner_row[i, 1] * row_parts[partner_support[i]]
+                variance = positive - 2 * shared
+                if total > 0:
+                    variance += double * double / total
+                mean_out[cell] = mean
+                # What is left of a variance of zero is rounding.
+                deviation_out[cell] = math.sqrt(variance) if variance > 1e-9 * positive else np.nan
+                cell += np.uint64(1)
+            cursor[a] = cell
 
 
 @kernel
@@ -394,15 +419,17 @@ def spread_z(row_starts, row_groups, venues, ends, entry_starts, cell_starts, pa
     n_venues = row_starts.size - 1
     row = np.full(n_venues, np.nan)
     for a in range(n_venues):
-        for cell in range(cell_starts[a], cell_starts[a + 1]):
-            row[partners[cell]] = z[cell]
+        first, last = np.uint64(cell_starts[a]), np.uint64(cell_starts[a + 1])
+        for cell in range(first, last):
+            row[np.uint32(partners[cell])] = z[cell]
         for r in range(row_starts[a], row_starts[a + 1]):
             i = row_groups[r]
-            shift = entry_starts[i] - i
-            for j in range(i, ends[i]):
-                entries[shift + j] = row[venues[j]]
-        for cell in range(cell_starts[a], cell_starts[a + 1]):
-            row[partners[cell]] = np.nan
+            entry = np.uint64(entry_starts[i])
+            for j in range(np.uint64(i), np.uint64(ends[i])):
+                entries[entry] = row[np.uint32(venues[j])]
+                entry += np.uint64(1)
+        for cell in range(first, last):
+            row[np.uint32(partners[cell])] = np.nan
 
 
 @kernel
@@ -423,15 +450,15 @@ def _select(values, low, high, k):
 
     Quickselect with partitions that move every value whatever it is, because a branch here is a coin toss.
     """
-    while high - low > 1:
-        first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
+    while high > low + np.uint64(1):
+        first, middle, last = values[low], values[(low + high) >> np.uint64(1)], values[high - np.uint64(1)]
         pivot = max(min(first, middle), min(max(first, middle), last))
         cut = low
         for i in range(low, high):
             value = values[i]
             values[i] = values[cut]
             values[cut] = value
-            cut += value < pivot
+            cut += np.uint64(value < pivot)
         if k < cut:
             high = cut
             continue
@@ -440,7 +467,7 @@ def _select(values, low, high, k):
             value = values[i]
             values[i] = values[cut]
             values[cut] = value
-            cut += value == pivot
+            cut += np.uint64(value == pivot)
         if k < cut:
             return
         low = cut
@@ -449,41 +476,48 @@ def _select(values, low, high, k):
 @kernel
 def _quantile(values, n, high, share):
     """Return NumPy's linear quantile of values[:n], whose lowest lie in values[:high] and are reordered there."""
-    place = (n - 1) * share
-    k = math.floor(place)
-    t = place - k
-    _select(values, 0, high, k)
+    place = (np.int64(n) - 1) * share
+    k = np.uint64(math.floor(place))
+    t = place - math.floor(place)
+    _select(values, np.uint64(0), high, k)
     below_it = values[k]
     if t == 0:
         return below_it
-    above_it = values[k + 1]
-    for i in range(k + 2, high):
+    above_it = values[k + np.uint64(1)]
+    for i in range(k + np.uint64(2), high):
         above_it = min(above_it, values[i])
     gap = above_it - below_it
     return above_it - gap * (1 - t) if t >= 0.5 else below_it + gap * t
 
 
 @kernel
-def work_quantiles(group_offsets, counts, entry_starts, entries, n_pairs, z_p10, z_median):
-    """Write, per work, how many pairs have a z, and the 10th percentile and median of these; NaN if there is none."""
+def work_quantiles(group_offsets, counts, entry_starts, entries, n_pairs, z_p10, z_median, unique=False):
+    """Write, per work, how many pairs have a z, and the 10th percentile and median of these; NaN if there is none.
+
+    A pair of venues counts as often as references form it; once, with ``unique``.
+    """
+    one = np.uint64(1)
     values = np.empty(1024)
     for work in range(group_offsets.size - 1):
-        begin, end = group_offsets[work], group_offsets[work + 1]
-        n = 0
+        begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])
+        n_slots = 0
         for i in range(begin, end):
-            shift = entry_starts[i] - i
+            n_slots += counts[i]
+        if n_slots * (n_slots - 1) // 2 > values.size:
+            values = np.empty(n_slots * (n_slots - 1))
+        n = np.uint64(0)
+        for i in range(begin, end):
+            entry = np.uint64(entry_starts[i])
             for j in range(i, end):
-                z = entries[shift + j]
+                z = entries[entry]
+                entry += one
                 if z == z:
                     times = counts[i] * (counts[i] - 1) // 2 if i == j else counts[i] * counts[j]
-                    while n + times > values.size:
-                        longer = np.empty(2 * values.size)
-                        longer[:n] = values[:n]
-                        values = longer
+                    times = min(times, 1) if unique else times
                     for _ in range(times):
                         values[n] = z
-                        n += 1
+                        n += one
         n_pairs[work] = n
         z_median[work] = _quantile(values, n, n, 0.5) if n else np.nan
-        half = (n - 1) // 2 + 1  # where the median has put the lower half
+        half = (n - one) // np.uint64(2) + one  # where the median has put the lower half
         z_p10[work] = _quantile(values, n, half, 0.1) if n else np.nan

@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, get_args
 
 import platformdirs
-import polars as pl
 
-from sciscidata.cdindex import CDConfig, compute_cd_index
-from sciscidata.demand import Demand
-from sciscidata.eligibility import (
-    EligibilityConfig,
-    count_references,
-    count_removals,
-    join_candidates,
-    mark_ineligible,
-)
-from sciscidata.errors import ConfigError
-from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.cdindex import CDConfig
+from sciscidata.drawing import Drawn, draw_after_text
+from sciscidata.eligibility import EligibilityConfig
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.late_text import draw_before_text
-from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.novelty_background import Background, read_background, write_background
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.store import ResponseStore
 from sciscidata.plots import draw_disruption
-from sciscidata.progress import progress_bar
 from sciscidata.release import Release, check_target, write_release
-from sciscidata.schemas import CITATIONS
-from sciscidata.sources.openalex import describe_answers, pull_openalex
-from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
-from sciscidata.sources.record_files import find_record_files
-from sciscidata.sources.records import RecordsConfig, pull_records
-from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_values import compare_scores
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig, draw_split, require_available
+from sciscidata.scored_source import ScoredSource, SourceConfig, open_corpus, open_source
+from sciscidata.scoring import label_scores
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.sources.sciscinet import SciSciNetConfig
+from sciscidata.splits import BALANCED, SplitConfig
+from sciscidata.statement import describe_background, describe_novelty
 
 logger = logging.getLogger(__name__)
-
-SourceConfig: TypeAlias = RecordsConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig
-
-#: The picture that every release holds beside its data.
-PICTURE = "disruption.png"
 
 
 def default_cache_dir() -> Path:
@@ -57,12 +40,21 @@ def default_cache_dir() -> Path:
 class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
 
-    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
+    ``novelty=None``, or a pull without venues, leaves novelty out: its fields are null. ``background`` names a saved
+    table of pair statistics to take the null model from, instead of the source's own works.
+
+    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out;
+    of ``background`` it names the SHA-256.
+
+    Raises:
+        ConfigError: on construction, if ``source`` is none, or novelty is left out and needed nevertheless.
     """
 
     source: SourceConfig
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
+    novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
+    background: Path | None = None
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
@@ -74,11 +66,40 @@ class BuildConfig:
         """Take paths as text too."""
         for name in ("out", "cache_dir"):
             object.__setattr__(self, name, Path(getattr(self, name)))
+        if self.background is not None:
+            object.__setattr__(self, "background", Path(self.background))
         if not isinstance(self.source, SourceConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
+            msg = f"BuildConfig.source is {self.source!r}, needs one of {kinds}, for example SyntheticConfig()."
+            raise ConfigError(msg)
+        if self.novelty is None:
+            remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
+            self._check_without_novelty("novelty is switched off", remedy)
+        if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
+            remedy = "Leave venues on (OpenAlexConfig.venues, no --no-venues)"
+            self._check_without_novelty("the venues of references are not asked for", remedy)
+            object.__setattr__(self, "novelty", None)
+        if self.background is not None and self.has_published_scores:
             msg = (
-                f"BuildConfig.source is {self.source!r}, needs a RecordsConfig, SyntheticConfig, OpenAlexConfig or "
-                "SciSciNetConfig, for example SyntheticConfig()."
+                "background is given, but the novelty of SciSciNet is taken as published. Compute it from the "
+                "references (SciSciNetConfig.recompute, --recompute), or give no background."
             )
+            raise ConfigError(msg)
+
+    @property
+    def has_published_scores(self) -> bool:
+        """Whether the scores are the source's own, and not computed here."""
+        return isinstance(self.source, SciSciNetConfig) and not self.source.recompute
+
+    def _check_without_novelty(self, reason: str, remedy: str) -> None:
+        if "novelty_label" in BALANCED[self.split.balance]:
+            msg = (
+                f"balance is {self.split.balance!r}, but {reason}, so there are no labels to balance. "
+                f"{remedy}, or use balance='disruption' (--balance disruption)."
+            )
+            raise ConfigError(msg)
+        if self.background is not None:
+            msg = f"background is given, but {reason}. {remedy}, or give no background."
             raise ConfigError(msg)
 
 
@@ -107,168 +128,109 @@ def build(config: BuildConfig) -> Release:
         (60, 9)
     """
     check_target(config.out, overwrite=config.overwrite)
-    if not isinstance(config.source, SciSciNetConfig):  # which publishes novelty
-        require_available(config.split)
+    background = describe_background(config.background, config.novelty)
     with open_source(config) as source:
-        drawn, works, eligible, counts = _draw_late(source, config) if source.read_works else _draw(source, config)
-        works_read = counts["filters"]["works"]
-        logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{works_read:,}")
-        provenance = source.finish(drawn)
-
-        def draw_picture(folder: Path) -> None:
-            draw_disruption(
-                eligible["cd_index"],
-                config.thresholds,
-                eligible=count_labels(eligible),
-                drawn=count_labels(drawn),
-                path=folder / PICTURE,
-            )
-
+        result = _draw(source, config)
+        works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
+        logger.info("%s of %s works are eligible", eligible, works)
         return write_release(
-            drawn,
-            works,
+            result.drawn,
+            result.works,
             config.out,
-            manifest=_describe(config, provenance, counts),
+            manifest=_describe(config, source.provenance, background, result),
             overwrite=config.overwrite,
-            extra=draw_picture,
+            extra=lambda folder: _draw_pictures(result, config.thresholds, folder),
         )
 
 
-@dataclass(frozen=True)
-class ScoredSource:
-    """Works, citations and scores of any source; ``finish`` takes the draw and says where everything came from.
+def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
+    """Label, filter and draw: by all that is known, or, where texts are too many, by structure and then by text."""
+    labelled = label_scores(source.scores, config.thresholds)
+    rules, window = (source.eligibility, config.split), config.cd.window_years
+    if source.read_works is not None:
+        return draw_before_text(labelled, source.read_works, *rules, window_years=window)
+    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window)
 
-    ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
+
+def build_background(
+    source: SourceConfig,
+    path: str | Path,
+    config: NoveltyConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    overwrite: bool = False,
+) -> Background:
+    """Save the null model of a whole source, to score other works against it. Executes.
+
+    Args:
+        source: any but the API, which reads a sample, of which this would be no background.
+        path: the file to write.
+        config: the null model; ``NoveltyConfig()`` when None.
+        cache_dir: for parsed records and the graph; the user's cache folder when None.
+        overwrite: replace an existing background. Anything else that is there is never replaced.
+
+    Returns:
+        The table on disk; see write_background.
+
+    Raises:
+        ConfigError: at once, if the source is the API.
+        ReleaseExistsError: at once, if ``path`` exists and may not be replaced.
+        SciSciDataError: whatever its stages raise; nothing is left half-written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     source = SyntheticConfig(n_works=2_000)
+        ...     table = build_background(source, Path(home) / "pairs.parquet", cache_dir=home)
+        ...     table.counts["publication_year"].max()
+        2024
     """
-
-    works: pl.LazyFrame
-    citations: pl.LazyFrame
-    scores: pl.LazyFrame
-    eligibility: EligibilityConfig
-    finish: Callable[[pl.DataFrame], dict[str, Any]]
-    read_works: Callable[[pl.Series], pl.DataFrame] | None = None
-
-
-class _Drawn(NamedTuple):
-    """What was drawn, the WORKS it is to be found in, what it was drawn from, and what the manifest counts."""
-
-    drawn: pl.DataFrame
-    works: pl.LazyFrame
-    eligible: pl.DataFrame
-    counts: dict[str, Any]
+    if isinstance(source, OpenAlexConfig):
+        msg = (
+            "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
+            "works (RecordsConfig, --input FILE), or a synthetic world (SyntheticConfig, --source synthetic)."
+        )
+        raise ConfigError(msg)
+    path = Path(path)
+    _check_replaceable(path, overwrite=overwrite)
+    cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
+    works, citations, _ = open_corpus(source, cache_dir)
+    return read_background(write_background(citations, works, path, config, cache_dir=cache_dir))
 
 
-def _draw(source: ScoredSource, config: BuildConfig) -> _Drawn:
-    """Filter all works, then draw."""
-    labelled = label_disruption(source.scores, config.thresholds)
-    candidates = join_candidates(source.works, labelled, source.citations)
-    marked = mark_ineligible(candidates, source.eligibility, window_years=config.cd.window_years).collect()
-    eligible = marked.filter(pl.col("removed_by").is_null())
-    years, last_year = marked["publication_year"], source.eligibility.last_year
-    counts = {
-        "filters": count_removals(marked),
-        "scored": count_labels(marked),
-        "eligible": count_labels(eligible),
-        "first_year": years.min(),
-        "last_year": years.max() if last_year is None else last_year,
-    }
-    return _Drawn(draw_split(eligible, config.split).collect(), source.works, eligible, counts)
-
-
-def _draw_late(source: ScoredSource, config: BuildConfig) -> _Drawn:
-    """Draw by what is known without a text, and read texts until the draw is full."""
-    assert source.read_works is not None
-    labelled = label_disruption(source.scores, config.thresholds)
-    if "novelty_score" in labelled.collect_schema():
-        labelled = label_novelty(labelled, config.thresholds)
-    late = draw_before_text(
-        labelled, source.read_works, source.eligibility, config.split, window_years=config.cd.window_years
-    )
-    first, last = late.years
-    last_year = source.eligibility.last_year
-    counts = {
-        "filters": late.filters,
-        "scored": late.scored,
-        "eligible": count_labels(late.eligible),
-        "text": late.reading,
-        "first_year": first,
-        "last_year": last if last_year is None else last_year,
-    }
-    return _Drawn(late.drawn, late.works.lazy(), late.eligible, counts)
-
-
-@contextmanager
-def open_source(config: BuildConfig) -> Generator[ScoredSource]:
-    """Make a source ready and score its works: from the citation graph, or by the counts of the OpenAlex API."""
-    if isinstance(config.source, OpenAlexConfig):
-        with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
-            yield _pull_scored(config, config.source, client)
+def _check_replaceable(path: Path, *, overwrite: bool) -> None:
+    if not path.exists():
         return
-    if isinstance(config.source, SciSciNetConfig):
-        yield _open_sciscinet(config, scan_sciscinet(config.source))
-        return
-    if isinstance(config.source, SyntheticConfig):
-        corpus = scan_synthetic(config.source)
-    else:
-        n_bytes = sum(file.stat().st_size for file in find_record_files(config.source.inputs))
-        with progress_bar("read records", n_bytes, unit="bytes") as advance:
-            corpus = pull_records(config.source, config.cache_dir, advance)
-    scores = compute_cd_index(corpus.citations, corpus.works, config.cd, cache_dir=config.cache_dir)
-    yield ScoredSource(corpus.works, corpus.citations, scores, config.eligibility, lambda _: corpus.provenance)
+    if not overwrite:
+        msg = f"{path} already exists. Choose another file, or replace it: overwrite=True (--overwrite)."
+        raise ReleaseExistsError(msg)
+    try:
+        read_background(path)
+    except (InputNotFoundError, BackgroundError) as error:  # a mistyped path must not cost anyone a file
+        msg = f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
+        raise ReleaseExistsError(msg) from error
 
 
-def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
-    candidates = Candidates.count(client, source, config.cd, config.eligibility)
-    demand = Demand(config.thresholds, candidates.eligibility, config.split, config.cd.window_years)
-    pulled = pull_openalex(client, candidates, config.cd, demand)
-
-    def finish(drawn: pl.DataFrame) -> dict[str, Any]:
-        """Put the venues of the drawn works' references into the store, where novelty will look for them."""
-        if source.venues:
-            cited = pulled.citations.filter(pl.col("citing_id").is_in(drawn["work_id"].implode()))["cited_id"]
-            pulled.references.ask(cited)
-        logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
-        return pulled.provenance | describe_answers(client)
-
-    works, citations, scores, *_ = pulled
-    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, finish)
+def _draw_pictures(result: Drawn, thresholds: LabelThresholds, folder: Path) -> None:
+    """Draw what a release holds beside its data; of novelty only where a work has a score."""
+    stages = (result.eligible, result.drawn)
+    disruption, novelty = ([count_labels(works, name) for works in stages] for name in VOCABULARIES)
+    cd = result.eligible["cd_index"]
+    draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
+    if result.scored.height:
+        counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
+        draw_novelty(result.scored, result.eligible, thresholds, **counts, path=folder / "novelty.png")
+        draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 
-def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
-    """Take the published scores, or compute them from the references and compare the two."""
-    structure, citations = tables.structure, pl.LazyFrame(schema=CITATIONS)
-    provenance, n_citers = tables.provenance, pl.col("citation_count")
-    n_references = pl.col("reference_count")
-    if not tables.config.recompute:
-        tables.require_published()
-    else:
-        citations = tables.citations
-        if "reference_count" not in tables.tables["papers"].columns:
-            listed = count_references(citations).rename({"n_references": "listed"})
-            structure = structure.join(listed, on="work_id", how="left")
-            n_references = pl.col("listed")
-        scores = compute_cd_index(citations, tables.papers, config.cd, cache_dir=config.cache_dir).collect()
-        if "cd_index" in structure.collect_schema():
-            compared = provenance["comparison"] = compare_scores(
-                structure.select("work_id", "cd_index"), scores, config.thresholds
-            )
-            told = ", ".join(f"{name} {compared[name]}" for name in ("both", "spearman", "same_sign", "same_label"))
-            logger.info("published against computed CD index: %s", told)
-        n_citers = pl.col("n_i") + pl.col("n_j")
-        structure = structure.drop("cd_index", strict=False).join(scores.lazy(), on="work_id", how="left")
-    structure = structure.with_columns(
-        n_references.cast(pl.Int64).alias("n_references"), n_citers.cast(pl.Int64).alias("n_citers")
-    )
-    return ScoredSource(tables.works, citations, structure, config.eligibility, lambda _: provenance, tables.read_works)
-
-
-def _describe(config: BuildConfig, provenance: dict[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
+def _describe(
+    config: BuildConfig, provenance: dict[str, Any], background: dict[str, Any] | None, result: Drawn
+) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
+    facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
     return {
         "source": provenance,
-        "cd": asdict(config.cd),
-        "thresholds": asdict(config.thresholds),
-        "eligibility": asdict(config.eligibility),
-        "split": asdict(config.split),
-        "counts": counts,
+        **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},
+        "atypicality": describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts),
+        "counts": result.counts,
     }

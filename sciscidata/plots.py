@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,17 @@ from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: One colour per label everywhere; told apart by colour-blind readers (Okabe & Ito 2008).
-COLOURS = {"disruptive": "#D55E00", "consolidating": "#0072B2", "neutral": "#777777"}
+COLOURS = {
+    "disruptive": "#D55E00",
+    "consolidating": "#0072B2",
+    "neutral": "#777777",
+    "novel": "#007A59",  # their green, darker: as text it has to be read
+    "conventional": "#A3487E",  # their purple, darker
+    "balanced": "#777777",
+}
 
 _EDGE = 1.3  # of the picture: a little beyond the index's own
 _WIDEST_LINEAR = 0.1
@@ -50,16 +58,22 @@ def draw_disruption(
         ...     picture.read_bytes()[1:4]
         b'PNG'
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)  # no window system, no global state
     spread, classes = figure.subplots(1, 2, width_ratios=(2, 1))
     _draw_spread(spread, cd_index.drop_nulls().to_numpy(), thresholds)
-    _draw_classes(classes, eligible, drawn)
+    draw_classes(classes, DISRUPTION_LABELS, eligible, drawn)
     if title:
         figure.suptitle(title)
+    save(figure, path)
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG, without a window system and without global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)
     figure.savefig(path, dpi=130)
 
 
@@ -91,20 +105,20 @@ def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) ->
     axes.set_title(f"CD index of {values.size:,} eligible works", fontsize=10)
 
 
-def _draw_classes(axes: Axes, eligible: Mapping[str, int], drawn: Mapping[str, int]) -> None:
+def draw_classes(axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int]) -> None:
     """Draw the class counts side by side, each bar with its number."""
-    positions = np.arange(len(DISRUPTION_LABELS))
+    positions = np.arange(len(labels))
     for offset, counts, alpha, name in ((-0.2, eligible, 0.4, "eligible"), (0.2, drawn, 1.0, "drawn")):
         bars = axes.bar(
             positions + offset,
-            [counts[label] for label in DISRUPTION_LABELS],
+            [counts[label] for label in labels],
             width=0.38,
-            color=[COLOURS[label] for label in DISRUPTION_LABELS],
+            color=[COLOURS[label] for label in labels],
             alpha=alpha,
             label=name,
         )
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=8)
-    axes.set_xticks(positions, DISRUPTION_LABELS)
+    axes.set_xticks(positions, labels)
     axes.margins(y=0.12)
     axes.set_ylabel("works")
     axes.set_title("Classes before (pale) and after balancing", fontsize=10)

@@ -66,6 +66,33 @@ ATYPICALITY = pl.Schema(
     }
 )
 
+#: One row per work of WORKS. ``n_pairs`` is null for a work that was not looked at; the rest when undefined.
+COMMONNESS = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "n_pairs": pl.Int64(),
+        "commonness_p10": pl.Float64(),
+        "commonness_median": pl.Float64(),
+        "commonness_novelty": pl.Float64(),
+    }
+)
+
+#: One row per work of WORKS; both are null when undefined, and 0 is a value.
+FIRST_TIME_PAIRS = pl.Schema({"work_id": pl.Int64(), "n_new_pairs": pl.Int64(), "wang_novelty": pl.Float64()})
+
+#: One row per (citing year, venue pair) of a corpus; source_id_a <= source_id_b. ``std`` is null where the count cannot
+#: vary under the null model.
+PAIR_STATISTICS = pl.Schema(
+    {
+        "publication_year": pl.Int32(),
+        "source_id_a": pl.Int64(),
+        "source_id_b": pl.Int64(),
+        "n_observed": pl.Int64(),
+        "mean": pl.Float64(),
+        "std": pl.Float64(),
+    }
+)
+
 #: One released paper: these 12 columns, in this order.
 EXAMPLE = pl.Schema(
     {

@@ -14,11 +14,14 @@ from sciscidata.cdindex import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
+from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import BuildConfig
+from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.sciscinet import SciSciNetConfig
+from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 
@@ -31,6 +34,15 @@ SOURCES = {
     "records": ("records",),
     "synthetic": ("synthetic",),
     "sciscinet": ("sciscinet",),
+    "snapshot": ("snapshot",),
+    "corpus": ("corpus",),
+}
+#: What a source cannot do without: the setting, and the flag that gives it. To name it is to name the source.
+_NEEDED = {
+    "records": ("inputs", "--input FILE"),
+    "sciscinet": ("folder", "--sciscinet FOLDER"),
+    "snapshot": ("folder", "--snapshot FOLDER"),
+    "corpus": ("folder", "--corpus FOLDER"),
 }
 _CONFIGS: dict[str, type] = {
     "openalex": OpenAlexConfig,
@@ -38,13 +50,18 @@ _CONFIGS: dict[str, type] = {
     "records": RecordsConfig,
     "synthetic": SyntheticConfig,
     "sciscinet": SciSciNetConfig,
+    "snapshot": SnapshotConfig,
+    "corpus": CorpusConfig,
     "cd": CDConfig,
+    "novelty": NoveltyConfig,
     "thresholds": LabelThresholds,
     "eligibility": EligibilityConfig,
     "split": SplitConfig,
 }
-_BASES = {"cd": "compat", "thresholds": "preset"}  # a named starting point within a section
-_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool}
+_BASES = {"cd": "compat", "novelty": "compat", "thresholds": "preset"}  # a named starting point within a section
+_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool, "novelty": bool, "background": str}
+#: TOML has no null: the word for None, where a setting knows that.
+_WORDS_FOR_NONE = {"window_years": "all", "max_references": "all"}
 
 
 def read_toml(path: Path) -> Settings:
@@ -79,8 +96,8 @@ def merge(base: Settings, changes: Settings) -> Settings:
 def resolve(settings: Settings) -> BuildConfig:
     """Check every name and value and make the one configuration of a build.
 
-    The source is what ``source`` names; else ``records`` when inputs are named, ``sciscinet`` when its folder is, else
-    ``openalex``.
+    The source is what ``source`` names; else ``records`` when inputs are named, ``sciscinet``, ``snapshot`` or
+    ``corpus`` when its folder is, else ``openalex``.
 
     Raises:
         ConfigError: a section, name or value is not known, or is for another source.
@@ -95,8 +112,7 @@ def resolve(settings: Settings) -> BuildConfig:
         msg = f"configuration has no section [{unknown[0]}]; it has {', '.join(f'[{name}]' for name in _CONFIGS)}."
         raise ConfigError(msg)
     top = _checked("", settings.get("", {}), _TOP)
-    named = {"records": "inputs", "sciscinet": "folder"}
-    implied = next((source for source, name in named.items() if settings.get(source, {}).get(name)), "openalex")
+    implied = next((name for name, (needed, _) in _NEEDED.items() if settings.get(name, {}).get(needed)), "openalex")
     source = top.get("source", implied)
     if source not in SOURCES:
         msg = f"source is {source!r}, needs one of {', '.join(SOURCES)}."
@@ -112,9 +128,17 @@ def resolve(settings: Settings) -> BuildConfig:
     if "out" not in top:
         top["out"] = f"slices/{source}"
     # Of the sections that only a source reads, its own: whoever reads files shall not mend the settings of the API.
-    sections = ("cd", "thresholds", "eligibility", "split", *SOURCES[source][1:])
+    sections = ("cd", "novelty", "thresholds", "eligibility", "split", *SOURCES[source][1:])
     parts = {name: _make(name, settings.get(name, {})) for name in sections}
-    paths = {name: Path(top[name]) for name in ("out", "cache_dir") if name in top}
+    if not top.get("novelty", True):
+        if settings.get("novelty"):
+            msg = (
+                f"[novelty] sets {', '.join(settings['novelty'])}, but novelty is switched off. Leave it out, or "
+                "switch novelty on: --novelty."
+            )
+            raise ConfigError(msg)
+        parts["novelty"] = None
+    paths = {name: Path(top[name]) for name in ("out", "cache_dir", "background") if name in top}
     overwrite = top.get("overwrite", False)
     return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)
 
@@ -129,11 +153,10 @@ def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
     if base_name in given:
         base = getattr(kind, base_name)(given.pop(base_name))
         return dataclasses.replace(base, **given)
-    if section == "records" and not given.get("inputs"):
-        msg = "source records needs at least one file. Name it: --input FILE, or inputs = [...] under [records]."
-        raise ConfigError(msg)
-    if section == "sciscinet" and not given.get("folder"):
-        msg = "source sciscinet needs a folder. Name it: --sciscinet FOLDER, or folder = ... under [sciscinet]."
+    needed, flag = _NEEDED.get(section, ("", ""))
+    if needed and not given.get(needed):
+        what = "at least one file" if section == "records" else "a folder"
+        msg = f"source {section} needs {what}. Name it: {flag}, or {needed} = ... under [{section}]."
         raise ConfigError(msg)
     return kind(**given)
 
@@ -162,5 +185,5 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
 
 
 def _or_none(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Turn the word for an open window into None: TOML has no null."""
-    return None if name == "window_years" and value == "all" else value
+    """Turn the word for no limit into None."""
+    return None if name in _WORDS_FOR_NONE and value == _WORDS_FOR_NONE[name] else value

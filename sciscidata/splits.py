@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar
@@ -19,7 +19,6 @@ from sciscidata.errors import (
     ConfigError,
     NotEnoughWorksError,
     SchemaMismatchError,
-    UnavailableError,
     WorkIdError,
 )
 from sciscidata.labels import VOCABULARIES
@@ -39,12 +38,16 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 SIDES: Final = ("train", "test")
 
-_NO_NOVELTY: Final = (
-    "no work has a novelty label, so novelty cannot be balanced: novelty is computed from a "
-    "later version on. Use balance='disruption' (--balance disruption)."
-)
 _REMEDY: Final = (
     "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
+)
+_NOVELTY_REMEDY: Final = (
+    "The margin rule calls most works conventional. Uzzi's rule (LabelThresholds.novelty_rule='uzzi', --novelty-rule "
+    "uzzi) and scores that are ranks (NoveltyConfig.score='rank', --score rank) spread novelty more evenly."
+)
+_NO_NOVELTY: Final = (
+    "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
+    "(source_id) and year are in WORKS. Read the cited works too, or use balance='disruption' (--balance disruption)."
 )
 
 
@@ -155,27 +158,6 @@ def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
     return {label: share + (place < rest) for place, label in enumerate(labels)}
 
 
-def require_available(config: SplitConfig, columns: Iterable[str] = ("disruption_label",)) -> None:
-    """Say before any work is done whether there is a label to balance by.
-
-    Args:
-        config: names the balance.
-        columns: what the labelled frame will hold; by default what this version can compute.
-
-    Raises:
-        UnavailableError: if novelty is to be balanced and not among the columns.
-
-    Example:
-        >>> require_available(SplitConfig(balance="joint"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.UnavailableError: no work has a novelty label, so novelty cannot be balanced: novelty
-        is computed from a later version on. Use balance='disruption' (--balance disruption).
-    """
-    if "novelty_label" in BALANCED[config.balance] and "novelty_label" not in columns:
-        raise UnavailableError(_NO_NOVELTY)
-
-
 def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.LazyFrame:
     """Draw the train and test works of a release. Runs nothing.
 
@@ -198,8 +180,6 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
             vocabulary.
         WorkIdError: at collect, if a ``work_id`` is null or appears twice.
         NotEnoughWorksError: at collect, naming every class of every side that falls short.
-        UnavailableError: if novelty is to be balanced and there is no novelty label: at once if the column is
-            missing, at collect if it is null for every work.
 
     Example:
         >>> labels = ["disruptive", "consolidating", "neutral"] * 20
@@ -214,9 +194,7 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
     columns = BALANCED[settings.balance] or ("disruption_label",)
     needed = {"work_id": WORKS["work_id"], **EXAMPLE}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}
-    frame = require_columns(labelled, needed, **names, columns=["work_id"])
-    require_available(settings, frame.collect_schema())
-    require_columns(frame, needed, **names, columns=columns)
+    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns])
     schema = {**frame.collect_schema(), "side": pl.String(), "split_key": pl.UInt64()}
 
     def run() -> pl.DataFrame:
@@ -244,7 +222,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
         )
         raise WorkIdError(msg)
     if works.is_empty() and "novelty_label" in columns:
-        raise UnavailableError(_NO_NOVELTY)
+        raise NotEnoughWorksError(_NO_NOVELTY)
     for column in columns:
         vocabulary = VOCABULARIES[column]
         strange = works.filter(~pl.col(column).is_in(vocabulary))[column]
@@ -310,6 +288,8 @@ def _check_quotas(sided: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[s
         f"The rarest class, {_name(rarest)}, has {count:,} works on both sides together, so a balanced draw "
         f"holds {count * in_all.height:,} at most.\n{_REMEDY}"
     )
+    if "novelty_label" in columns:
+        lines.append(_NOVELTY_REMEDY)
     raise NotEnoughWorksError("\n".join(lines))
 
 

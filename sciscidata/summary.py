@@ -12,8 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sciscidata.labels import DISRUPTION_LABELS
-from sciscidata.manifest import MANIFEST
+from sciscidata.labels import VOCABULARIES
+from sciscidata.manifest import MANIFEST, describe_file
+from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
 from sciscidata.storage import storage_error
@@ -41,14 +42,17 @@ def print_release(release: Release) -> None:
         StorageError: it cannot be written there.
     """
     manifest = release.manifest
-    with _standard_output() as console:
+    with standard_output() as console:
         _print_source(console, manifest.get("source", {}))
         if "filters" in manifest.get("counts", {}):
             console.print(_filters(manifest))
-        console.print(_classes(manifest))
-        if not manifest["novelty"]["available"]:
-            console.print("novelty fields: null, not computed by this version")
-        console.print(f"\nrelease: {_shown(release.folder)}")
+        console.print(_classes(manifest, "disruption_label"))
+        if manifest["novelty"]["available"]:
+            console.print(_classes(manifest, "novelty_label"))
+            _print_null_model(console, manifest.get("atypicality"))
+        else:
+            console.print("novelty fields: null in every row")
+        console.print(f"\nrelease: {shown(release.folder)}")
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
@@ -62,13 +66,36 @@ def print_verified(release: Release) -> None:
         StorageError: it cannot be written there.
     """
     rows = ", ".join(f"{side} {facts['rows']:,}" for side, facts in release.manifest["sides"].items())
-    with _standard_output() as console:
-        console.print(f"verified: {_shown(release.folder)} ({rows} works)")
+    with standard_output() as console:
+        console.print(f"verified: {shown(release.folder)} ({rows} works)")
+
+
+def print_background(table: Background, seconds: float | None = None) -> None:
+    """Print what a saved null model holds, where it lies, and how long it took to make.
+
+    Raises:
+        StorageError: it cannot be written there.
+    """
+    works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
+    facts, years = describe_file(table.path), table.counts["publication_year"]
+    model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
+    with standard_output() as console:
+        console.print(f"null model: {model}", style="bold")
+        console.print(f"  years: {table.counts.height} ({years.min()} to {years.max()})")
+        console.print(f"  works with references of known year and venue: {works:,}; such references: {references:,}")
+        console.print(f"  rows (venue pairs by year): {pairs:,}")
+        took = "" if seconds is None else f" in {seconds:.1f} s"
+        console.print(f"\nbackground: {shown(table.path)}{took}")
+        console.print(f"  {facts['bytes']:,} bytes  sha256 {facts['sha256']}")
 
 
 @contextmanager
-def _standard_output() -> Generator[Console]:
-    """Print what records and paths hold as it is, not as markup."""
+def standard_output() -> Generator[Console]:
+    """Print what records and paths hold as it is, not as markup.
+
+    Raises:
+        StorageError: it cannot be written there.
+    """
     try:
         yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         sys.stdout.flush()
@@ -78,7 +105,7 @@ def _standard_output() -> Generator[Console]:
         raise storage_error(error, Path("standard output")) from error
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Write a path as short as it can be from where the user stands."""
     path = path.resolve()
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
@@ -99,6 +126,20 @@ def _print_source(console: Console, source: dict[str, Any]) -> None:
         console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
 
 
+def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> None:
+    """Print under which null model the novelty scores were computed, or whose they are, and from how many works."""
+    if not atypicality:
+        return
+    scored = f"novelty: {atypicality['scored_works']:,} works scored by {atypicality['scored_pairs']:,} venue pairs"
+    config, background = atypicality["config"], atypicality["background"]
+    if config is None:
+        console.print(f"{scored}; z as published, score: {atypicality['published']['score']}")
+        return
+    null = config["null"] if config["null"] == "analytic" else f"{config['n_shuffles']} shuffles, seed {config['seed']}"
+    corpus = f"background {background['sha256']}" if background else f"the {atypicality['works']:,} works read"
+    console.print(f"{scored}; null model: {null}, of {corpus}")
+
+
 def _filters(manifest: dict[str, Any]) -> Table:
     """Tabulate what each filter removed; filters that removed nothing are left out."""
     counts: dict[str, int] = manifest["counts"]["filters"]
@@ -114,16 +155,15 @@ def _filters(manifest: dict[str, Any]) -> Table:
     return table
 
 
-def _classes(manifest: dict[str, Any]) -> Table:
-    """Tabulate the disruption classes, from all scored works to the two sides."""
-    table = Table(title="disruption classes", title_justify="left", box=None)
+def _classes(manifest: dict[str, Any], column: str) -> Table:
+    """Tabulate the classes of a label column, from all scored works to the two sides."""
+    table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
-    for label in (*DISRUPTION_LABELS, "all"):
+    for label in (*VOCABULARIES[column], "all"):
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    drawn = {side: manifest["class_counts"][side]["disruption_label"] for side in SIDES}
-    for name, found in (stages | drawn).items():
-        numbers = [found[label] for label in DISRUPTION_LABELS]
+    for name, found in (stages | {side: manifest["class_counts"][side] for side in SIDES}).items():
+        numbers = [found[column][label] for label in VOCABULARIES[column]]
         table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table

@@ -6,11 +6,12 @@ venues of a work are its groups; a cell is a pair of venues that some work of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 if TYPE_CHECKING:
     from sciscidata.graph import CitationGraph
@@ -29,7 +30,7 @@ class Slots:
     stratum_starts: npt.NDArray[np.int64]
     by_stratum: npt.NDArray[np.int64]
     strata_years: npt.NDArray[np.int64]
-    venue_numbers: Int32Array  # of the graph, by local number
+    venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,41 @@ class Cells:
     partners: Int32Array
     observed: Int32Array
 
+    def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """Return the venues of every pair under other numbers, the lower one first."""
+        rows = numbers[np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))]
+        partners = numbers[self.partners]
+        return np.minimum(rows, partners), np.maximum(rows, partners)
+
+
+def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
+    """Number the venues of a graph's dated works 0, 1, 2 ..; -1 where WORKS knows none. Executes.
+
+    Args:
+        graph: built from the same ``works``.
+        works: WORKS; only work_id, publication_year and source_id are read.
+
+    Returns:
+        int32 (graph.n_dated), in index order.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> from sciscidata.graph import build_graph
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+        >>> venue_numbers(graph, works)
+        array([-1,  0], dtype=int32)
+    """
+    venue = pl.col("source_id")
+    number = pl.when(venue.is_not_null()).then(venue.rank("dense").cast(pl.Int32) - 1).otherwise(-1).cast(pl.Int32)
+    dated = works.drop_nulls("publication_year").select("publication_year", "work_id", number.alias("venue"))
+    return dated.sort("publication_year", "work_id").collect()["venue"].to_numpy()
+
+
+def year_places(graph: CitationGraph) -> Int32Array:
+    """Return the place of each dated work's year in ``graph.years``, int32 (graph.n_dated)."""
+    return np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+
 
 def year_slots(
     graph: CitationGraph,
@@ -59,8 +95,10 @@ def year_slots(
     j: int,
     max_references: int | None,
     left_out: npt.NDArray[np.bool_],
+    *,
+    venue_required: bool = False,
 ) -> Slots:
-    """Collect the slots of the works of the j-th year; mark in ``left_out`` which works have too many.
+    """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
     Args:
         graph: the citation graph.
@@ -69,6 +107,7 @@ def year_slots(
         j: the place of the citing year in ``graph.years``.
         max_references: a work with more slots gets none.
         left_out: bool (graph.n_dated), written.
+        venue_required: a work without a venue of its own gets none.
     """
     from sciscidata import novelty_kernels as kernels
 
@@ -79,7 +118,34 @@ def year_slots(
     limit = n_references if max_references is None else max_references
     given = (first, last, graph.ref_offsets, graph.refs, venues, year_of, limit)
     n = kernels.collect_slots(*given, offsets, cited, held, left_out)
-    return lay_out(offsets, graph.years[cited[:n]].astype(np.int64), held[:n])
+    cited, held = cited[:n], held[:n]
+    if venue_required:
+        left_out[first:last] |= venues[first:last] < 0
+        offsets, kept = of_works(offsets, ~left_out[first:last])
+        cited, held = cited[kept], held[kept]
+    return lay_out(offsets, graph.years[cited].astype(np.int64), held)
+
+
+def of_works(
+    offsets: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Take their slots from the works that are not wanted; return the new offsets, and which slots stay."""
+    lengths = np.diff(offsets)
+    return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
+
+
+def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
+    """Make one last venue of all venues that no wanted work holds.
+
+    The counts of the other venues, under every deal too, stay what they are, and so does the order of their numbers
+    and with it every bit of a result; there is less to count.
+    """
+    _, kept = of_works(slots.offsets, wanted)
+    used = np.zeros(slots.n_venues, np.bool_)
+    used[slots.venues[kept]] = True
+    number = np.where(used, np.cumsum(used) - 1, np.count_nonzero(used)).astype(np.int32)
+    n_venues = int(number.max(initial=-1)) + 1
+    return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
 
 
 def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> Slots:
@@ -110,3 +176,45 @@ def observe(groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
     given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
     starts = kernels.count_cells(*given, partners, observed)
     return Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
+
+
+def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
+    """Count given cells over other works than those that they were found in."""
+    from sciscidata import novelty_kernels as kernels
+
+    counts, squares = np.zeros((2, cells.observed.size), np.int64)
+    nothing = np.zeros(cells.observed.size, np.int32)
+    given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, same_venue_pairs)
+    kernels.add_shuffle(*given, cells.starts, cells.partners, nothing, counts, squares)
+    return replace(cells, observed=counts.astype(np.int32))
+
+
+def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the groups by venue, without those of venues whose row has no cell, if that saves anything."""
+    starts, order = groups.by_venue
+    needed = np.diff(cells.starts) > 0
+    if 2 * np.count_nonzero(needed) > needed.size:
+        return starts, order
+    starts, kept = of_works(starts, needed)
+    return starts, order[kept]
+
+
+def pairs_per_work(
+    groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return how many pairs the references of each work form, whether defined or not.
+
+    Example:
+        >>> held = group(np.array([0, 3, 4]), np.array([5, 5, 7, 5], np.int32), 8)
+        >>> pairs_per_work(held), pairs_per_work(held, unique_pairs=True), pairs_per_work(held, same_venue_pairs=False)
+        (array([3, 0]), array([2, 0]), array([2, 0]))
+    """
+
+    def total(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
+
+    counts = groups.counts.astype(np.int64)
+    same = np.minimum(counts - 1, 1) if unique_pairs else counts * (counts - 1) // 2
+    times = np.ones_like(counts) if unique_pairs else counts
+    across = (total(times) ** 2 - total(times * times)) // 2
+    return across + total(same) if same_venue_pairs else across

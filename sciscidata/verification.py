@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product, zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.duplicates import normalise_title
 from sciscidata.errors import ConfigError, VerificationError
-from sciscidata.labels import VOCABULARIES, LabelThresholds, label_disruption, label_novelty
+from sciscidata.labels import (
+    NOVELTY_LABELS,
+    VOCABULARIES,
+    LabelThresholds,
+    label_disruption,
+    label_novelty,
+    uzzi_label,
+)
 from sciscidata.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -23,9 +31,12 @@ from sciscidata.manifest import (
     read_manifest,
     read_settings,
 )
+from sciscidata.portable_math import sigmoid
 from sciscidata.release import Release, render_jsonl
 from sciscidata.schemas import EXAMPLE
 from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, side_of_keys, split_keys
+
+_CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
 
 def verify_release(folder: str | Path) -> Release:
@@ -33,7 +44,8 @@ def verify_release(folder: str | Path) -> Release:
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema,
     number, list of ids, class counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the
-    scores and thresholds; the order and the side that follow from ids and seed (without balance the side
+    scores and thresholds (novelty by Uzzi's rule only as far as a sigmoid of z tells: a release holds neither z nor
+    the works that its median is of); the order and the side that follow from ids and seed (without balance the side
     follows from all eligible works, which a release does not hold); the class quotas; no id and no normalised
     title on both sides. Of the counts of works that are not in the release, that they add up.
 
@@ -94,7 +106,7 @@ def _differences(release: Release) -> Iterator[str]:
         return
     for side, frame in examples.items():
         yield from _compare_jsonl(folder / f"{side}.jsonl", frame)
-        yield from _check_labels(side, frame, thresholds)
+        yield from _check_labels(side, frame, thresholds, manifest.get("atypicality"))
         yield from _check_places(side, frame, split)
     yield from _check_apart(examples["train"], examples["test"])
 
@@ -151,7 +163,7 @@ def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _check_counts(
-    counts: Mapping[str, Mapping[str, int]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
+    counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
 ) -> Iterator[str]:
     """Check how the numbers of works add up, as far as whoever wrote the release has stated them."""
     if "filters" in counts:
@@ -159,22 +171,53 @@ def _check_counts(
         if sum(parts) != works:
             yield f"counts: filters: removals and eligible add up to {sum(parts):,}, not to {works:,} works"
     if "eligible" in counts:
-        total = sum(counts["eligible"].values())
+        total = sum(counts["eligible"]["disruption_label"].values())
         if "filters" in counts and total != counts["filters"]["eligible"]:
             yield f"counts: eligible: the classes add up to {total:,}, not to {counts['filters']['eligible']:,}"
-        for label, eligible in counts["eligible"].items():
-            n_drawn = sum(side["disruption_label"][label] for side in drawn.values())
-            scored = counts.get("scored", counts["eligible"])[label]
-            if not n_drawn <= eligible <= scored:
-                yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
+        for column, labels in counts["eligible"].items():
+            for label, eligible in labels.items():
+                n_drawn = sum(side[column][label] for side in drawn.values())
+                scored = counts.get("scored", counts["eligible"])[column][label]
+                if not n_drawn <= eligible <= scored:
+                    yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
 
 
-def _check_labels(side: str, frame: pl.DataFrame, thresholds: LabelThresholds) -> Iterator[str]:
-    relabelled = label_novelty(label_disruption(frame, thresholds), thresholds).collect()
+def _check_labels(
+    side: str, frame: pl.DataFrame, thresholds: LabelThresholds, atypicality: Mapping[str, Any] | None
+) -> Iterator[str]:
+    relabelled = label_disruption(frame, thresholds)
+    if thresholds.novelty_rule == "uzzi":
+        relabelled = relabelled.with_columns(_uzzi_label(thresholds, atypicality or {}))
+    else:
+        relabelled = label_novelty(relabelled, thresholds)
+    expected = relabelled.collect()
     for column in VOCABULARIES:
-        wrong = frame.filter(~frame[column].eq_missing(relabelled[column]))["openalex_id"]
+        wrong = frame.filter(~frame[column].eq_missing(expected[column]))["openalex_id"]
         if len(wrong):
             yield f"{side}: {column} of {len(wrong):,} rows contradicts their score, first {wrong[0]}"
+
+
+def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
+    """Derive the label of Uzzi's rule from the scores, as far as they decide.
+
+    A release holds no z. A sigmoid keeps their order, so that a score clearly above or below that of a cut decides.
+    Where it does not, and with ranks, any label stands for a work with both scores, and none for another.
+    """
+    novelty, conventionality, label = pl.col("novelty_score"), pl.col("conventionality_score"), pl.col("novelty_label")
+    is_scored = novelty.is_not_null() & conventionality.is_not_null()
+    stated = pl.when(is_scored).then(
+        pl.when(label.is_in(NOVELTY_LABELS)).then(label).otherwise(pl.lit("none of these"))
+    )
+    cut = atypicality.get("conventionality_cut")
+    if cut is None or (atypicality["config"] or atypicality["published"])["score"] != "sigmoid":
+        return stated.alias("novelty_label")
+    above_tail, above_middle = (
+        pl.when((score - at).abs() > _CLEAR).then(score > at)
+        for score, at in zip(
+            (novelty, conventionality), sigmoid(np.array([-thresholds.uzzi_tail_max, cut])), strict=True
+        )
+    )
+    return pl.coalesce(uzzi_label(above_tail, above_middle), stated).alias("novelty_label")
 
 
 def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterator[str]:

@@ -9,11 +9,14 @@ from collections import defaultdict
 import numpy as np
 
 from sciscidata.counter_random import below, draw, stream_key
+from sciscidata.novelty import NoveltyConfig
 
 Slots = list[tuple[int, int, int]]  # (work, cited year, venue), works in graph order, then cited works in graph order
 
 
-def slots_of(records: dict[int, tuple[int | None, int | None]], edges: list[tuple[int, int]]) -> dict[int, Slots]:
+def slots_of(
+    records: dict[int, tuple[int | None, int | None]], edges: list[tuple[int, int]], venue_required: bool = False
+) -> dict[int, Slots]:
     """Return the slots of every citing year; ``records`` maps a work to (year, venue)."""
 
     def order(work: int) -> tuple[int, int]:
@@ -23,7 +26,8 @@ def slots_of(records: dict[int, tuple[int | None, int | None]], edges: list[tupl
     dated = {work for work, (year, _) in records.items() if year is not None}
     kept = {(a, b) for a, b in edges if a != b and a in dated and b in dated and records[b][1] is not None}
     for citing, cited in sorted(kept, key=lambda edge: (order(edge[0]), order(edge[1]))):
-        by_year[records[citing][0]].append((citing, *records[cited]))
+        if not venue_required or records[citing][1] is not None:
+            by_year[records[citing][0]].append((citing, *records[cited]))
     return dict(by_year)
 
 
@@ -63,23 +67,41 @@ def shuffle(slots: Slots, year: int, seed: int, n: int) -> Slots:
 
 
 def permutation_scores(
-    slots: Slots, year: int, seed: int, n_shuffles: int, unique: bool, same: bool
-) -> dict[int, tuple[int, float, float]]:
+    slots: Slots,
+    year: int,
+    config: NoveltyConfig,
+) -> dict[int, tuple[int, float | None, float | None]]:
     """Return work -> (n_pairs, z_p10, z_median) for works with at least one defined pair."""
+    unique, same, n_shuffles = config.unique_venues, config.same_venue_pairs, config.n_shuffles
     observed = count_pairs(slots, unique, same)
-    draws = [count_pairs(shuffle(slots, year, seed, n), unique, same) for n in range(n_shuffles)]
+    draws = [count_pairs(shuffle(slots, year, config.seed, n), unique, same) for n in range(n_shuffles)]
     z = {}
     for pair, count in observed.items():
         sums = sum(shuffled[pair] for shuffled in draws)
         spread = n_shuffles * sum(shuffled[pair] ** 2 for shuffled in draws) - sums**2
+        excess = count - sums / n_shuffles
         if spread:
-            z[pair] = (n_shuffles * count - sums) / math.sqrt(spread)
+            z[pair] = excess / (math.sqrt(spread) / n_shuffles)
+        elif excess and config.undefined_pairs == "infinite":
+            z[pair] = math.copysign(math.inf, excess)
     scores = {}
     for work, pairs in pairs_of_work(slots, unique, same).items():
-        values = [z[pair] for pair in pairs if pair in z]
+        held = sorted(set(pairs)) if config.unique_pairs else pairs
+        values = [z[pair] for pair in held if pair in z]
         if values:
-            scores[work] = (len(values), float(np.quantile(values, 0.1)), float(np.quantile(values, 0.5)))
+            whole = len(values) == len(held) or config.undefined_pairs == "drop"
+            quantiles = [linear_quantile(values, share) if whole else None for share in (0.1, 0.5)]
+            scores[work] = (len(values), *quantiles)
     return scores
+
+
+def linear_quantile(values: list[float], share: float) -> float | None:
+    """Return NumPy's linear quantile; None if it lies at infinity, or between there and a number."""
+    place = (len(values) - 1) * share
+    neighbours = sorted(values)[math.floor(place) : math.ceil(place) + 1]
+    if any(map(math.isinf, neighbours)):
+        return None
+    return float(np.quantile(np.clip(values, -1e300, 1e300), share))
 
 
 def exact_mean(slots: Slots, pair: tuple[int, int]) -> float:

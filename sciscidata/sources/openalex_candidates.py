@@ -35,7 +35,7 @@ class OpenAlexConfig:
         candidates_per_round: works sampled at a time, until every quota is full.
         max_candidates: works sampled in all, at most.
         max_references: candidates with more references are passed over; beyond 500 they cost many calls.
-        venues: also ask for the venues of the references of the drawn works, for their novelty.
+        venues: also ask for year and venue of the references of the judged works; without, novelty stays null.
 
     Raises:
         ConfigError: on construction, if a value is out of its range.

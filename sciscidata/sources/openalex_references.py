@@ -1,4 +1,4 @@
-"""What OpenAlex knows of the cited works themselves: their venues, and which of them cite themselves.
+"""What OpenAlex knows of the cited works themselves: year and venue, and which of them cite themselves.
 
 A reference that cites itself is counted by the API among the citers of the references; the graph has no such
 citation. Few works do, but one of them can turn a small index around.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -17,6 +17,12 @@ from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import works_request
 from sciscidata.schemas import WORKS
 from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, Years, check_answer, works_of
+from sciscidata.works import Work, works_frame
+
+#: What is known of a cited work: the columns of WORKS that novelty reads, and the venue's name.
+REFERENCE_WORKS: Final = pl.Schema(
+    {name: WORKS[name] for name in ("work_id", "publication_year", "source_id", "source_name")}
+)
 
 
 class _SelfCiter(NamedTuple):
@@ -30,7 +36,7 @@ class ReferenceRecords:
 
     client: OpenAlexClient
     _asked: set[int] = field(default_factory=set[int])
-    _venues: dict[int, tuple[int | None, str | None]] = field(default_factory=dict[int, tuple[int | None, str | None]])
+    _frames: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
     _self_citers: dict[int, _SelfCiter] = field(default_factory=dict[int, _SelfCiter])
 
     def ask(self, work_ids: Iterable[int]) -> None:
@@ -47,12 +53,15 @@ class ReferenceRecords:
             )
             for start in range(0, len(ids), ANY_OF)
         ]
+        found: list[Work] = []
         for answer in self.client.fetch_all(requests, check_answer):
             for work in works_of(answer):
-                self._venues[work.work_id] = (work.source_id, work.source_name)
+                found.append(work)
                 if work.publication_year is not None and work.work_id in work.references:
                     references = frozenset(work.references) - {work.work_id}
                     self._self_citers[work.work_id] = _SelfCiter(work.publication_year, references)
+        if found:
+            self._frames.append(works_frame(found, REFERENCE_WORKS))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
         """Count by year the references that are among the API's citers only because they cite themselves.
@@ -67,12 +76,10 @@ class ReferenceRecords:
         both = Counter(citer.publication_year for citer in in_vain if work_id in citer.references)
         return both, Counter(citer.publication_year for citer in in_vain)
 
-    def venues(self, work_ids: Iterable[int]) -> pl.DataFrame:
-        """Return the venues of cited works: work_id, source_id and source_name as in WORKS, sorted by work_id.
+    def works(self) -> pl.DataFrame:
+        """Return REFERENCE_WORKS: year and venue of every cited work that was asked for, sorted by work_id.
 
-        Works that OpenAlex does not have, or that were not asked for, are left out.
+        Works that OpenAlex does not have are left out.
         """
-        known = sorted(work_id for work_id in set(work_ids) if work_id in self._venues)
-        rows = [(work_id, *self._venues[work_id]) for work_id in known]
-        names = ("work_id", "source_id", "source_name")
-        return pl.DataFrame(rows, schema={name: WORKS[name] for name in names}, orient="row")
+        known = pl.concat([REFERENCE_WORKS.to_frame(), *self._frames])
+        return known.unique("work_id", keep="first", maintain_order=True).sort("work_id")

@@ -12,20 +12,26 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
-from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS
 from sciscidata.sources import Corpus
 from sciscidata.sources.sciscinet_fields import choose_fields
 from sciscidata.sources.sciscinet_tables import LAYOUTS, Table, Version, describe_table, find_table
 from sciscidata.sources.sciscinet_texts import plain_texts
-from sciscidata.sources.sciscinet_values import publish_atypicality, publish_disruption, published_cd, published_scores
+from sciscidata.sources.sciscinet_values import (
+    publish_atypicality,
+    publish_disruption,
+    published_cd,
+    published_z,
+    rescore,
+)
 
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
-_RECOMPUTED: Final = "cd_index computed from the references; novelty as published"
+_RECOMPUTED: Final = "computed from the references"
 _PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
 _COUNTS: Final = {"reference_count", "citation_count"}
-_SCORES: Final = ("cd_index", "novelty_score", "conventionality_score")
+_SCORES: Final = ("cd_index", *(name for name in ATYPICALITY if name != "work_id"))
 _VALUES: Final = (
     *("publication_year", "work_type", "is_retracted", "reference_count", "citation_count"),
     *("disruption", "z_p10", "z_median", "n_pairs"),
@@ -52,7 +58,8 @@ class SciSciNetConfig:
             Academic Graph, no abstracts.
         texts: another folder or URL for titles and abstracts alone, which are published elsewhere than the rest; None
             looks for them in ``folder``.
-        recompute: compute the CD index from the references. False takes the published ``disruption``.
+        recompute: compute CD index and novelty from the references. False takes the published ``disruption`` and
+            ``Atyp_*`` values.
         storage_options: for a store that wants credentials or settings; passed to Polars, never recorded.
 
     Raises:
@@ -139,15 +146,15 @@ class SciSciNet:
     def structure(self) -> pl.LazyFrame:
         """All that a slice needs of a work before its text, in one pass over the table of papers. Unordered.
 
-        The columns of ``papers`` and, as far as they are published, ``cd_index`` (as in ``scores``), ``novelty_score``
-        and ``conventionality_score`` (as in ``atypicality``).
+        The columns of ``papers`` and, as far as they are published, ``cd_index`` (as in ``scores``) and the columns of
+        ``atypicality``.
         """
         columns = self.tables["papers"].columns
         raw = self.tables["papers"].scan("work_id", *(name for name in _VALUES if name in columns))
         values = [published_cd().alias("cd_index")] if "disruption" in columns and set(columns) >= _COUNTS else []
         frame = raw.drop_nulls("work_id").with_columns(values)
         if set(columns) >= {"z_p10", "z_median", "n_pairs"}:
-            frame = frame.with_columns(published_scores())
+            frame = rescore(frame.with_columns(published_z()), "sigmoid")
         own = self.papers.collect_schema()
         absent = [pl.lit(None).alias(name) for name in own if name not in columns]
         kept = [*own, *(name for name in _SCORES if name in frame.collect_schema())]
@@ -176,13 +183,15 @@ class SciSciNet:
         """
         return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
 
-    def require_published(self) -> None:
+    def require_published(self, *, novelty: bool = False) -> None:
         """Say before any row is read whether the published scores can be had.
 
         Raises:
-            SchemaMismatchError: at once; as ``scores``.
+            SchemaMismatchError: at once; as ``scores``, and with ``novelty`` also as ``atypicality``.
         """
         self._published("disruption", *sorted(_COUNTS))
+        if novelty:
+            self._published("z_p10", "z_median", "n_pairs")
 
     @property
     def atypicality(self) -> pl.LazyFrame:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from sciscidata.labels import LabelThresholds, label_disruption
-from sciscidata.novelty import sigmoid
+from sciscidata.novelty_scores import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
+
+Score: TypeAlias = Literal["sigmoid", "rank"]
 
 
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
@@ -44,7 +46,7 @@ def published_cd() -> pl.Expr:
     return pl.when(counted).then(_finite("disruption"))
 
 
-def publish_atypicality(papers: pl.LazyFrame) -> pl.LazyFrame:
+def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:
     """Take ``Atyp_10pct_Z`` and ``Atyp_Median_Z``, and make scores of them. Runs nothing.
 
     The scores are those of ``compute_atypicality``.
@@ -53,7 +55,8 @@ def publish_atypicality(papers: pl.LazyFrame) -> pl.LazyFrame:
     a *low* ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
 
     Args:
-        papers: ``work_id``, ``z_p10``, ``z_median``, ``n_pairs``.
+        papers: ``work_id``, ``z_p10``, ``z_median``, ``n_pairs``; with ``"rank"`` also ``publication_year``.
+        score: as in NoveltyConfig.
 
     Returns:
         ATYPICALITY.
@@ -63,16 +66,36 @@ def publish_atypicality(papers: pl.LazyFrame) -> pl.LazyFrame:
         >>> publish_atypicality(pl.LazyFrame(papers)).collect().select("z_p10", pl.col("novelty_score").round(3)).rows()
         [(-1.0, 0.731), (None, None)]
     """
-    has_pairs = pl.col("n_pairs").fill_null(0) > 0
-    z = (pl.when(has_pairs).then(_finite(name)).alias(name) for name in ("z_p10", "z_median"))
-    return papers.select("work_id", "n_pairs", *z, *published_scores()).cast(ATYPICALITY)
+    return rescore(papers.with_columns(published_z()), score).select(ATYPICALITY.names()).cast(ATYPICALITY)
 
 
-def published_scores() -> list[pl.Expr]:
-    """Give the two scores of :func:`publish_atypicality` as expressions."""
+def published_z() -> list[pl.Expr]:
+    """Give the two z of :func:`publish_atypicality` as expressions."""
     has_pairs = pl.col("n_pairs").fill_null(0) > 0
-    low, middle = (pl.when(has_pairs).then(_finite(name)) for name in ("z_p10", "z_median"))
-    return [_sigmoid(-low).alias("novelty_score"), _sigmoid(middle).alias("conventionality_score")]
+    return [pl.when(has_pairs).then(_finite(name)).alias(name) for name in ("z_p10", "z_median")]
+
+
+def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
+    """Make the two scores of the two z, or make them anew. Runs nothing.
+
+    Args:
+        rows: ``z_p10``, ``z_median``, Float64; with ``"rank"`` also ``publication_year``.
+        score: as in NoveltyConfig.
+
+    Example:
+        >>> rows = {"publication_year": [1990, 1990], "z_p10": [-1.0, 3.0], "z_median": [2.0, 1.0]}
+        >>> rescore(pl.LazyFrame(rows), "rank").collect()["novelty_score"].to_list()
+        [0.75, 0.25]
+    """
+    scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
+    # A sigmoid goes row by row, in whatever batches these come; a rank needs all rows of a year.
+    return rows.map_batches(
+        lambda frame: add_scores(frame, score),
+        schema={**rows.collect_schema(), **scores},
+        predicate_pushdown=False,
+        projection_pushdown=False,
+        streamable=score == "sigmoid",
+    )
 
 
 def compare_scores(
@@ -110,16 +133,9 @@ def compare_scores(
     )
     rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
     both = rows.drop_nulls(list(sides))
-    left_rank, right_rank = (both[name].rank("average").to_numpy() for name in sides)
-    signs = [np.sign(both[name].to_numpy()) for name in sides]
-    varied = both.height > 0 and np.ptp(left_rank) > 0 and np.ptp(right_rank) > 0
     labels = both.group_by("published_label", "computed_label").len().sort("published_label", "computed_label")
     return {
-        "both": both.height,
-        "only_published": rows["computed"].null_count(),
-        "only_computed": rows["published"].null_count(),
-        "spearman": round(float(np.corrcoef(left_rank, right_rank)[0, 1]), 6) if varied else None,
-        "same_sign": round(float(np.mean(signs[0] == signs[1])), 6) if both.height else None,
+        **_agreement(rows),
         "same_label": round(float((both["published_label"] == both["computed_label"]).mean() or 0), 6)  # pyright: ignore[reportArgumentType]
         if both.height
         else None,
@@ -130,15 +146,45 @@ def compare_scores(
     }
 
 
+def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dict[str, Any]:
+    """Compare a published z with a computed one: how they rank, and their signs. Executes.
+
+    Args:
+        published: ``work_id`` and ``name``.
+        computed: the same.
+        name: ``"z_p10"`` or ``"z_median"``.
+
+    Returns:
+        ``both``, ``only_published``, ``only_computed``, ``spearman`` and ``same_sign``, as ``compare_scores``.
+
+    Example:
+        >>> z = pl.DataFrame({"work_id": [1, 2, 3], "z_p10": [1.0, -2.0, None]})
+        >>> compare_z(z.lazy(), z, "z_p10")
+        {'both': 2, 'only_published': 0, 'only_computed': 0, 'spearman': 1.0, 'same_sign': 1.0}
+    """
+    left, right = (
+        frame.lazy().select("work_id", pl.col(name).alias(side)).drop_nulls()
+        for side, frame in (("published", published), ("computed", computed))
+    )
+    rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
+    return _agreement(rows)
+
+
+def _agreement(rows: pl.DataFrame) -> dict[str, Any]:
+    """Say of how many works two numbers are known, and how these rank and sign them."""
+    both = rows.drop_nulls(["published", "computed"])
+    left_rank, right_rank = (both[name].rank("average").to_numpy() for name in ("published", "computed"))
+    signs = [np.sign(both[name].to_numpy()) for name in ("published", "computed")]
+    varied = both.height > 0 and np.ptp(left_rank) > 0 and np.ptp(right_rank) > 0
+    return {
+        "both": both.height,
+        "only_published": rows["computed"].null_count(),
+        "only_computed": rows["published"].null_count(),
+        "spearman": round(float(np.corrcoef(left_rank, right_rank)[0, 1]), 6) if varied else None,
+        "same_sign": round(float(np.mean(signs[0] == signs[1])), 6) if both.height else None,
+    }
+
+
 def _finite(name: str) -> pl.Expr:
     value = pl.col(name).cast(pl.Float64)
     return pl.when(value.is_finite()).then(value)
-
-
-def _sigmoid(z: pl.Expr) -> pl.Expr:
-    """Apply the score of ``compute_atypicality``, the same bits on every platform; null stays null."""
-    return z.map_batches(
-        lambda values: pl.Series(values.name, sigmoid(values.fill_null(np.nan).to_numpy())).fill_nan(None),
-        return_dtype=pl.Float64(),
-        is_elementwise=True,
-    )

@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +18,12 @@ import polars as pl
 from sciscidata.checks import is_whole
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.sources import Corpus
+from sciscidata.sources.corpus_folder import INDEX, MADE_OF, REMOVED_FILE, scan_corpus
+from sciscidata.sources.corpus_writing import locked_folder, write_small
 from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
-from sciscidata.sources.snapshot_parts import TABLES, Job, Receipt, read_receipt, remove_leftovers, remove_part
+from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
-from sciscidata.sources.snapshot_scan import INDEX, REMOVED_FILE, scan_snapshot
 from sciscidata.sources.snapshot_workers import run_jobs
-from sciscidata.storage import storage_error
 from sciscidata.works import PARSER_VERSION
 
 _LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
     ``works/part-*.parquet`` (WORKS without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract:
     the same rows in the same order), ``citations/part-*.parquet`` (CITATIONS: repeats and self-citations stay),
     ``removed.parquet`` (which rows do not count: deleted works, and works that a newer part holds again) and
-    ``snapshot.json``, the report, written last.
+    ``corpus.json``, the report, written last.
 
     Parts are read by ``n_workers`` processes in bounded memory, and kept one by one: a killed run goes on where it
     ended, with the same bytes on any number of workers. Parts that the snapshot no longer has are removed.
@@ -106,7 +106,7 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
         advance: told the bytes of the snapshot as they are read or found already done, to advance a progress bar.
 
     Returns:
-        What :func:`scan_snapshot` gives.
+        What :func:`scan_corpus` gives.
 
     Raises:
         InputNotFoundError: at once; no snapshot in the folder, no manifest, or (unless corrupt parts are skipped)
@@ -139,8 +139,9 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
     _check_disk(todo, out)
     if advance is not None:
         advance(sum(receipt.bytes for receipt in receipts.values()))
-    with _locked(out):
-        (out / INDEX).unlink(missing_ok=True)  # until the end, what lies here is not one snapshot
+    with locked_folder(out):
+        for name in (INDEX, MADE_OF):  # until the end, what lies here is not one snapshot
+            (out / name).unlink(missing_ok=True)
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         problems = dict(layout.problems)
@@ -154,7 +155,7 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
                 _LOG.warning("%s: %s", job.part.name, result)
         _refuse_problems({name: problems[name] for name in problems if name not in layout.problems}, config)
         _seal(layout, config, out, [receipts[name] for name in sorted(receipts)], problems)
-    return scan_snapshot(out)
+    return scan_corpus(out)
 
 
 def snapshot_bytes(config: SnapshotConfig) -> int:
@@ -228,7 +229,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
     removed = find_removals(files, read_deleted_ids([Path(file) for file in layout.deleted]), totals["works"])
-    _write(out / REMOVED_FILE, lambda path: removed.write_parquet(path))
+    write_small(out / REMOVED_FILE, lambda path: removed.write_parquet(path))
     deleted = int(removed["is_deleted"].sum())
     report = {
         "kind": "openalex snapshot",
@@ -258,42 +259,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
         "removed_sha256": hashlib.sha256((out / REMOVED_FILE).read_bytes()).hexdigest(),
     }
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    _write(out / INDEX, lambda path: path.write_text(text, "utf-8"))
+    write_small(out / INDEX, lambda path: path.write_text(text, "utf-8"))
     for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
         if totals[name]:
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))
-
-
-def _write(target: Path, write: Callable[[Path], Any]) -> None:
-    """Write one small file whole or not at all."""
-    unfinished = target.with_name(f".{target.name}.tmp")
-    try:
-        write(unfinished)
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(target)
-    except OSError as error:
-        raise storage_error(error, target) from error
-
-
-@contextmanager
-def _locked(out: Path) -> Generator[None]:
-    """Keep a second run out of the folder; the lock ends with the process, whatever ends it."""
-    try:
-        for name in TABLES:
-            (out / name).mkdir(parents=True, exist_ok=True)
-        lock = (out / ".lock").open("w")
-    except OSError as error:
-        raise storage_error(error, out) from error
-    with lock:
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                msg = f"another run is at work in {out}. Wait until it has ended, or choose another folder."
-                raise StorageError(msg) from error
-            except OSError:  # a disk that knows no locks
-                _LOG.debug("no locks on the disk of %s", out)
-        yield

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, SciSciDataError
-from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.sources.corpus_folder import TABLES
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
 from sciscidata.storage import storage_error
@@ -25,13 +25,6 @@ from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 #: Raised by one whenever the same works give other files.
 _FORMAT_VERSION = 1
 
-TEXT = ("title", "abstract")
-#: The three tables, as folders of Parquet files: text apart from structure, so that graph work never reads text.
-TABLES: dict[str, pl.Schema] = {
-    "works": pl.Schema({name: dtype for name, dtype in WORKS.items() if name not in TEXT}),
-    "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
-    "citations": CITATIONS,
-}
 _KEPT_PROBLEMS = 20
 _UNFINISHED, _RECEIPTS = ".unfinished", "receipts"
 

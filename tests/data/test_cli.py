@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ from sciscidata.cli import main
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
 from sciscidata.manifest import hash_manifest
+from sciscidata.novelty_config import COMPAT, NoveltyConfig
 from sciscidata.settings import merge, read_toml, resolve
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
@@ -50,12 +52,56 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert re.search(r"read\s+3,000", out)
     assert re.search(r"train +20 +20 +20 +60", out)
     assert re.search(r"test +3 +3 +3 +9", out)
-    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 6
-    assert "novelty fields: null" in out
+    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 8
+    assert re.search(r"novelty: 2,\d+ works scored by [\d,]+ venue pairs; null model: analytic, of the 3,000", out)
     folder = "slices/synthetic"
-    assert (tmp_path / folder / "disruption.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("disruption.png", "novelty.png", "novelty_by_year.png"):
+        assert (tmp_path / folder / name).read_bytes().startswith(b"\x89PNG")
     assert run("verify", folder)[:2] == (0, f"verified: {folder} (test 9, train 60 works)\n")
     assert run("describe", folder)[1] == out
+
+
+def test_every_flag_of_novelty_reaches_the_manifest(run, tmp_path):
+    flags = ["--null", "permutation", "--n-shuffles", "7", "--novelty-seed", "5", "--score", "rank"]
+    labels = ["--novelty-rule", "uzzi", "--novelty-margin", "0.25"]
+    status, out, errors = run("build", *SMALL, *flags, *labels, "--balance", "novelty", "--out", "a")
+    assert status == 0, errors
+    assert "null model: 7 shuffles, seed 5" in out
+    stated = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    asked = {"null": "permutation", "n_shuffles": 7, "seed": 5, "score": "rank"}
+    assert asked.items() <= stated["atypicality"]["config"].items()
+    assert (stated["thresholds"]["novelty_rule"], stated["thresholds"]["novelty_margin"]) == ("uzzi", 0.25)
+    assert stated["split"]["seed"] == 0
+    assert re.search(r"train +20 +20 +20 +60 *\n test +3 +3 +3 +9 *\nnovelty:", out)
+    status, out, _ = run("build", *SMALL, "--no-novelty", "--out", "b")
+    assert status == 0
+    assert "novelty fields: null in every row" in out
+    assert not list((tmp_path / "b").glob("novelty*"))
+
+
+def test_a_named_convention_of_novelty_is_a_starting_point(tmp_path):
+    name = next(iter(COMPAT))
+    settings = {"": {"source": "synthetic"}, "novelty": {"compat": name, "seed": 9, "years": [1990, 2000]}}
+    assert resolve(settings).novelty == NoveltyConfig.compat(name, seed=9, years=(1990, 2000))
+    assert resolve({"": {"source": "synthetic"}, "novelty": {"max_references": "all"}}).novelty.max_references is None
+    assert resolve({"": {"source": "synthetic", "novelty": False}}).novelty is None
+
+
+def test_a_saved_background_is_described_and_used(run, tmp_path):
+    world = ["--source", "synthetic", "--n-works", "3000"]
+    status, out, errors = run("background", *world, "--out", "pairs.parquet")
+    assert status == 0, errors
+    assert "null model: null analytic" in out
+    assert "years: 45 (1980 to 2024)" in out
+    assert re.search(r"rows \(venue pairs by year\): \d", out)
+    sha256 = hashlib.sha256((tmp_path / "pairs.parquet").read_bytes()).hexdigest()
+    assert re.search(rf"background: pairs.parquet in \d+\.\d s\n  [\d,]+ bytes  sha256 {sha256}\n$", out)
+    status, out, errors = run("build", *SMALL, "--background", "pairs.parquet")
+    assert status == 0, errors
+    assert f"null model: analytic, of background {sha256}" in out
+    status, _, errors = run("build", *SMALL, "--background", "pairs.parquet", "--null", "permutation", "--out", "b")
+    assert status == 1
+    assert "another null model" in errors
 
 
 def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path):
@@ -93,7 +139,18 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--n-train", "90000"], "Lower n_train"),
         (["build", *SMALL, "--disruptive-min", "nan"], "disruptive_min is nan"),
         (["build", *SMALL, "--window-years", "-3"], "window_years"),
-        (["build", *SMALL, "--balance", "joint"], "novelty"),
+        (["build", *SMALL, "--balance", "joint", "--no-novelty"], "balance is 'joint', but novelty is switched off"),
+        (["build", *SMALL, "--no-novelty", "--null", "analytic"], "[novelty] sets null, but novelty is switched off"),
+        (["build", *SMALL, "--no-novelty", "--background", "f"], "background is given, but novelty is switched off"),
+        (["build", *SMALL, "--n-shuffles", "1"], "n_shuffles must be a whole number from 2"),
+        (["build", *SMALL, "--novelty-margin", "-1"], "novelty_margin is -1.0"),
+        (["build", *SMALL, "--background", "no-such-file"], "no background at no-such-file"),
+        (["build", *SMALL, "--background", "a-file"], "a-file is no Parquet file"),
+        (["background", "--out", "table"], "the OpenAlex API gives a sample"),
+        (["background", "--source", "synthetic", "--out", "a-file"], "a-file already exists"),
+        (["background", "--source", "synthetic", "--out", "a-file", "--overwrite"], "a-file is no background"),
+        (["background", "--input", "no-such-file", "--out", "table"], "no-such-file"),
+        (["background", "--source", "synthetic", "--n-works", "9", "--out", "/proc/nowhere/table"], "/proc/nowhere"),
         (["build", *SMALL, "--out", "/proc/nowhere/slice"], "/proc/nowhere"),
         (["build", "--config", "missing.toml"], "missing.toml cannot be read: No such file"),
         (["verify", "nowhere"], "not a release"),
@@ -123,7 +180,14 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
 
 
 def test_wrong_usage_exits_with_2(run):
-    for arguments in (["build", "--balance", "everything"], ["build", "--n-train", "many"], ["grow"], []):
+    for arguments in (
+        ["build", "--balance", "everything"],
+        ["build", "--n-train", "many"],
+        ["background", "--source", "synthetic"],
+        ["background", "--source", "synthetic", "--out", "table", "--score", "rank"],
+        ["grow"],
+        [],
+    ):
         with pytest.raises(SystemExit) as exit_:
             run(*arguments)
         assert exit_.value.code == 2
@@ -137,7 +201,7 @@ def test_wrong_usage_exits_with_2(run):
         (["build", "--api-k", "SECRET"], "unknown: --api-k."),
         (["build", "-api-key", "SECRET"], "unknown: a value"),
         (["build", "--api-key", "half", "SECRET"], "unknown: a value"),
-        (["--api-key", "SECRET", "build"], "build, verify, describe"),
+        (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, verify, describe"),
         (["--api-key=SECRET", "build"], "unknown: --api-key."),
     ],
 )
@@ -198,6 +262,12 @@ def test_flags_go_over_the_configuration_file(tmp_path):
         ("[cd]\nsame_year = 'no'\n", r"same_year in \[cd\]: Expected `bool`, got `str`"),
         ("[cd]\nwindow_years = 2147483647\n", "window_years"),
         ("[thresholds]\npreset = ['wide']\n", r"preset in \[thresholds\]: Expected `str`"),
+        ("[novelty]\nnul = 'analytic'\n", r"\[novelty\] has no setting 'nul'; it has null"),
+        ("[novelty]\nnull = 'exact'\n", "null must be one of analytic, permutation, got 'exact'"),
+        ("[novelty]\ncompat = 'mine'\n", "no convention 'mine'"),
+        ("[novelty]\nyears = [1990]\n", r"years in \[novelty\]: Expected `array` of length 2"),
+        ("novelty = 'no'\n", "novelty in the top level: Expected `bool`, got `str`"),
+        ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of: margin, uzzi"),
         ("[records]\ninputs = ['f']\nstrict = 'no'\n", r"strict in \[records\]: Expected `bool`"),
         ("[eligibility]\nlanguages = 'en'\n", r"languages in \[eligibility\]: Expected `array`"),
         ("[api]\ntimeout_s = 'long'\n", r"timeout_s in \[api\]: Expected `float`"),
@@ -349,7 +419,9 @@ cli.main()
         assert (done.returncode, done.stderr) == (130, "cleaned up. interrupted: nothing was released\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["build"], ["verify"], ["describe"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["build"], ["background"], ["ingest"], ["graph"], ["cd"], ["novelty"], ["verify"], ["describe"]]
+)
 def test_every_help_page_prints(arguments):
     command = [sys.executable, "-m", "sciscidata", *arguments, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

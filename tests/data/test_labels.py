@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import polars as pl
 import pytest
@@ -18,6 +19,7 @@ from sciscidata.labels import (
     count_labels,
     label_disruption,
     label_novelty,
+    mark_uzzi_cells,
 )
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -122,6 +124,79 @@ def test_novelty_equals_a_plain_reading_of_the_rule(pairs: list[tuple[float, flo
     assert set(got) <= set(NOVELTY_LABELS)
 
 
+def uzzi(pairs: list[tuple[float | None, float | None]], **options: float) -> list[str | None]:
+    frame = pl.DataFrame(pairs, schema={"z_p10": pl.Float64, "z_median": pl.Float64}, orient="row")
+    thresholds = LabelThresholds(novelty_rule="uzzi", **options)
+    return label_novelty(frame, thresholds).collect()["novelty_label"].to_list()
+
+
+z = st.floats(min_value=-100, max_value=100)
+
+
+@given(st.just(0.0) | z)
+def test_tail_novelty_begins_just_below_its_cut(tail_max: float) -> None:
+    # All z_median are equal, and none of them lies above the median: that leaves novel and neither.
+    pairs = [(z_p10, 5.0) for z_p10 in around(tail_max)]
+    assert uzzi(pairs, uzzi_tail_max=tail_max) == ["novel", "balanced", "balanced"]
+
+
+def test_the_default_tail_is_below_zero() -> None:
+    assert uzzi([(-5e-324, 1.0), (0.0, 1.0), (-0.0, 1.0)]) == ["novel", "balanced", "balanced"]
+
+
+@given(z)
+def test_the_median_itself_is_not_above_the_median(middle: float) -> None:
+    # No work has tail novelty: that leaves conventional and neither.
+    pairs = [(1.0, z_median) for z_median in around(middle)]
+    assert uzzi(pairs) == ["balanced", "balanced", "conventional"]
+
+
+@given(st.lists(st.tuples(z, z), min_size=1))
+def test_uzzis_rule_equals_a_plain_reading_of_the_paper(pairs: list[tuple[float, float]]) -> None:
+    median = statistics.median(z_median for _, z_median in pairs)
+
+    def rule(z_p10: float, z_median: float) -> str:
+        tail, high = z_p10 < 0, z_median > median
+        return "novel" if tail and not high else "conventional" if high and not tail else "balanced"
+
+    assert uzzi(list(pairs)) == [rule(*pair) for pair in pairs]
+
+
+@given(st.lists(z, min_size=1), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_another_share_than_the_median_cuts_at_its_place_in_order(values: list[float], share: float) -> None:
+    cut = sorted(values)[math.floor(share * (len(values) - 1))]
+    expected = ["conventional" if value > cut else "balanced" for value in values]
+    assert uzzi([(1.0, value) for value in values], uzzi_median_share=share) == expected
+
+
+@given(st.lists(st.tuples(z, z), min_size=1), st.lists(st.sampled_from([(None, None), (math.nan, math.nan)])))
+def test_works_without_z_get_no_label_and_do_not_move_the_median(
+    pairs: list[tuple[float, float]], unknown: list[tuple[None, None]]
+) -> None:
+    assert uzzi([*unknown, *pairs]) == [None] * len(unknown) + uzzi(list(pairs))
+
+
+def test_one_z_alone_is_no_label() -> None:
+    assert uzzi([(None, 1.0), (1.0, None), (-1.0, None), (None, None)]) == [None] * 4
+
+
+@given(st.lists(st.tuples(z, z)))
+def test_the_four_cells_say_more_than_the_label_and_never_something_else(pairs: list[tuple[float, float]]) -> None:
+    frame = pl.DataFrame(pairs, schema={"z_p10": pl.Float64, "z_median": pl.Float64}, orient="row")
+    cells = mark_uzzi_cells(frame).select("has_tail_novelty", "has_high_conventionality").collect().rows()
+    label = {(True, False): "novel", (False, True): "conventional"}
+    assert [label.get(cell, "balanced") for cell in cells] == uzzi(list(pairs))
+    assert mark_uzzi_cells(frame, LabelThresholds(uzzi_tail_max=1000)).collect()["has_tail_novelty"].all()
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_uzzis_rule_keeps_rows_and_columns_on_both_engines(engine: str) -> None:
+    frame = pl.LazyFrame({"work_id": [3, 1, 2], "z_p10": [-1.0, None, 2.0], "z_median": [1.0, None, 4.0]})
+    got = label_novelty(frame, LabelThresholds(novelty_rule="uzzi")).collect(engine=engine).sort("work_id")
+    assert got.columns == ["work_id", "z_p10", "z_median", "novelty_label"]
+    assert got["novelty_label"].to_list() == [None, "conventional", "novel"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -131,6 +206,11 @@ def test_novelty_equals_a_plain_reading_of_the_rule(pairs: list[tuple[float, flo
         ({"novelty_margin": True}, "novelty_margin is True"),
         ({"novelty_margin": -0.1}, "needs 0 or more"),
         ({"inclusive": 1}, "inclusive is 1, needs true or false"),
+        ({"novelty_rule": "median"}, "novelty_rule is 'median', needs one of: margin, uzzi"),
+        ({"novelty_rule": ["uzzi"]}, "needs one of: margin, uzzi"),
+        ({"uzzi_tail_max": math.inf}, "uzzi_tail_max is inf"),
+        ({"uzzi_median_share": 1.5}, "uzzi_median_share is 1.5, needs 0 to 1"),
+        ({"uzzi_median_share": -0.1}, "needs 0 to 1"),
         ({"consolidating_max": 0.5}, "must lie below disruptive_min"),
         ({"consolidating_max": 0.0, "disruptive_min": 0.0}, "must lie below disruptive_min"),
     ],
@@ -159,6 +239,8 @@ def test_labelling_checks_its_input_before_it_runs(kind: type) -> None:
         label_disruption(kind({"cd_index": ["0.1"]}))
     with pytest.raises(SchemaMismatchError, match="conventionality_score"):
         label_novelty(kind({"novelty_score": [0.1]}))
+    with pytest.raises(SchemaMismatchError, match="z_median"):
+        label_novelty(kind({"z_p10": [0.1]}), LabelThresholds(novelty_rule="uzzi"))
     with pytest.raises(SchemaMismatchError, match="disruption_label"):
         count_labels(kind({"cd_index": [0.1]}))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -16,7 +18,8 @@ from sciscidata import novelty_nulls, venue_pairs
 from sciscidata.counter_random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph import build_graph
-from sciscidata.novelty import NoveltyConfig, compute_atypicality, score_atypicality, sigmoid, venue_numbers
+from sciscidata.novelty import COMPAT, NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
+from sciscidata.portable_math import sigmoid
 from sciscidata.schemas import ATYPICALITY
 from tests import novelty_oracle as oracle
 
@@ -45,6 +48,25 @@ def corpora(draw_value) -> tuple[Records, list[tuple[int, int]]]:
     records = {7 * work - 30: (draw_value(years), draw_value(venues)) for work in range(n)}
     ids = st.sampled_from([*records, 10**12])
     return records, draw_value(st.lists(st.tuples(ids, ids), max_size=150))
+
+
+@st.composite
+def dense_corpora(draw_value) -> tuple[Records, list[tuple[int, int]]]:
+    """Few venues and long lists, so that most works have pairs with a z; Hypothesis alone draws sparse ones."""
+    rng = np.random.default_rng(draw_value(st.integers(0, 10**6)))
+
+    def venue() -> int | None:
+        return None if rng.random() < 0.2 else int(rng.integers(-2, 3))
+
+    records: Records = {work: (1990 + int(rng.integers(2)), venue()) for work in range(12)}
+    edges = []
+    for work in range(20, 28):
+        records[work] = (2000 + int(rng.integers(2)), venue())
+        edges += [(work, int(cited)) for cited in rng.choice(12, rng.integers(0, 9), replace=False)]
+    return records, edges
+
+
+ANY_CORPUS = corpora() | dense_corpora()
 
 
 def random_corpus(seed: int, n_citing: int, n_cited: int, n_venues: int, length: int):
@@ -82,20 +104,99 @@ def closed_form(slots: oracle.Slots) -> dict[tuple[int, int], tuple[float, float
     return moments
 
 
-@given(corpora(), st.integers(0, 2**70), st.integers(2, 6), st.booleans(), st.booleans())
-def test_the_permutation_null_equals_plain_loops_over_the_same_shuffles(corpus, seed, n_shuffles, unique, same):
+@st.composite
+def permutation_configs(draw_value) -> NoveltyConfig:
+    return NoveltyConfig(
+        null="permutation",
+        n_shuffles=draw_value(st.integers(2, 6)),
+        seed=draw_value(st.integers(0, 2**70)),
+        unique_venues=draw_value(st.booleans()),
+        same_venue_pairs=draw_value(st.booleans()),
+        unique_pairs=draw_value(st.booleans()),
+        undefined_pairs=draw_value(st.sampled_from(["drop", "void", "infinite"])),
+        venue_required=draw_value(st.booleans()),
+    )
+
+
+ANY_CONFIG = permutation_configs() | st.builds(
+    NoveltyConfig,
+    unique_pairs=st.booleans(),
+    same_venue_pairs=st.booleans(),
+    undefined_pairs=st.sampled_from(["drop", "void"]),
+    max_references=st.integers(2, 9),
+    min_pairs=st.integers(1, 3),
+)
+
+
+@given(ANY_CORPUS, permutation_configs())
+@settings(max_examples=200)
+def test_the_permutation_null_equals_plain_loops_over_the_same_shuffles(corpus, config):
     records, edges = corpus
-    how = {"n_shuffles": n_shuffles, "seed": seed, "unique_venues": unique, "same_venue_pairs": same}
     expected = {}
-    for year, slots in oracle.slots_of(records, edges).items():
-        expected |= oracle.permutation_scores(slots, year, seed, n_shuffles, unique, same)
+    for year, slots in oracle.slots_of(records, edges, config.venue_required).items():
+        expected |= oracle.permutation_scores(slots, year, config)
     for work, n_pairs, p10, median in (
-        scored(records, edges, NoveltyConfig(null="permutation", **how))
-        .select("work_id", "n_pairs", "z_p10", "z_median")
-        .rows()
+        scored(records, edges, config).select("work_id", "n_pairs", "z_p10", "z_median").rows()
     ):
-        nothing = (None if records[work][0] is None else 0, None, None)
-        assert (n_pairs, p10, median) == expected.get(work, nothing)
+        year, venue = records[work]
+        seen = year is not None and not (config.venue_required and venue is None)
+        assert (n_pairs, p10, median) == expected.get(work, (0 if seen else None, None, None))
+
+
+@given(ANY_CORPUS, ANY_CONFIG, st.data())
+def test_a_focal_subset_gets_the_same_bits_as_when_all_works_are_scored(corpus, config, data):
+    everything = scored(*corpus, config)
+    wanted = data.draw(st.lists(st.sampled_from([*corpus[0]]), max_size=8))
+    expected = everything.filter(pl.col("work_id").is_in(wanted))
+    assert scored(*corpus, config, focal=pl.Series(wanted, dtype=pl.Int64)).equals(expected)
+    assert scored(*corpus, config, focal=pl.LazyFrame({"work_id": wanted}, {"work_id": pl.Int64})).equals(expected)
+
+
+@given(ANY_CORPUS, ANY_CONFIG, st.integers(1998, 2005), st.integers(0, 4))
+def test_works_of_the_years_asked_for_get_the_same_bits_and_others_are_not_looked_at(corpus, config, first, more):
+    records = corpus[0]
+    span = (first, first + more)
+    rows = scored(*corpus, replace(config, years=span))
+    inside = pl.Series([year is not None and span[0] <= year <= span[1] for _, (year, _) in sorted(records.items())])
+    assert rows.filter(inside).equals(scored(*corpus, config).filter(inside))
+    assert rows.filter(~inside).drop("work_id").null_count().row(0) == (int((~inside).sum()),) * 5
+
+
+@given(ANY_CORPUS)
+def test_citing_every_work_and_a_twin_of_it_quadruples_pairs_and_shifts_the_mean_as_derived(corpus):
+    """A venue's count n_aa goes to 4 n_aa + its citations, n_ab to 4 n_ab; the mean gains what a cell now allows.
+
+    A stratum of n slots had W / (n (n - 1)) of its pairs of slots in one work, W = Q - n with Q = sum of k^2 over
+    works; it now has (4 Q - 2 n) / (2 n (2 n - 1)). Hence the mean of a pair a, b grows beyond four times itself by
+    x_a x_b 4 n (n^2 - Q) / ((2 n - 1) (n - 1)) for each stratum.
+    """
+    for slots in oracle.slots_of(*corpus).values():
+        twice = [slot for slot in slots for _ in range(2)]
+        before, after = oracle.count_pairs(slots), oracle.count_pairs(twice)
+        cited = Counter(venue for _, _, venue in slots)
+        year = laid_out(twice)
+        cells = venue_pairs.observe(venue_pairs.group(year.offsets, year.venues, year.n_venues))
+        names = np.array(list(cited))
+        rows = np.repeat(np.arange(year.n_venues), np.diff(cells.starts))
+        counted = {
+            tuple(sorted((names[a], names[b]))): n for a, b, n in zip(rows, cells.partners, cells.observed, strict=True)
+        }
+        assert counted == {pair: n for pair, n in after.items() if n}
+        means, doubled = closed_form(slots), closed_form(twice)
+        per_work = Counter((work, stratum) for work, stratum, _ in slots)
+        sizes = Counter(stratum for _, stratum, _ in slots)
+        held = Counter((stratum, venue) for _, stratum, venue in slots)
+        for (a, b), count in after.items():
+            assert count == 4 * before[a, b] + (cited[a] if a == b else 0)
+            if a != b:
+                gain = 0.0
+                for stratum, n in sizes.items():
+                    square = sum(k * k for (_, other), k in per_work.items() if other == stratum)
+                    if n > 1:
+                        share = held[stratum, a] * held[stratum, b] / n**2
+                        gain += share * 4 * n * (n * n - square) / ((2 * n - 1) * (n - 1))
+                assert doubled[a, b][0] == pytest.approx(4 * means[a, b][0] + gain, rel=1e-12, abs=1e-12)
+            assert doubled[a, b][0] == pytest.approx(oracle.exact_mean(twice, (a, b)), rel=1e-12, abs=1e-12)
 
 
 @given(corpora())
@@ -209,11 +310,8 @@ def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null)
     drawn = venue_pairs.Slots(year.offsets, year.strata, dealt, year.n_venues, *shape(year))
     groups = venue_pairs.group(drawn.offsets, drawn.venues, drawn.n_venues)
     cells = venue_pairs.observe(groups)
-    if null == "analytic":
-        mean, deviation = novelty_nulls.analytic_moments(drawn, cells)
-        z = (cells.observed - mean) / deviation
-    else:
-        z = novelty_nulls.permutation_z(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
+    mean, deviation = novelty_nulls.pair_moments(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
+    z = (cells.observed - mean) / deviation
     assert np.mean(z) == pytest.approx(0, abs=0.25)
     assert np.std(z) == pytest.approx(1, abs=0.25)
 
@@ -260,7 +358,7 @@ def test_the_bits_of_the_scores_are_pinned():
         assert rows.filter(pl.col("z_p10") > -99).height == 100
         columns = b"".join(column.to_numpy().tobytes() for column in rows)
         digests[null] = hashlib.sha256(columns).hexdigest()[:16]
-    assert digests == {"analytic": "330f43657278d2a0", "permutation": "08545677ee68e8d3"}
+    assert digests == {"analytic": "330f43657278d2a0", "permutation": "1592fc88e91b2934"}
 
 
 def test_venues_of_another_graph_are_refused():
@@ -306,11 +404,74 @@ def test_the_sigmoid_is_right_to_the_last_bits_and_symmetric(z):
         {"max_references": True},
         {"score": None},
         {"unique_venues": True},
+        {"undefined_pairs": "infinite"},
+        {"undefined_pairs": "keep"},
+        {"unique_pairs": None},
+        {"venue_required": 1},
+        {"years": (2001, 2000)},
+        {"years": (2000,)},
+        {"years": 2000},
+        {"years": (2000, 2001.0)},
+        {"years": (False, True)},
     ],
 )
 def test_impossible_options_are_refused_by_name(options):
     with pytest.raises(ConfigError, match=f"NoveltyConfig: {next(iter(options))}"):
         NoveltyConfig(**options)
+
+
+@pytest.mark.parametrize("name", [*COMPAT])
+def test_a_convention_can_be_taken_and_changed(name):
+    config = NoveltyConfig.compat(name, seed=5, n_shuffles=100)
+    assert (config.null, config.seed, config.n_shuffles) == ("permutation", 5, 100)
+    assert config != NoveltyConfig(null="permutation", seed=5, n_shuffles=100)
+    with pytest.raises(ConfigError, match=r"no option 'sed'; choose one of null, n_shuffles, seed"):
+        NoveltyConfig.compat(name, sed=5)
+
+
+def test_an_unknown_convention_is_refused_with_those_there_are():
+    with pytest.raises(ConfigError, match=r"no convention 'uzzi'; choose one of sciscinet_v1, pyscisci, novelpy"):
+        NoveltyConfig.compat("uzzi")
+
+
+def test_novelpy_skips_works_of_two_references_and_scores_those_of_three():
+    records, edges = random_corpus(4, 40, 80, 4, 3)
+    config = NoveltyConfig.compat("novelpy", n_shuffles=200)
+    lengths = Counter(citing for citing, _ in edges)
+    for work, n_pairs, z in scored(records, edges, config).select("work_id", "n_pairs", "z_p10").rows():
+        n = lengths[work]
+        assert z is None or (n > 2 and n_pairs == n * (n - 1) // 2)
+        assert z is not None or n <= 2 or n_pairs < n * (n - 1) // 2
+
+
+def test_only_the_null_model_is_merged_for_venues_that_no_wanted_work_holds():
+    slots = laid_out(oracle.slots_of(*random_corpus(6, 50, 90, 30, 6))[2000])
+    wanted = np.zeros(slots.offsets.size - 1, np.bool_)
+    wanted[3] = True
+    held = slots.venues[slots.offsets[3] : slots.offsets[4]]
+    merged = venue_pairs.merge_others(slots, wanted)
+    assert merged.n_venues == np.unique(held).size + 1 < slots.n_venues
+    assert merged.venue_numbers.tolist() == slots.venue_numbers[np.unique(held)].tolist()
+    kept = np.isin(slots.venues, held)
+    assert (merged.venue_numbers[merged.venues[kept]] == slots.venue_numbers[slots.venues[kept]]).all()
+    assert (merged.venues[~kept] == merged.n_venues - 1).all()
+
+
+def test_focal_works_outside_works_get_no_row_and_a_warning(caplog):
+    records, edges = {1: (2000, 1), 2: (2001, 1), 3: (None, 2)}, [(2, 1)]
+    with caplog.at_level(logging.WARNING, "sciscidata"):
+        rows = scored(records, edges, focal=pl.Series([9, 3, 2, None, 2]))
+    assert rows.select("work_id", "n_pairs").rows() == [(2, 0), (3, None)]
+    assert "1 of 3 focal works are not in WORKS" in caplog.text
+    assert scored(records, edges, focal=pl.Series([], dtype=pl.Int64)).height == 0
+
+
+def test_a_focal_frame_without_ids_and_ranks_among_some_are_refused_at_once():
+    citations, works = frames({1: (2000, 1)}, [])
+    with pytest.raises(SchemaMismatchError, match="focal column 'work_id' is String"):
+        compute_atypicality(citations, works, focal=pl.Series(["W1"]))
+    with pytest.raises(ConfigError, match="ranks a work among all of its year"):
+        compute_atypicality(citations, works, NoveltyConfig(score="rank"), focal=pl.Series([1]))
 
 
 def test_frames_are_checked_before_a_row_is_read():

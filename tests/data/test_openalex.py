@@ -46,7 +46,7 @@ from sciscidata.sources.openalex_counts import (
     check_answer,
     converse,
 )
-from sciscidata.sources.openalex_references import ReferenceRecords
+from sciscidata.sources.openalex_references import REFERENCE_WORKS, ReferenceRecords
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.splits import SplitConfig
 from sciscidata.verification import verify_release
@@ -276,17 +276,20 @@ def test_filters_that_nothing_fits_say_so(server, tmp_path):
         OpenAlexConfig(from_year=2020, to_year=2010)
 
 
-def test_venues_of_references_are_those_of_the_records(server, graph_world, tmp_path):
+def test_years_and_venues_of_references_are_those_of_the_records(server, graph_world, tmp_path):
     works, citations = graph_world
-    inside = citations.filter(pl.col("cited_id").is_in(works["work_id"].implode())).head(900)
+    inside = citations.filter(pl.col("cited_id").is_in(works["work_id"].implode())).head(900)["cited_id"]
     with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
         records = ReferenceRecords(client)
-        records.ask(inside["cited_id"].head(500))
-        records.ask(inside["cited_id"])
-        venues = records.venues(inside["cited_id"])
-        assert client.n_calls <= -(-inside["cited_id"].n_unique() // 100) + 1
-    both = venues.join(works, on="work_id", suffix="_record", validate="1:1")
-    assert both.height == inside["cited_id"].n_unique()
+        assert records.works().schema == REFERENCE_WORKS
+        records.ask(inside.head(500))
+        records.ask(inside)
+        records.ask([1])
+        found = records.works()
+        assert client.n_calls <= -(-inside.n_unique() // 100) + 2
+    assert found["work_id"].to_list() == sorted(set(inside))
+    both = found.join(works, on="work_id", suffix="_record", validate="1:1")
+    assert (both["publication_year"] == both["publication_year_record"]).all()
     known = both.filter(pl.col("source_id").is_not_null())  # today's API has no host_venue to fall back on
     assert known.height >= 0.95 * both.height
     assert (known["source_id"] == known["source_id_record"]).all()

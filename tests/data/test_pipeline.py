@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -16,26 +17,48 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.errors import NotEnoughWorksError, ReleaseExistsError, UnavailableError
-from sciscidata.labels import DISRUPTION_LABELS
-from sciscidata.pipeline import PICTURE, BuildConfig, build
+from sciscidata.errors import (
+    BackgroundError,
+    ConfigError,
+    InputNotFoundError,
+    NotEnoughWorksError,
+    ReleaseExistsError,
+)
+from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_novelty
+from sciscidata.manifest import DATA_FILES, NOVELTY_COLUMNS
+from sciscidata.novelty import compute_atypicality
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.pipeline import BuildConfig, build, build_background
+from sciscidata.release import render_jsonl
+from sciscidata.schemas import EXAMPLE
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.synthetic import SyntheticConfig
-from sciscidata.splits import SplitConfig
+from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the
 #: CHANGELOG.
 DEFAULT_SLICE = {
-    "train.jsonl": "80b1d5b74aba21e0f9738c75301c267bc3878b729d58310a23f6b1718f3538b4",
-    "test.jsonl": "c93046a286919ce192710d95d3456e15fab0815e3b42a38b42cb64afd7b0b878",
+    "train.jsonl": "90213b7a0020e580178fead22f4bdffc7544fbc0ef4f6c267caa89de7aa3aecb",
+    "test.jsonl": "8a01e4d59511234d4d2e5679b6730af61862791d79a443e415c635b6af44d74b",
 }
 #: The same for the slice of real records in the README.
 SYNERGY_SLICE = {
+    "train.jsonl": "0ca0734a6ffcd105686ed9f97c4e319f8cc77978c477dd51dba29ff54737af67",
+    "test.jsonl": "67fc8adc7eea4012a23baa852c17955e28715b4867120176e3c612ae745066ed",
+}
+#: Both without novelty: what they were before novelty was part of a release. Ids, texts and disruption are the same.
+DEFAULT_SLICE_WITHOUT_NOVELTY = {
+    "train.jsonl": "80b1d5b74aba21e0f9738c75301c267bc3878b729d58310a23f6b1718f3538b4",
+    "test.jsonl": "c93046a286919ce192710d95d3456e15fab0815e3b42a38b42cb64afd7b0b878",
+}
+SYNERGY_SLICE_WITHOUT_NOVELTY = {
     "train.jsonl": "ad6196123c058fc683e4eef5319ff1c09be598899ea9996a1965ed6f847b0154",
     "test.jsonl": "b0692b88babb8ac1105c0198d4cf8188baa4ff781d4adf940f036df09cbd8bba",
 }
+PICTURES = ("disruption.png", "novelty.png", "novelty_by_year.png")
 
 
 def sha256(path: Path) -> str:
@@ -78,9 +101,7 @@ def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     first = build(small(tmp_path))
     second = build(small(tmp_path, out=tmp_path / "again"))
     names = sorted(path.name for path in first.folder.iterdir())
-    assert names == sorted(
-        [*(f"{side}.{form}" for side in ("train", "test") for form in ("jsonl", "parquet")), "manifest.json", PICTURE]
-    )
+    assert names == sorted([*DATA_FILES, "manifest.json", *PICTURES])
     assert hashes(first.folder, names) == hashes(second.folder, names)
 
 
@@ -102,7 +123,119 @@ def test_real_records_give_a_verified_balanced_slice_with_the_pinned_bytes(share
     rows = pl.concat([release.train, release.test]).join(expected, left_on="openalex_id", right_on="id")
     assert rows.height == 150
     assert (rows["cd_index"] == rows["cd5"]).all()
-    assert rows["novelty_score"].null_count() == 150
+    assert [rows[name].null_count() for name in NOVELTY_COLUMNS] == [72] * 3
+
+
+def without_novelty(path: Path) -> bytes:
+    """Take from canonical lines what novelty has put there."""
+    lines = [json.loads(line) | dict.fromkeys(NOVELTY_COLUMNS) for line in path.read_bytes().split(b"\n")[:-1]]
+    return render_jsonl(pl.DataFrame(lines, schema=EXAMPLE))
+
+
+def test_novelty_changes_its_own_fields_and_neither_ids_nor_anything_else(shared_data, tmp_path):
+    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+    split = SplitConfig(n_train=120, n_test=30)
+    without = build(small(tmp_path, source=records, split=split, novelty=None))
+    assert hashes(without.folder) == SYNERGY_SLICE_WITHOUT_NOVELTY
+    assert without.manifest["novelty"]["available"] is False
+    assert without.manifest["atypicality"] is None
+    assert not (set(PICTURES[1:]) & set(without.manifest["files"]))
+    ranked = build(small(tmp_path, source=records, split=split, novelty=NoveltyConfig(score="rank"), overwrite=True))
+    assert hashes(ranked.folder) != SYNERGY_SLICE
+    for name, before in SYNERGY_SLICE_WITHOUT_NOVELTY.items():
+        assert hashlib.sha256(without_novelty(ranked.folder / name)).hexdigest() == before
+
+
+@pytest.mark.slow
+def test_the_default_slice_without_novelty_is_what_it_was_before_there_was_any(tmp_path):
+    config = small(tmp_path, source=SyntheticConfig(), split=SplitConfig(), novelty=None)
+    assert hashes(build(config).folder) == DEFAULT_SLICE_WITHOUT_NOVELTY
+
+
+def test_released_novelty_is_that_of_compute_atypicality_over_the_whole_source(tmp_path):
+    shuffles = NoveltyConfig(null="permutation", n_shuffles=5, seed=3)
+    release = build(small(tmp_path, novelty=shuffles))
+    world = scan_synthetic(SyntheticConfig(n_works=4_000))
+    scores = label_novelty(compute_atypicality(world.citations, world.works, shuffles)).collect()
+    expected = scores.select(*NOVELTY_COLUMNS, openalex_id=pl.format("W{}", "work_id"))
+    for frame in (release.train, release.test):
+        joined = frame.select("openalex_id").join(expected, on="openalex_id", how="left", maintain_order="left")
+        assert frame.select(NOVELTY_COLUMNS).equals(joined.select(NOVELTY_COLUMNS))
+    stated = release.manifest["atypicality"]
+    assert stated["config"]["seed"] == 3
+    assert stated["background"] is None
+    assert stated["works"] == 4_000
+    assert stated["scored_works"] == scores["z_p10"].count()
+    assert stated["scored_pairs"] == scores.drop_nulls("z_p10")["n_pairs"].sum()
+    assert stated["conventionality_cut"] == statistics.median_low(scores["z_median"].drop_nulls())
+    eligible = release.manifest["counts"]["eligible"]["novelty_label"]
+    assert release.manifest["counts"]["scored"]["novelty_label"] == count_labels(scores, "novelty_label")
+    assert 0 < sum(eligible.values()) < release.manifest["counts"]["filters"]["eligible"]
+
+
+@pytest.mark.parametrize("options", [{"rule": "margin", "score": "rank"}, {"rule": "uzzi", "score": "sigmoid"}])
+@pytest.mark.parametrize(("balance", "n_cells"), [("novelty", 3), ("joint", 9)])
+def test_novelty_can_be_balanced_alone_and_with_disruption(tmp_path, balance, n_cells, options):
+    config = small(
+        tmp_path,
+        split=SplitConfig(n_train=90, n_test=9, balance=balance),
+        novelty=NoveltyConfig(score=options["score"]),
+        thresholds=LabelThresholds(novelty_rule=options["rule"]),
+    )
+    release = build(config)
+    verify_release(release.folder)
+    columns = BALANCED[balance]
+    for frame in (release.train, release.test):
+        assert frame.group_by(columns).len()["len"].to_list() == [frame.height // n_cells] * n_cells
+
+
+def test_a_rare_cell_is_named_with_what_would_help(tmp_path):
+    with pytest.raises(NotEnoughWorksError, match=r"'neutral' \+ 'novel' works, found \d+ of") as caught:
+        build(small(tmp_path, split=SplitConfig(n_train=900, n_test=90, balance="joint")))
+    assert "--novelty-rule uzzi" in str(caught.value)
+
+
+def test_a_background_of_the_source_itself_gives_the_same_lines_and_its_hash_in_the_manifest(tmp_path):
+    table = build_background(SyntheticConfig(n_works=4_000), tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    own, saved = build(small(tmp_path)), build(small(tmp_path, out=tmp_path / "b", background=table.path))
+    assert hashes(own.folder) == hashes(saved.folder)
+    stated = saved.manifest["atypicality"]["background"]
+    assert stated["sha256"] == sha256(table.path)
+    assert stated["n_pairs"] == pl.read_parquet(table.path).height
+    assert (stated["first_year"], stated["last_year"]) == (1980, 2024)
+    assert str(tmp_path) not in (saved.folder / "manifest.json").read_text()
+    verify_release(saved.folder)
+
+
+def test_a_background_that_does_not_fit_is_refused_before_anything_is_read(tmp_path):
+    table = build_background(SyntheticConfig(n_works=500), tmp_path / "pairs.parquet", cache_dir=tmp_path / "before")
+    shuffles = NoveltyConfig(null="permutation")
+    with pytest.raises(ConfigError, match="another null model"):
+        build(small(tmp_path, background=table.path, novelty=shuffles))
+    with pytest.raises(InputNotFoundError, match="no background at"):
+        build(small(tmp_path, background=tmp_path / "none.parquet"))
+    with pytest.raises(BackgroundError, match="no Parquet file"):
+        build(small(tmp_path, background=Path(__file__)))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_background_replaces_nothing_but_a_background_and_only_when_asked(tmp_path):
+    path, source = tmp_path / "pairs.parquet", SyntheticConfig(n_works=500)
+    build_background(source, path, cache_dir=tmp_path)
+    before = sha256(path)
+    other = NoveltyConfig(null="permutation")
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        build_background(source, path, other, cache_dir=tmp_path)
+    assert sha256(path) == before
+    assert build_background(source, path, other, cache_dir=tmp_path, overwrite=True).null_model["n_shuffles"] == 10
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("years of work")
+    for foreign in (thesis, tmp_path):
+        with pytest.raises(ReleaseExistsError, match="not replaced"):
+            build_background(source, foreign, cache_dir=tmp_path, overwrite=True)
+    assert thesis.read_text() == "years of work"
+    with pytest.raises(ConfigError, match="the OpenAlex API gives a sample"):
+        build_background(OpenAlexConfig(), tmp_path / "new.parquet")
 
 
 def test_reading_the_records_in_another_order_or_in_parts_gives_the_same_slice(shared_data, tmp_path):
@@ -133,16 +266,17 @@ def test_an_existing_release_is_kept_unless_told_otherwise(tmp_path):
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])
-def test_balancing_novelty_is_refused_before_anything_is_computed(tmp_path, balance):
-    with pytest.raises(UnavailableError, match="novelty"):
-        build(small(tmp_path, split=SplitConfig(balance=balance)))
-    assert not (tmp_path / "cache").exists()
+def test_what_needs_novelty_is_refused_at_once_where_it_is_switched_off(tmp_path, balance):
+    with pytest.raises(ConfigError, match="novelty is switched off"):
+        small(tmp_path, novelty=None, split=SplitConfig(balance=balance))
+    with pytest.raises(ConfigError, match="background is given, but novelty is switched off"):
+        small(tmp_path, novelty=None, background="pairs.parquet")
 
 
 def test_without_balancing_the_natural_shares_are_drawn(tmp_path):
     release = build(small(tmp_path, split=SplitConfig(n_train=600, n_test=60, balance="none")))
     counts = release.manifest["class_counts"]["train"]["disruption_label"]
-    eligible = release.manifest["counts"]["eligible"]
+    eligible = release.manifest["counts"]["eligible"]["disruption_label"]
     assert sum(counts.values()) == 600
     for label in DISRUPTION_LABELS:
         assert counts[label] / 600 == pytest.approx(eligible[label] / sum(eligible.values()), abs=0.06)

@@ -1,16 +1,25 @@
-"""The picture says about the bands what the thresholds say."""
+"""The pictures say about bands and regions what the thresholds say."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sciscidata.labels import DISRUPTION_LABELS, PRESETS, LabelThresholds, label_disruption
+from sciscidata.labels import (
+    DISRUPTION_LABELS,
+    NOVELTY_LABELS,
+    PRESETS,
+    VOCABULARIES,
+    LabelThresholds,
+    label_disruption,
+    label_novelty,
+)
+from sciscidata.novelty_plots import _draw_band, _draw_quadrants, draw_novelty, draw_novelty_by_year
 from sciscidata.plots import COLOURS, _draw_spread, draw_disruption
 
 
@@ -65,7 +74,8 @@ def test_without_a_disruptive_band_its_name_is_not_written() -> None:
 
 
 def test_every_label_has_its_own_colour() -> None:
-    assert len({COLOURS[label] for label in DISRUPTION_LABELS}) == len(DISRUPTION_LABELS)
+    for labels in VOCABULARIES.values():
+        assert len({COLOURS[label] for label in labels}) == len(labels)
 
 
 def test_the_same_numbers_give_the_same_picture(tmp_path) -> None:
@@ -74,3 +84,90 @@ def test_the_same_numbers_give_the_same_picture(tmp_path) -> None:
         cd = pl.Series([None, -0.2, 0.0, 0.4])
         draw_disruption(cd, LabelThresholds(), eligible=counts, drawn=counts, path=str(tmp_path / name))
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def plane():
+    figure = Figure(figsize=(6, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def names_in(axes) -> list[tuple[str, float, float]]:
+    """Every name in the plane that can be seen, and where it stands."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    places = [(text.get_text().split("\n")[0], *text.get_position()) for text in axes.texts]
+    assert all(left < x < right and low < y < high for _, x, y in places)
+    return places
+
+
+@settings(max_examples=30)
+@given(st.floats(0, 1.5))
+def test_in_the_plane_of_scores_every_name_stands_in_its_own_region(margin: float) -> None:
+    axes = plane()
+    _draw_band(axes, margin)
+    names, x, y = zip(*names_in(axes), strict=True)
+    scores = pl.DataFrame({"novelty_score": y, "conventionality_score": x})
+    thresholds = LabelThresholds(novelty_margin=margin)
+    labels = label_novelty(scores, thresholds).collect()["novelty_label"].to_list()
+    if margin > 0:  # else the balanced lie on the diagonal, and nowhere else
+        assert labels == list(names)
+    assert set(names) == (set(NOVELTY_LABELS) if margin < 1 else {"balanced"})
+
+
+z = st.floats(-50, 50)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(z, z), max_size=20), z)
+def test_in_the_plane_of_z_every_name_stands_in_its_own_region(points: list[tuple[float, float]], tail: float) -> None:
+    x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
+    median = float(np.sort(x)[(x.size - 1) // 2]) if x.size else 0.0
+    axes = plane()
+    _draw_quadrants(axes, x, y, median if x.size else None, tail)
+    places = names_in(axes)
+    assert [name for name, *_ in places] == ["novel", "conventional", "balanced", "balanced"]
+    for name, at_x, at_y in places:
+        is_tail, is_high = at_y < tail, at_x > (median if x.size else tail)
+        expected = "novel" if is_tail and not is_high else "conventional" if is_high and not is_tail else "balanced"
+        assert name == expected
+
+
+SCORED = pl.DataFrame(
+    {
+        "publication_year": [1990, 1990, 1991, 2001, None, 2001],
+        "z_p10": [-3.0, 0.5, 2.0, None, 1.0, 7.0],
+        "z_median": [-1.0, 0.5, 4.0, None, 2.0, 30.0],
+        "novelty_score": [0.95, 0.4, 0.1, None, 0.3, 0.01],
+        "conventionality_score": [0.3, 0.6, 0.98, None, 0.9, 0.99],
+    }
+)
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+@pytest.mark.parametrize(
+    "works",
+    [SCORED, SCORED.head(1), SCORED[3:4], SCORED.clear(), SCORED.filter(publication_year=1990)],
+    ids=["some", "one work", "one without a score", "none", "one year"],
+)
+def test_odd_cases_can_be_drawn(tmp_path, works: pl.DataFrame, rule) -> None:
+    counts = dict.fromkeys(NOVELTY_LABELS, 0)
+    thresholds = LabelThresholds(novelty_rule=rule)
+    for name in ("a.png", "b.png"):
+        path = tmp_path / name
+        draw_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
+        draw_novelty_by_year(works, tmp_path / f"by-year-{name}")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "by-year-a.png").read_bytes() == (tmp_path / "by-year-b.png").read_bytes()
+
+
+def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    draw_novelty_by_year(SCORED, tmp_path / "years.png")
+    spread, number = drawn[0].axes
+    medians = {line.get_label().split(":")[0]: line.get_xydata().tolist() for line in spread.lines[:2]}
+    assert medians["z_p10"] == [[1990, -1.25], [1991, 2.0], [2001, 7.0]]
+    assert medians["z_median"] == [[1990, -0.25], [1991, 4.0], [2001, 30.0]]
+    bands = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in spread.patches[3:]]  # z_p10, after z_median
+    assert bands[0] == pytest.approx((-2.65, 0.15))
+    assert [bar.get_height() for bar in number.patches] == [2, 1, 1]

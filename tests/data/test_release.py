@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,8 +32,10 @@ from sciscidata.errors import (
 )
 from sciscidata.labels import LabelThresholds, label_disruption
 from sciscidata.manifest import DATA_FILES, hash_manifest
+from sciscidata.novelty_scores import add_scores
 from sciscidata.release import check_target, read_release, render_jsonl, write_release
 from sciscidata.schemas import EXAMPLE, WORKS
+from sciscidata.scoring import label_scores
 from sciscidata.splits import SplitConfig, draw_split
 from sciscidata.verification import verify_release
 
@@ -146,7 +149,7 @@ def test_the_manifest_says_what_is_there(original: Path) -> None:
     }
     assert stated["sides"]["train"]["rows"] == 60
     assert stated["novelty"]["available"] is False
-    assert "not computed" in stated["novelty"]["note"]
+    assert "are null in every row" in stated["novelty"]["note"]
     assert set(stated["versions"]) == {"sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib", "python"}
     assert stated["source"] == {"kind": "test", "data_date": None}
     ids = "\n".join(read_release(original).test["openalex_id"])
@@ -480,8 +483,14 @@ def count_wrongly(folder: Path) -> None:
         folder,
         counts={
             "filters": {"works": 300, "duplicate": 3, "eligible": 296},
-            "scored": {"disruptive": 99, "consolidating": 100, "neutral": 100},
-            "eligible": {"disruptive": 100, "consolidating": 24, "neutral": 100},
+            "scored": {
+                "disruption_label": {"disruptive": 99, "consolidating": 100, "neutral": 100},
+                "novelty_label": {"novel": 1, "balanced": 0, "conventional": 0},
+            },
+            "eligible": {
+                "disruption_label": {"disruptive": 100, "consolidating": 24, "neutral": 100},
+                "novelty_label": {"novel": 2, "balanced": 0, "conventional": 0},
+            },
         },
     )
 
@@ -515,6 +524,7 @@ DAMAGES = [
             "eligible: the classes add up to 224, not to 296",
             "disruptive: 25 drawn of 100 eligible of 99 scored",
             "consolidating: 25 drawn of 24 eligible of 100 scored",
+            "novel: 0 drawn of 2 eligible of 1 scored",
         ],
     ),
 ]
@@ -612,19 +622,75 @@ def test_one_side_may_be_empty(tmp_path: Path) -> None:
     assert (release.folder / "test.jsonl").read_bytes() == b""
 
 
-@pytest.mark.parametrize("balance", ["none", "joint"])
-def test_other_balances_verify_too(tmp_path: Path, balance: Any) -> None:
+def draw_novel(works: pl.DataFrame, split: SplitConfig, thresholds: LabelThresholds) -> pl.LazyFrame:
+    """Draw works with z from -4 to 4 and their scores, a seventh of them without."""
+    number = pl.int_range(pl.len())
+    scored = (
+        works.select(
+            "work_id", cd_index=number % 3 - 1.0, z_p10=(number // 3 % 5 - 3.0), z_median=number // 3 % 4 * 2.0
+        )
+        .with_columns(pl.when(number % 7 > 0).then("z_p10").alias("z_p10"))
+        .with_columns(pl.when(pl.col("z_p10").is_not_null()).then("z_median").alias("z_median"))
+        .with_columns(publication_year=pl.lit(2000))
+    )
+    return draw_split(label_scores(add_scores(scored, "sigmoid"), thresholds), split)
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+@pytest.mark.parametrize("balance", ["disruption", "none", "novelty", "joint"])
+def test_other_balances_and_rules_verify_too(tmp_path: Path, balance: Any, rule: Any) -> None:
     works = make_works()
     split = SplitConfig(n_train=27, n_test=9, balance=balance)
-    scored = works.select(
-        "work_id",
-        cd_index=pl.col("work_id") % 3 - 1.0,
-        novelty_score=pl.col("work_id") // 3 % 3 / 2,
-        conventionality_score=0.5,
-    ).with_columns(
-        novelty_label=pl.col("novelty_score").replace_strict({0.0: "conventional", 0.5: "balanced", 1.0: "novel"})
-    )
-    drawn = draw_split(label_disruption(scored), split)
-    release = write_release(drawn, works, tmp_path / "slice", manifest=manifest(split))
+    thresholds = LabelThresholds(novelty_rule=rule)
+    stated = manifest(split) | {"thresholds": asdict(thresholds)}
+    stated |= {"atypicality": {"config": {"score": "sigmoid"}, "conventionality_cut": 2.0}}
+    release = write_release(draw_novel(works, split, thresholds), works, tmp_path / "slice", manifest=stated)
     assert verify_release(release.folder).manifest["novelty"] == {"available": True}
-    assert release.train["novelty_score"].null_count() == 0
+    is_balanced = balance in ("novelty", "joint")
+    assert (release.train["novelty_score"].null_count() == 0) == is_balanced
+    if is_balanced:
+        assert set(release.manifest["class_counts"]["train"]["novelty_label"].values()) == {9}
+
+
+@pytest.fixture
+def by_uzzi(tmp_path: Path) -> Path:
+    works, split, thresholds = make_works(), SplitConfig(n_train=60, n_test=15), LabelThresholds(novelty_rule="uzzi")
+    stated = manifest(split) | {"thresholds": asdict(thresholds)}
+    stated |= {"atypicality": {"config": {"score": "sigmoid"}, "conventionality_cut": 2.0}}
+    return write_release(draw_novel(works, split, thresholds), works, tmp_path / "uzzi", manifest=stated).folder
+
+
+def relabel(frame: pl.DataFrame, old: str | None, new: str | None) -> pl.DataFrame:
+    is_old = pl.col("novelty_label").eq_missing(pl.lit(old))
+    return frame.with_columns(pl.when(~is_old).then("novelty_label").otherwise(pl.lit(new)).alias("novelty_label"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("novel", "balanced"), ("balanced", "conventional"), ("conventional", "novel"), ("novel", None)]
+)
+def test_a_label_of_uzzis_rule_that_contradicts_the_sigmoids_is_found(by_uzzi: Path, old: str, new: str) -> None:
+    verify_release(by_uzzi)
+    n = read_release(by_uzzi).train["novelty_label"].eq(old).sum()
+    rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
+    with pytest.raises(VerificationError) as caught:
+        verify_release(by_uzzi)
+    found = re.search(r"train: novelty_label of (\d+) rows contradicts their score", str(caught.value))
+    # A score that equals that of a cut does not tell on which side z was: z_p10 of 0, z_median of 2.
+    assert found is not None
+    assert 0 < int(found[1]) <= n
+    assert (int(found[1]) == n) == (new is None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_found"),
+    [("novel", "balanced", False), ("novel", "Novel", True), ("novel", None, True), (None, "novel", True)],
+)
+def test_of_ranks_only_the_presence_of_a_uzzi_label_can_be_checked(
+    by_uzzi: Path, old: str | None, new: str | None, is_found: bool
+) -> None:
+    ranked = {"config": {"score": "rank"}, "conventionality_cut": 2.0}
+    rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
+    restate(by_uzzi, atypicality=ranked)
+    with pytest.raises(VerificationError) as caught:
+        verify_release(by_uzzi)
+    assert ("novelty_label of" in str(caught.value)) == is_found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ from sciscidata.errors import (
 )
 from sciscidata.json_lines import render_lines
 from sciscidata.labelled import write_labelled
-from sciscidata.labels import DISRUPTION_LABELS, label_disruption, label_novelty
+from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_disruption, label_novelty
 from sciscidata.late_text import STRUCTURE, draw_before_text
+from sciscidata.novelty import compute_atypicality
+from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.pipeline import BuildConfig, build
 from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
@@ -33,7 +36,7 @@ from sciscidata.settings import resolve
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_fields import choose_fields
 from sciscidata.sources.sciscinet_texts import plain_texts
-from sciscidata.sources.sciscinet_values import compare_scores, publish_atypicality, publish_disruption
+from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publish_atypicality, publish_disruption
 from sciscidata.splits import SplitConfig, draw_split
 from sciscidata.verification import verify_release
 
@@ -486,7 +489,8 @@ def world(n, seed, *, repeats=0):
             "cd_index": np.where(rng.random(n) < 0.9, rng.choice([-0.5, 0.0, 0.5], n), np.nan),
         }
     ).with_columns(pl.col("cd_index").fill_nan(None))
-    structure = label_disruption(structure).collect().cast(STRUCTURE)
+    absent = [pl.lit(None).alias(name) for name in STRUCTURE if name not in structure.columns]
+    structure = label_disruption(structure.with_columns(absent)).collect().select(STRUCTURE.names()).cast(STRUCTURE)
     number = np.arange(n)
     number[:repeats] = rng.integers(0, max(repeats // 3, 1), repeats)
     texts = pl.DataFrame(
@@ -534,15 +538,21 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
     marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
     columns = ["work_id", "side", "split_key", "disruption_label"]
     assert late.drawn.select(columns).equals(drawn.select(columns))
-    assert late.works.sort("work_id").equals(
-        texts.filter(pl.col("work_id").is_in(drawn["work_id"].implode())).sort("work_id")
+    assert (
+        late.works.collect()
+        .sort("work_id")
+        .equals(texts.filter(pl.col("work_id").is_in(drawn["work_id"].implode())).sort("work_id"))
     )
-    assert len(reader.read) == len(set(reader.read)) == late.reading["read"] < marked.height / 4
-    assert sum(late.filters.values()) == 2 * late.filters["works"] == 2 * 4_000
-    assert late.filters["eligible"] == late.eligible.height == late.reading["not_read"] + late.reading["passed"]
+    assert len(reader.read) == len(set(reader.read)) == late.counts["text"]["read"] < marked.height / 4
+    assert sum(late.counts["filters"].values()) == 2 * late.counts["filters"]["works"] == 2 * 4_000
+    assert (
+        late.counts["filters"]["eligible"]
+        == late.eligible.height
+        == late.counts["text"]["not_read"] + late.counts["text"]["passed"]
+    )
     everything = count_removals(marked)
     for name in ("retracted", "few_references", "no_title"):
-        assert late.filters[name] <= everything[name] or name in ("few_references", "retracted")
+        assert late.counts["filters"][name] <= everything[name] or name in ("few_references", "retracted")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -550,7 +560,7 @@ def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(se
     structure, texts = world(3_000, seed, repeats=2_500)
     split = SplitConfig(n_train=90, n_test=9, seed=seed)
     late = draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
-    assert late.works["title"].is_duplicated().sum() == 0
+    assert late.works.collect()["title"].is_duplicated().sum() == 0
     # The definition, read off one pass over everything.
     marked, _ = filter_everything_first(
         structure,
@@ -570,7 +580,7 @@ def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(se
             seen.add(titles[work_id])
             taken.append(work_id)
     assert sorted(late.drawn["work_id"]) == sorted(taken)
-    assert late.filters["duplicate"] > 0
+    assert late.counts["filters"]["duplicate"] > 0
 
 
 def draw_all(works, split):
@@ -598,7 +608,7 @@ def test_a_work_without_a_text_at_all_has_no_title():
     kept = texts.filter(pl.col("work_id") % 2 == 0)
     late = draw_before_text(structure.lazy(), Reader(kept), config, split, window_years=5)
     assert (late.drawn["work_id"] % 2 == 0).all()
-    assert late.filters["no_title"] > 0
+    assert late.counts["filters"]["no_title"] > 0
 
 
 # The whole flow
@@ -645,7 +655,69 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
     drawn = release.train.join(scores, on="openalex_id", suffix="_computed")
     assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
     comparison = release.manifest["source"]["comparison"]
+    computed = compute_atypicality(found.citations, found.works).collect()
+    for name in ("z_p10", "z_median"):
+        assert comparison.pop(name) == compare_z(found.atypicality, computed, name)
     assert comparison == compare_scores(found.scores, scores.select("work_id", "cd_index"))
+    assert release.manifest["atypicality"]["config"]["null"] == "analytic"
+    assert release.manifest["atypicality"]["scored_works"] == computed["z_p10"].count()
+    novelty = dict(computed.select(pl.format("W{}", "work_id"), "novelty_score").rows())
+    assert release.train["novelty_score"].to_list() == [novelty[name] for name in release.train["openalex_id"]]
+    assert release.train["novelty_score"].count() > 20
+
+
+@pytest.mark.parametrize(("balance", "rule", "score"), [("joint", "uzzi", "sigmoid"), ("novelty", "margin", "rank")])
+def test_published_atypicality_is_labelled_and_balanced_like_our_own(made, tmp_path, balance, rule, score):
+    config = BuildConfig(
+        source=SciSciNetConfig(folder=str(made)),
+        out=tmp_path / "slice",
+        cache_dir=tmp_path / "cache",
+        split=SplitConfig(n_train=36, n_test=9, balance=balance),
+        thresholds=LabelThresholds(novelty_rule=rule),
+        novelty=NoveltyConfig(score=score),
+    )
+    release = build(config)
+    verify_release(release.folder)
+    stated = release.manifest["atypicality"]
+    expected = publish_atypicality(made_papers(made), score).collect()
+    assert (stated["config"], stated["published"]) == (None, {"score": score})
+    assert (stated["works"], stated["scored_works"]) == (N_WORKS, expected["z_p10"].count())
+    assert stated["conventionality_cut"] == statistics.median_low(expected["z_median"].drop_nulls())
+    labelled = label_novelty(expected, config.thresholds).collect()
+    assert release.manifest["counts"]["scored"]["novelty_label"] == count_labels(labelled, "novelty_label")
+    rows = release.train.join(
+        labelled.with_columns(pl.format("W{}", "work_id").alias("openalex_id")), on="openalex_id", suffix="_expected"
+    )
+    for name in ("novelty_score", "conventionality_score", "novelty_label"):
+        assert rows[name].equals(rows[f"{name}_expected"].rename(name), null_equal=True)
+    assert rows.height == 36
+
+
+def made_papers(folder):
+    return tables(folder).tables["papers"].scan("work_id", "publication_year", "z_p10", "z_median", "n_pairs")
+
+
+def test_published_novelty_may_be_left_out_and_takes_no_background(made, tmp_path):
+    source, places = SciSciNetConfig(folder=str(made)), {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
+    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), novelty=None, **places))
+    assert release.manifest["atypicality"] is None
+    assert release.train["novelty_score"].null_count() == 30
+    with pytest.raises(ConfigError, match=r"taken as published.*--recompute"):
+        BuildConfig(source=source, background="pairs.parquet", **places)
+
+
+def test_tables_without_atypicality_give_null_and_are_refused_where_it_is_balanced(made, tmp_path):
+    for path in made.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "sciscinet_papers.parquet").unlink()
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    papers.drop("Atyp_10pct_Z").write_parquet(tmp_path / "sciscinet_papers.parquet")
+    config = {"source": SciSciNetConfig(folder=str(tmp_path)), "out": tmp_path / "s", "cache_dir": tmp_path / "c"}
+    release = build(BuildConfig(split=SplitConfig(n_train=30, n_test=3), **config))
+    assert release.train["novelty_score"].null_count() == 30
+    verify_release(release.folder)
+    with pytest.raises(SchemaMismatchError, match="Atyp_10pct_Z"):
+        build(BuildConfig(split=SplitConfig(n_train=30, n_test=3, balance="novelty"), overwrite=True, **config))
 
 
 def test_a_table_without_published_scores_cannot_be_drawn_from_without_references(shared_data, tmp_path):

@@ -32,12 +32,13 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import snapshot, snapshot_removals, snapshot_scan
+from sciscidata.sources import corpus_folder, snapshot, snapshot_removals
+from sciscidata.sources.corpus_folder import scan_corpus
+from sciscidata.sources.corpus_writing import locked_folder
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.snapshot_layout import find_layout
 from sciscidata.sources.snapshot_reading import line_blocks
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
-from sciscidata.sources.snapshot_scan import scan_snapshot
 from sciscidata.works import parse_work, rows_from_works
 from tests.conftest import REPOSITORY
 
@@ -144,8 +145,8 @@ def test_text_is_read_only_of_row_groups_in_which_a_drawn_work_stands(tmp_path, 
     parts = {DAYS[0]: [record(n) for n in range(1, 9001)], DAYS[2]: [record(n) for n in range(10_001, 10_011)]}
     corpus = read(make(tmp_path / "s", parts), tmp_path / "out")
     seen = []
-    rows = snapshot_scan._rows
-    monkeypatch.setattr(snapshot_scan, "_rows", lambda *args: seen.append(args[1:]) or rows(*args))
+    rows = corpus_folder._rows
+    monkeypatch.setattr(corpus_folder, "_rows", lambda *args: seen.append(args[1:]) or rows(*args))
     drawn = corpus.works.filter(pl.col("work_id").is_in([5000, 5001])).select("work_id", "title").collect()
     assert drawn.rows() == [(5000, "Work 5000"), (5001, "Work 5001")]
     assert [group for group, columns in seen if "title" in columns] == [1]  # of four in all
@@ -280,8 +281,8 @@ def test_a_corrupt_part_is_named_and_fatal_or_skipped_by_choice(tmp_path, editio
     with pytest.raises(CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*corrupt='skip'"):
         read(folder, out, allow_missing_manifest=True)
     assert len(list((out / "works").iterdir())) == 2  # the good ones are kept
-    with pytest.raises(InputNotFoundError, match="no finished snapshot"):
-        scan_snapshot(out)
+    with pytest.raises(InputNotFoundError, match="is not finished"):
+        scan_corpus(out)
     corpus = read(folder, out, allow_missing_manifest=True, corrupt="skip")
     assert list(corpus.provenance["corrupt_parts"]) == [part.relative_to(part.parents[1]).as_posix()]
     assert len(ids(corpus)) == 60
@@ -359,7 +360,7 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(tmp_path
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     folder = make(tmp_path / "s", three_parts())
-    with snapshot._locked(tmp_path / "out"), pytest.raises(StorageError, match="another run is at work"):
+    with locked_folder(tmp_path / "out"), pytest.raises(StorageError, match="another run is at work"):
         read(folder, tmp_path / "out")
 
 

@@ -20,11 +20,10 @@ from sciscidata.errors import (
     ConfigError,
     NotEnoughWorksError,
     SchemaMismatchError,
-    UnavailableError,
     WorkIdError,
 )
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
-from sciscidata.splits import SplitConfig, class_quotas, draw_split, require_available, split_keys
+from sciscidata.splits import SplitConfig, class_quotas, draw_split, split_keys
 
 WORLD_SIZE = 3000
 
@@ -219,15 +218,34 @@ def test_a_cell_of_a_joint_draw_is_named_by_both_labels() -> None:
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])
-def test_novelty_cannot_be_balanced_before_it_exists(balance: Any) -> None:
+def test_without_a_novelty_label_novelty_cannot_be_balanced(balance: Any) -> None:
     config = SplitConfig(n_train=9, n_test=3, balance=balance)
-    with pytest.raises(UnavailableError, match="--balance disruption"):
-        require_available(config)
-    with pytest.raises(UnavailableError, match="--balance disruption"):
+    with pytest.raises(SchemaMismatchError, match="lacks column 'novelty_label'"):
         draw_split(make_world().drop("novelty_label"), config)
     empty = make_world().with_columns(novelty_label=pl.lit(None, dtype=pl.String))
-    with pytest.raises(UnavailableError, match="--balance disruption"):
+    with pytest.raises(NotEnoughWorksError, match=r"no eligible work has a novelty label.*--balance disruption"):
         draw_split(empty, config).collect()
+
+
+def test_works_without_a_novelty_label_are_drawn_only_where_novelty_is_not_balanced() -> None:
+    world = make_world().with_columns(
+        pl.when(pl.int_range(pl.len()) % 2 == 0).then("novelty_label").alias("novelty_label")
+    )
+    by_novelty = draw_split(world, SplitConfig(n_train=90, n_test=18, balance="novelty")).collect()
+    assert by_novelty["novelty_label"].null_count() == 0
+    by_disruption = draw_split(world, SplitConfig(n_train=90, n_test=18)).collect()
+    assert 0 < by_disruption["novelty_label"].null_count() < 108
+
+
+def test_the_remedy_for_a_rare_cell_names_the_rules_that_spread_novelty() -> None:
+    rare = make_world().filter((pl.col("novelty_label") != "novel") | (pl.col("work_id") % 11 == 0))
+    for balance in ("novelty", "joint"):
+        with pytest.raises(NotEnoughWorksError, match="--novelty-rule uzzi") as caught:
+            draw_split(rare, SplitConfig(n_train=900, n_test=90, balance=balance)).collect()
+        assert "'novel'" in str(caught.value)
+    with pytest.raises(NotEnoughWorksError) as caught:
+        draw_split(rare, SplitConfig(n_train=9000, n_test=90)).collect()
+    assert "uzzi" not in str(caught.value)
 
 
 def test_a_work_that_appears_twice_is_refused() -> None:

@@ -1,10 +1,12 @@
-"""What was made of a snapshot, as lazy frames: a query that reads no text opens no file of texts."""
+"""A folder of works, texts and citations in Parquet, as lazy frames: who reads no text opens no file of texts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,49 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from sciscidata.errors import InputNotFoundError, StorageError
-from sciscidata.schemas import WORKS
+from sciscidata.errors import ConfigError, InputNotFoundError, StorageError
+from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.sources.snapshot_parts import TABLES, TEXT
 
-INDEX, REMOVED_FILE = "snapshot.json", "removed.parquet"
+TEXT = ("title", "abstract")
+#: The three tables, as folders of Parquet files: text apart from structure, so that graph work never reads text.
+TABLES: dict[str, pl.Schema] = {
+    "works": pl.Schema({name: dtype for name, dtype in WORKS.items() if name not in TEXT}),
+    "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
+    "citations": CITATIONS,
+}
+INDEX, REMOVED_FILE, MADE_OF = "corpus.json", "removed.parquet", "made_of.json"
 _KEY = "work_id"
 
 
-def scan_snapshot(out: str | Path) -> Corpus:
-    """Describe what :func:`~sciscidata.sources.snapshot.ingest_snapshot` made as lazy frames. Reads no row.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusConfig:
+    """A corpus that ``sciscidata ingest``, ``ingest_snapshot`` or ``write_corpus`` has made.
+
+    Raises:
+        ConfigError: on construction; ``folder`` is no path.
+
+    Example:
+        >>> CorpusConfig(folder="corpora/openalex").folder
+        'corpora/openalex'
+    """
+
+    folder: str
+
+    def __post_init__(self) -> None:
+        folder: Any = self.folder
+        if not isinstance(folder, (str, os.PathLike)) or not str(folder):
+            msg = f"CorpusConfig.folder is {folder!r}, needs the path of a folder."
+            raise ConfigError(msg)
+
+
+def scan_corpus(out: str | Path) -> Corpus:
+    """Describe a corpus on disk as lazy frames. Reads no row.
 
     Args:
-        out: its folder.
+        out: its folder: ``works/*.parquet`` (WORKS without title and abstract), ``texts/*.parquet`` (work_id, title,
+            abstract: the same rows in the same order; or no such file), ``citations/*.parquet`` (CITATIONS),
+            ``removed.parquet`` (rows that do not count) and ``corpus.json``, the report, which is written last.
 
     Returns:
         WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` that needs neither title
@@ -34,36 +65,58 @@ def scan_snapshot(out: str | Path) -> Corpus:
         report without the list of parts, and the SHA-256 of the whole report.
 
     Raises:
-        InputNotFoundError: at once; nothing was made there, or the last run has not ended.
+        InputNotFoundError: at once; there is no corpus, or the run that makes it has not ended.
         StorageError: at once; a file is missing or has another size.
+
+    Example:
+        >>> scan_corpus("no/such/folder")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no corpus in no/such/folder: there is no such folder. Make one with
+        `sciscidata ingest`, or check the path.
     """
     out = Path(out)
-    try:
-        text = (out / INDEX).read_bytes()
-        report: dict[str, Any] = json.loads(text)
-        parts: list[dict[str, Any]] = report.pop("parts")
-    except (OSError, ValueError, KeyError) as error:
-        msg = f"{out} holds no finished snapshot: no readable {INDEX}. Run ingest_snapshot (again: it goes on)."
-        raise InputNotFoundError(msg) from error
-    stems: list[str] = []
+    report, digest = read_report(out)
+    parts: list[dict[str, Any]] = report.pop("parts")
+    stems: dict[str, list[str]] = {name: [] for name in TABLES}
     for part in parts:
         for name, file in part["files"].items():
             _check_file(out / name, file["bytes"])
-        stems.append(Path(next(iter(part["files"]))).stem)
+            stems[Path(name).parent.name].append(Path(name).stem)
     removed = pl.read_parquet(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
-    works = register_io_source(_works_reader(out, stems, by_part), schema=WORKS, explain_name="OpenAlex snapshot")
-    citations = _scan(out / "citations", stems, by_part, "citing_id")
-    return Corpus(
-        works, citations, {**report, "n_parts": len(parts), "report_sha256": hashlib.sha256(text).hexdigest()}
-    )
+    works = register_io_source(_works_reader(out, stems, by_part), schema=WORKS, explain_name="corpus on disk")
+    citations = _scan(out / "citations", stems["citations"], by_part, "citing_id")
+    return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
+
+
+def read_report(out: Path) -> tuple[dict[str, Any], str]:
+    """Read ``corpus.json`` and its SHA-256.
+
+    Raises:
+        InputNotFoundError: at once; there is none, or it is not one.
+    """
+    try:
+        text = (out / INDEX).read_bytes()
+        report: dict[str, Any] = json.loads(text)
+        if not isinstance(report["parts"], list):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not out.is_dir():
+            msg = f"no corpus in {out}: there is no such folder. Make one with `sciscidata ingest`, or check the path."
+        elif any((out / name).is_dir() for name in TABLES):
+            msg = f"the corpus in {out} is not finished: no readable {INDEX}. Run the same ingest again: it goes on."
+        else:
+            msg = f"no corpus in {out}: no readable {INDEX}. Make one with `sciscidata ingest`, or check the path."
+        raise InputNotFoundError(msg) from error
+    return report, hashlib.sha256(text).hexdigest()
 
 
 def _check_file(path: Path, n_bytes: int) -> None:
     size = path.stat().st_size if path.is_file() else None
     if size != n_bytes:
         what = "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}"
-        msg = f"{path} {what}. Run ingest_snapshot again: it mends what is damaged."
+        msg = f"{path} {what}. Run the same ingest again: it mends what is damaged."
         raise StorageError(msg)
 
 
@@ -82,25 +135,26 @@ def _scan(folder: Path, stems: Sequence[str], removed: dict[str, pl.Series], key
         runs.append(rows.filter(~pl.col(key).is_in(removed[stem].implode())))
     if clean:
         runs.append(pl.scan_parquet(clean))
-    return pl.concat(runs)
+    return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[folder.name])
 
 
 def _works_reader(
-    out: Path, stems: Sequence[str], removed: dict[str, pl.Series]
+    out: Path, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]
 ) -> Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]:
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
         columns = with_columns if with_columns is not None else list(WORKS)
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
-        if asked.isdisjoint(TEXT):
-            rows = _scan(out / "works", stems, removed, _KEY)
+        if asked.isdisjoint(TEXT) or not stems["texts"]:
+            rows = _scan(out / "works", stems["works"], removed, _KEY)
+            rows = rows.with_columns(pl.lit(None, dtype=pl.String()).alias(name) for name in TEXT)
             rows = rows if predicate is None else rows.filter(predicate)
             rows = rows if n_rows is None else rows.head(n_rows)
             yield from rows.select(columns).collect_batches(maintain_order=True)
             return
         left = n_rows
-        for stem in stems:
+        for stem in stems["works"]:
             for rows in _with_text(out, stem, removed.get(stem), asked, predicate):
                 rows = (rows if left is None else rows.head(left)).select(columns)
                 yield rows

@@ -1,0 +1,114 @@
+"""The commands that do one stage: ingest, graph, cd, novelty. Each parses, calls once, prints what came out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sciscidata.cli_flags import Flag, add_flags, list_flags
+
+if TYPE_CHECKING:
+    from sciscidata.pipeline import BuildConfig
+
+#: From the parsed arguments, and settings that they go over, to one configuration.
+Configure = Callable[[argparse.Namespace, dict[str, Any]], "BuildConfig"]
+
+_SOURCES = ("records", "synthetic", "sciscinet", "snapshot")
+_TOP = {"cache_dir", "overwrite"}
+_FAMILY = Flag(
+    "how to score",
+    "--family",
+    "cd",
+    "family",
+    {"action": argparse.BooleanOptionalAction, "help": "also DI_5, mCD, dependence and others (no)"},
+)
+
+
+def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (argparse's own type is private)
+    """Add the four commands to the parser's."""
+    ingest = _command(commands, "ingest", "read a whole source once into a corpus on disk")
+    flags = [flag for flag in list_flags() if flag.section in _SOURCES or flag.name in ("source", "cache_dir")]
+    add_flags(ingest, [flag for flag in flags if flag.flag != "--recompute"])
+    ingest.add_argument("--out", dest=".out", metavar="CORPUS", required=True, help="the folder to write")
+    ingest.add_argument(
+        "--texts", action=argparse.BooleanOptionalAction, default=True, help="titles and abstracts too (yes)"
+    )
+    ingest.set_defaults(run=partial(_ingest, configure))
+    graph = _command(commands, "graph", "build the citation graph of a corpus")
+    _add_corpus(graph, {"cache_dir"}, ())
+    graph.set_defaults(run=partial(_graph, configure))
+    scores = _command(commands, "cd", "score every work of a corpus by its CD index")
+    _add_corpus(scores, _TOP, ("cd",), _FAMILY)
+    scores.set_defaults(run=partial(_cd, configure))
+    novelty = _command(commands, "novelty", "score every work of a corpus by its venue pairs")
+    _add_corpus(novelty, {*_TOP, "background"}, ("novelty",))
+    novelty.set_defaults(run=partial(_novelty, configure))
+    for command in (scores, novelty):
+        command.add_argument("--out", dest=".out", metavar="FILE", required=True, help="the Parquet file to write")
+
+
+def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:  # noqa: ANN401
+    description = f"{text.capitalize()}. A run that was stopped goes on where it ended. Defaults stand in brackets."
+    return commands.add_parser(name, help=text, description=description, argument_default=argparse.SUPPRESS)
+
+
+def _add_corpus(parser: argparse.ArgumentParser, top: set[str], sections: tuple[str, ...], *more: Flag) -> None:
+    flags = [flag for flag in list_flags() if flag.section in sections or (flag.section == "" and flag.name in top)]
+    add_flags(parser, [*flags, *more])
+    parser.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
+
+
+def _ingest(configure: Configure, options: argparse.Namespace) -> None:
+    from sciscidata.stages import ingest_corpus
+    from sciscidata.summary_stages import measured, print_corpus
+
+    config = configure(options, {})
+    with measured():
+        ingest_corpus(config.source, config.out, cache_dir=config.cache_dir, texts=options.texts)
+        print_corpus(config.out)
+
+
+def _graph(configure: Configure, options: argparse.Namespace) -> None:
+    from sciscidata.stages import graph_folder, open_graph_of
+    from sciscidata.summary_stages import measured, print_graph
+
+    folder, config = _of_corpus(configure, options)
+    with measured():
+        graph = open_graph_of(folder, cache_dir=config.cache_dir)
+        print_graph(graph, graph_folder(graph))
+
+
+def _cd(configure: Configure, options: argparse.Namespace) -> None:
+    from sciscidata.stages import write_cd_scores
+    from sciscidata.summary_stages import measured, print_result
+
+    folder, config = _of_corpus(configure, options)
+    with measured():
+        path = write_cd_scores(folder, config.out, config.cd, cache_dir=config.cache_dir, overwrite=config.overwrite)
+        print_result(path)
+
+
+def _novelty(configure: Configure, options: argparse.Namespace) -> None:
+    from sciscidata.stages import write_novelty_scores
+    from sciscidata.summary_stages import measured, print_result
+
+    folder, config = _of_corpus(configure, options)
+    with measured():
+        path = write_novelty_scores(
+            folder,
+            config.out,
+            config.novelty,
+            background=config.background,
+            cache_dir=config.cache_dir,
+            overwrite=config.overwrite,
+        )
+        print_result(path)
+
+
+def _of_corpus(configure: Configure, options: argparse.Namespace) -> tuple[Path, BuildConfig]:
+    """Find the corpus, and its own cache unless another one is named."""
+    folder = Path(getattr(options, "corpus.folder"))
+    return folder, configure(options, {"": {"cache_dir": str(folder / "cache")}})

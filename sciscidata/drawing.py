@@ -1,0 +1,74 @@
+"""Filter all works, then draw: the plain order of a build. What late_text draws has the same form."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from sciscidata.eligibility import EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.splits import SplitConfig, draw_split
+from sciscidata.statement import count_stages
+
+
+class Drawn(NamedTuple):
+    """What was drawn, out of what, and what the manifest counts.
+
+    Attributes:
+        drawn: as ``draw_split`` returns it.
+        works: WORKS; those of the drawn works are among them.
+        eligible: every work that may be drawn, with its scores and labels.
+        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``.
+        counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year`` as of
+            ``count_stages``.
+    """
+
+    drawn: pl.DataFrame
+    works: pl.LazyFrame
+    eligible: pl.DataFrame
+    scored: pl.DataFrame
+    counts: dict[str, Any]
+
+
+def draw_after_text(
+    works: pl.LazyFrame,
+    labelled: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    eligibility: EligibilityConfig,
+    split: SplitConfig,
+    *,
+    window_years: int | None,
+) -> Drawn:
+    """Draw a slice of a source whose texts may all be read. Executes.
+
+    Args:
+        works: WORKS.
+        labelled: CD_SCORES and ATYPICALITY with both labels, as ``label_scores`` gives them.
+        citations: CITATIONS, read for the number of references.
+        eligibility: which works may be drawn.
+        split: how many, and which classes are balanced.
+        window_years: as in ``mark_ineligible``.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+        NotEnoughWorksError, WorkIdError: as ``draw_split``.
+
+    Example:
+        >>> from sciscidata.scoring import add_novelty, label_scores
+        >>> from sciscidata.schemas import CD_SCORES, WORKS
+        >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
+        >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)
+        >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
+        >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
+        >>> scores = label_scores(add_novelty(pl.LazyFrame([score], schema=CD_SCORES), citations, works, None))
+        >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none")
+        >>> drawn = draw_after_text(works, scores, citations, *settings, window_years=5)
+        >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
+        ([1], 1)
+    """
+    candidates = join_candidates(works, labelled, citations)
+    marked = mark_ineligible(candidates, eligibility, window_years=window_years).collect()
+    eligible = marked.filter(pl.col("removed_by").is_null())
+    drawn = draw_split(eligible, split).collect()
+    scored = marked.filter(pl.col("z_p10").is_not_null())
+    return Drawn(drawn, works, eligible, scored, count_stages(marked, eligible, eligibility.last_year))

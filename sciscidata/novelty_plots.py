@@ -1,0 +1,199 @@
+"""Pictures of novelty: where the works lie between novel and conventional, and how z moves over the years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata.labels import NOVELTY_LABELS, LabelThresholds, conventionality_cut
+from sciscidata.plots import COLOURS, draw_classes, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
+_GRID = 45  # hexagons across
+_SERIES = {"z_median": ("#0072B2", "conventionality"), "z_p10": ("#D55E00", "tail novelty where below 0")}
+
+Float64Array = npt.NDArray[np.float64]
+
+
+def draw_novelty(
+    scored: pl.DataFrame,
+    eligible: pl.DataFrame,
+    thresholds: LabelThresholds,
+    *,
+    eligible_counts: Mapping[str, int],
+    drawn_counts: Mapping[str, int],
+    path: str | Path,
+) -> None:
+    """Draw the novelty-conventionality plane with the regions of the labels, and the classes. Executes.
+
+    For the rule ``"margin"`` the plane is that of the two scores, for ``"uzzi"`` that of the two z.
+
+    Args:
+        scored: ATYPICALITY of all scored works: the rule of Uzzi et al. takes its median from these.
+        eligible: ATYPICALITY of the works to show; nulls are left out.
+        thresholds: the rule, and where its regions end.
+        eligible_counts: works per novelty label before the draw.
+        drawn_counts: works per novelty label in the release, both sides together.
+        path: the PNG file to write.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> scored = pl.DataFrame({"novelty_score": [0.9, 0.2], "conventionality_score": [0.3, 0.8]})
+        >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
+        >>> with TemporaryDirectory() as folder:
+        ...     picture = Path(folder) / "novelty.png"
+        ...     draw_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts,
+        ...         path=picture)
+        ...     picture.read_bytes()[1:4]
+        b'PNG'
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    plane, classes = figure.subplots(1, 2, width_ratios=(1.5, 1))
+    if thresholds.novelty_rule == "uzzi":
+        x, y = _points(eligible, "z_median", "z_p10")
+        _draw_quadrants(plane, x, y, scored.select(conventionality_cut(thresholds)).item(), thresholds.uzzi_tail_max)
+    else:
+        x, y = _points(eligible, "conventionality_score", "novelty_score")
+        _draw_band(plane, thresholds.novelty_margin)
+    _draw_density(plane, x, y)
+    plane.set_title(f"{x.size:,} eligible works with a score; rule {thresholds.novelty_rule}", fontsize=10)
+    draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts)
+    save(figure, path)
+
+
+def draw_novelty_by_year(scored: pl.DataFrame, path: str | Path) -> None:
+    """Draw for each year the median of z_median and of z_p10 and the band of the middle 80 % of works. Executes.
+
+    Args:
+        scored: publication_year and ATYPICALITY; works without a year or a z are left out.
+        path: the PNG file to write.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
+        >>> with TemporaryDirectory() as folder:
+        ...     draw_novelty_by_year(scored, Path(folder) / "years.png")
+        ...     [path.name for path in Path(folder).iterdir()]
+        ['years.png']
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    shown = scored.select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
+    quantiles = [
+        pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
+        for name in _SERIES
+        for q in (0.1, 0.5, 0.9)
+    ]
+    by_year = shown.group_by("publication_year").agg(pl.len().alias("works"), *quantiles).sort("publication_year")
+    years = by_year["publication_year"].to_numpy()
+    figure = Figure(figsize=(9, 5.2), layout="constrained")
+    spread, number = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    for name, (colour, meaning) in _SERIES.items():
+        low, middle, high = (by_year[f"{name}{q}"].to_numpy() for q in (0.1, 0.5, 0.9))
+        # Bars, because a band would bridge years without works and hide a single one.
+        spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
+        spread.plot(years, middle, color=colour, marker="o", markersize=3, lw=1.5, label=f"{name}: {meaning}")
+    spread.use_sticky_edges = False  # else the lowest band stands on the frame
+    spread.axhline(0, color="#333333", lw=0.8)
+    spread.set_ylabel("z: median, and 10 to 90 %")
+    spread.legend(frameon=False, fontsize=9)
+    spread.set_title(f"z of {shown.height:,} scored works by year of publication", fontsize=10)
+    number.bar(years, by_year["works"].to_numpy(), width=0.8, color="#777777")
+    number.set_ylabel("works")
+    number.set_xlabel("publication_year")
+    number.xaxis.set_major_locator(MaxNLocator(integer=True))
+    number.ticklabel_format(axis="x", useOffset=False)
+    if years.size:
+        number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
+    save(figure, path)
+
+
+def _points(works: pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
+    known = works.select(pl.col(x, y).fill_nan(None)).drop_nulls()
+    return known[x].to_numpy(), known[y].to_numpy()
+
+
+def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> None:
+    """Draw how many works lie where, in greys, so that the regions' colours stay theirs."""
+    if not x.size:
+        return
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    size = (_GRID, max(1, int(_GRID / 1.8)))
+    extent = (left, right, low, high)
+    cells = axes.hexbin(x, y, gridsize=size, extent=extent, bins="log", mincnt=1, cmap="Greys", lw=0.1)
+    most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
+    cells.set_clim(0.1, most)  # from a tenth of a work: a single one shall not be white
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
+    bar.ax.set_ylim(1, most)
+
+
+def _draw_band(axes: Axes, margin: float) -> None:
+    """Shade the plane of the scores: beside the diagonal, as wide as the margin, lie the balanced works."""
+    ends = np.array([0.0, 1.0])
+    regions = (
+        ("conventional", -3.0, ends - margin),
+        ("balanced", ends - margin, ends + margin),
+        ("novel", ends + margin, 3.0),
+    )
+    for label, low, high in regions:
+        axes.fill_between(ends, low, high, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
+    for place in (ends - margin, ends + margin):
+        axes.plot(ends, place, color="#333333", lw=0.8, zorder=3)
+    if margin < 1:
+        # Half-way between the corner and the band's edge.
+        off = 0.3 * (1 - margin)
+        _name(axes, off, 1 - off, "novel")
+        _name(axes, 1 - off, off, "conventional")
+    _name(axes, 0.15, 0.15, "balanced")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("conventionality_score (high: its usual pair of venues is common)")
+    axes.set_ylabel("novelty_score (high: its rare pairs are atypical)")
+
+
+def _draw_quadrants(axes: Axes, x: Float64Array, y: Float64Array, cut: float | None, tail_max: float) -> None:
+    """Shade the plane of z by the two cuts."""
+    edge = tail_max if cut is None else cut
+    left, right = _view(x, edge)
+    low, high = _view(y, tail_max)
+    quarters = (
+        ("novel", (left, edge), (low, tail_max), ""),
+        ("conventional", (edge, right), (tail_max, high), ""),
+        ("balanced", (edge, right), (low, tail_max), "both"),
+        ("balanced", (left, edge), (tail_max, high), "neither"),
+    )
+    for label, across, up, note in quarters:
+        axes.fill_between(across, *up, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
+        _name(axes, sum(across) / 2, sum(up) / 2, label, note)
+    axes.axvline(edge, color="#333333", lw=0.8, zorder=3)
+    axes.axhline(tail_max, color="#333333", lw=0.8, zorder=3)
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    axes.set_xlabel(f"z_median (high conventionality: above {edge:.3g}, the cut of all scored works)")
+    axes.set_ylabel(f"z_p10 (tail novelty: below {tail_max:g})")
+
+
+def _view(values: Float64Array, cut: float) -> tuple[float, float]:
+    """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
+    low, high = np.quantile(values, _SEEN) if values.size else (cut, cut)
+    room = 0.15 * max(float(high - low), 1.0)
+    return min(float(low), cut - room) - room, max(float(high), cut + room) + room
+
+
+def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:
+    text = f"{label}\n({note})" if note else label
+    box = {"facecolor": "white", "alpha": 0.8, "lw": 0, "boxstyle": "round"}
+    axes.text(x, y, text, color=COLOURS[label], ha="center", va="center", weight="bold", zorder=4, bbox=box)

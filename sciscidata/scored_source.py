@@ -1,0 +1,211 @@
+"""From what a configuration names to works, citations and scores: what every source turns into before a draw."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
+from sciscidata.demand import Demand
+from sciscidata.eligibility import EligibilityConfig
+from sciscidata.graph import build_graph
+from sciscidata.labels import LabelThresholds
+from sciscidata.novelty import score_atypicality, venue_numbers
+from sciscidata.novelty_background import read_background
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.store import ResponseStore
+from sciscidata.progress import progress_bar
+from sciscidata.schemas import CITATIONS
+from sciscidata.scoring import add_novelty
+from sciscidata.sources import Corpus
+from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.openalex import describe_answers, pull_openalex
+from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
+from sciscidata.sources.record_files import find_record_files
+from sciscidata.sources.records import RecordsConfig, pull_records
+from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_values import compare_scores, compare_z, rescore
+from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
+from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.splits import BALANCED
+
+if TYPE_CHECKING:
+    from sciscidata.pipeline import BuildConfig
+
+logger = logging.getLogger(__name__)
+
+SourceConfig = RecordsConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
+
+
+@dataclass(frozen=True)
+class ScoredSource:
+    """Works, citations and scores of any source, and where everything came from.
+
+    ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
+    ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
+    the labels, one row per work. ``eligibility`` is that of the configuration, with the data's last year filled in by a
+    source that knows it.
+    """
+
+    works: pl.LazyFrame
+    citations: pl.LazyFrame
+    scores: pl.LazyFrame
+    eligibility: EligibilityConfig
+    provenance: dict[str, Any]
+    read_works: Callable[[pl.Series], pl.DataFrame] | None = None
+
+
+@contextmanager
+def open_source(config: BuildConfig) -> Generator[ScoredSource]:
+    """Make a source ready and score its works: from the graph, by the counts of the API, or as they are published."""
+    source = config.source
+    if isinstance(source, OpenAlexConfig):
+        with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
+            yield _pull_scored(config, source, client)
+    elif isinstance(source, SciSciNetConfig):
+        yield _open_sciscinet(config, scan_sciscinet(source))
+    elif isinstance(source, SnapshotConfig | CorpusConfig):
+        yield _open_large(config, open_corpus(source, config.cache_dir))
+    else:
+        works, citations, provenance = open_corpus(source, config.cache_dir)
+        disruption = compute_cd_index(citations, works, config.cd, cache_dir=config.cache_dir)
+        null_model = {"background": config.background, "cache_dir": config.cache_dir}
+        scores = add_novelty(disruption, citations, works, config.novelty, **null_model)
+        yield ScoredSource(works, citations, scores, config.eligibility, provenance)
+
+
+def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
+    """Make a source that is a whole corpus ready; records and snapshots are parsed into ``cache_dir``, once."""
+    if isinstance(source, SyntheticConfig):
+        return scan_synthetic(source)
+    if isinstance(source, CorpusConfig):
+        return scan_corpus(source.folder)
+    if isinstance(source, SciSciNetConfig):
+        return scan_sciscinet(source).corpus
+    if isinstance(source, SnapshotConfig):
+        with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
+            # One folder per snapshot: later runs read only the parts that have changed.
+            name = hashlib.sha256(os.fsencode(Path(source.folder).resolve())).hexdigest()[:16]
+            return ingest_snapshot(source, cache_dir / f"snapshot-{name}", advance)
+    assert isinstance(source, RecordsConfig)
+    n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
+    with progress_bar("read records", n_bytes, unit="bytes") as advance:
+        return pull_records(source, cache_dir, advance)
+
+
+def score_structure(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    cd: CDConfig,
+    novelty: NoveltyConfig | None,
+    *,
+    background: Path | None = None,
+    cache_dir: Path | None = None,
+) -> pl.DataFrame:
+    """Score every work from one graph, and count what the filters need of it. Executes; reads no text.
+
+    Args:
+        citations: CITATIONS.
+        works: WORKS; only work_id, publication_year and source_id are read.
+        cd: conventions of the CD index.
+        novelty: the null model; None leaves novelty out.
+        background: a saved null model.
+        cache_dir: keep the graph here for later runs.
+
+    Returns:
+        ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY;
+        in index order.
+
+    Raises:
+        SciSciDataError: as build_graph, score_graph and score_atypicality raise.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]})
+        >>> scores = score_structure(citations, works, CDConfig(), None)
+        >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
+        [(1, None, 0, 1), (2, 1.0, 1, 1), (3, None, 2, 0)]
+    """
+    graph = build_graph(citations, works, cache_dir=cache_dir)
+    n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
+    n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
+    scores = score_graph(graph, cd).select("work_id", "cd_index", n_references, n_citers)
+    if novelty is None:
+        return add_novelty(scores, citations, works, None).collect()
+    table = None if background is None else read_background(background).for_venues_of(works)
+    atypicality = score_atypicality(graph, venue_numbers(graph, works), novelty, background=table)
+    return scores.hstack(atypicality.drop("work_id"))  # both in index order
+
+
+def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
+    candidates = Candidates.count(client, source, config.cd, config.eligibility)
+    demand = Demand(config.thresholds, candidates.eligibility, config.split, config.cd.window_years)
+    pulled = pull_openalex(client, candidates, config.cd, demand, config.novelty, background=config.background)
+    logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
+    works, citations, scores, provenance, _ = pulled
+    provenance |= describe_answers(client)
+    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, provenance)
+
+
+def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
+    """Score by structure alone; texts are read of the works that are drawn."""
+    works, citations, provenance = corpus
+    places = {"background": config.background, "cache_dir": config.cache_dir}
+    scores = score_structure(citations, works, config.cd, config.novelty, **places)
+    facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
+    structure = facts.join(scores.lazy(), on="work_id", how="left")
+
+    def read_works(work_ids: pl.Series) -> pl.DataFrame:
+        return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
+
+    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works)
+
+
+def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
+    """Take the published scores, or compute them from the references and compare the two."""
+    structure, provenance, novelty = tables.structure, tables.provenance, config.novelty
+    if not tables.config.recompute:
+        tables.require_published(novelty="novelty_label" in BALANCED[config.split.balance])
+        if novelty is None or "z_p10" not in structure.collect_schema():
+            structure = add_novelty(structure, structure, structure, None)
+        else:
+            structure = rescore(structure, novelty.score)
+        counts = {"n_references": "reference_count", "n_citers": "citation_count"}
+        structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
+        return _late(tables, structure, config, provenance)
+    # The table of works is read for year and venue, and no other of its columns.
+    places = {"cache_dir": config.cache_dir, "background": config.background}
+    scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places)
+    provenance["comparison"] = _compare(structure, scores, config.thresholds)
+    facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
+    return _late(tables, facts.join(scores.lazy(), on="work_id", how="left"), config, provenance)
+
+
+def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, provenance: dict[str, Any]) -> ScoredSource:
+    citations = tables.citations if tables.config.recompute else pl.LazyFrame(schema=CITATIONS)
+    return ScoredSource(tables.works, citations, structure, config.eligibility, provenance, tables.read_works)
+
+
+def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:
+    """Compare what is published of the scores with what was computed, as far as both are there."""
+    there, found = published.collect_schema(), {}
+    if "cd_index" in there:
+        found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
+        told = ", ".join(f"{name} {found[name]}" for name in ("both", "spearman", "same_sign", "same_label"))
+        logger.info("published against computed CD index: %s", told)
+    for name in ("z_p10", "z_median"):
+        if name in there and computed[name].count():
+            found[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
+            logger.info("published against computed %s: %s", name, found[name])
+    return found

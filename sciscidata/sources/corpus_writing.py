@@ -1,0 +1,242 @@
+"""Any corpus into a folder of Parquet, text apart from structure; what a killed run has finished is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from sciscidata.errors import EmptyInputError, StorageError
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.sources import Corpus
+from sciscidata.sources.corpus_folder import INDEX, MADE_OF, REMOVED_FILE, TABLES, read_report, scan_corpus
+from sciscidata.storage import flush, storage_error
+
+logger = logging.getLogger(__name__)
+
+#: Raised by one whenever the same corpus gives other files.
+_FORMAT_VERSION: Final = 1
+_BATCH_ROWS: Final = 4_096  # a row group of works: what is read of the texts for one of them
+_PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
+
+
+def write_corpus(
+    corpus: Corpus,
+    out: str | Path,
+    *,
+    texts: bool = True,
+    inputs: Sequence[Path] = (),
+    advance: Callable[[float], None] | None = None,
+) -> Corpus:
+    """Write works, citations and texts as Parquet, in bounded memory but for what the frames themselves take. Executes.
+
+    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
+    ``corpus.json`` is written last. A killed run goes on after what it has written, with the same bytes; a finished
+    one is used as it is. What another corpus has left in the folder is removed.
+
+    Args:
+        corpus: of any source; its frames need to give the same rows in the same order every time.
+        out: a folder of its own; made if it is missing.
+        texts: write titles and abstracts too.
+        inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
+        advance: told the number of works and citations written or found, to advance a progress bar.
+
+    Returns:
+        What ``scan_corpus`` gives.
+
+    Raises:
+        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
+        EmptyInputError: there is no work.
+        StorageError: the disk is full, the folder cannot be written or holds something else, or another run is at work
+            in it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "is_retracted": False}], schema=WORKS)
+        >>> citations = pl.LazyFrame({"citing_id": [7], "cited_id": [5]})
+        >>> with TemporaryDirectory() as home:
+        ...     found = write_corpus(Corpus(works, citations, {"kind": "notebook"}), Path(home) / "corpus")
+        ...     found.works.collect()["title"].to_list(), found.citations.collect().rows()
+        (['On sleep'], [(7, 5)])
+    """
+    out = Path(out)
+    stage = "write_corpus"
+    frames = {
+        "works": require_columns(corpus.works, WORKS, frame_name="WORKS", stage=stage),
+        "citations": require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage=stage),
+    }
+    sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
+    made_of = {"format_version": _FORMAT_VERSION, "texts": texts, "inputs": sizes, "source": corpus.provenance}
+    identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    _refuse_foreign(out)
+    with locked_folder(out):
+        if _read(out / MADE_OF) != identity:
+            clear_corpus(out)
+            write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+        elif (out / INDEX).exists() and not _remove_damaged(out):
+            return scan_corpus(out)
+        wanted = [name for name in TABLES if texts or name != "texts"]
+        columns = list(WORKS) if texts else TABLES["works"].names()
+        counts = {
+            "works": _write_parts(frames["works"].select(columns), out, "works", wanted[:-1], advance),
+            "citations": _write_parts(frames["citations"].select(CITATIONS.names()), out, "citations", [], advance),
+        }
+        if not counts["works"]:
+            msg = "the source holds no work. Check what it reads."
+            raise EmptyInputError(msg)
+        _seal(out, wanted, corpus.provenance, counts)
+    return scan_corpus(out)
+
+
+def clear_corpus(out: Path) -> None:
+    """Remove a corpus from its folder, the report first, and nothing else.
+
+    Example:
+        >>> clear_corpus(Path("no/such/folder"))
+    """
+    (out / INDEX).unlink(missing_ok=True)
+    for name in TABLES:
+        for path in (out / name).glob("*.parquet"):
+            path.unlink()
+    shutil.rmtree(out / "receipts", ignore_errors=True)  # of a snapshot
+
+
+def write_small(target: Path, write: Callable[[Path], Any]) -> None:
+    """Write one file whole or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    unfinished = target.with_name(f".{target.name}.tmp")
+    try:
+        write(unfinished)
+        flush(unfinished)
+        unfinished.replace(target)
+    except OSError as error:
+        raise storage_error(error, target) from error
+
+
+@contextmanager
+def locked_folder(out: Path) -> Generator[None]:
+    """Make the folder of a corpus and keep a second run out of it; the lock ends with the process, whatever ends it.
+
+    Raises:
+        StorageError: the folder cannot be made, or another run is at work in it.
+    """
+    try:
+        for name in TABLES:
+            (out / name).mkdir(parents=True, exist_ok=True)
+        lock = (out / ".lock").open("w")
+    except OSError as error:
+        raise storage_error(error, out) from error
+    with lock:
+        if os.name == "posix":
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                msg = f"another run is at work in {out}. Wait until it has ended, or choose another folder."
+                raise StorageError(msg) from error
+            except OSError:  # a disk that knows no locks
+                pass
+        yield
+
+
+def _remove_damaged(out: Path) -> bool:
+    """Remove from a finished corpus the files that have another size than they had, and say whether there were any."""
+    files = [item for part in read_report(out)[0]["parts"] for item in part["files"].items()]
+    damaged = [out / name for name, facts in files if _size(out / name) != facts["bytes"]]
+    if damaged:
+        logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
+        (out / INDEX).unlink()
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return bool(damaged)
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Keep out of folders in which something else lies."""
+    ours = {*TABLES, INDEX, REMOVED_FILE, MADE_OF, "receipts", "cache"}
+    try:
+        foreign = sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not path.name.startswith("."))
+    except OSError as error:
+        raise storage_error(error, out) from error
+    if foreign and not ours.issuperset(foreign):
+        msg = f"{out} holds {next(name for name in foreign if name not in ours)}, which is no part of a corpus. "
+        raise StorageError(msg + "Choose a folder of its own.")
+
+
+def _write_parts(
+    frame: pl.LazyFrame, out: Path, kind: str, tables: list[str], advance: Callable[[float], None] | None
+) -> int:
+    """Write a frame in files of a fixed number of rows; those that are there are not written again."""
+    n_rows = 0
+    for number, part in enumerate(_parts(frame, _PART_ROWS[kind])):
+        for name in tables or [kind]:
+            target = out / name / f"part-{number:06}.parquet"
+            if not target.exists():
+                rows = part.select(TABLES[name].names())
+                write_small(target, lambda path, rows=rows: _write_table(rows, path, 16 if kind == "citations" else 1))
+        n_rows += part.height
+        if advance is not None:
+            advance(part.height)
+    return n_rows
+
+
+def _write_table(rows: pl.DataFrame, path: Path, n_batches: int) -> None:
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=_BATCH_ROWS * n_batches)
+
+
+def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
+    """Cut the rows of a frame into parts of ``size``, in whatever batches they come."""
+    waiting: list[pl.DataFrame] = []
+    for batch in frame.collect_batches(chunk_size=min(size, 1 << 16), maintain_order=True):
+        waiting.append(batch)
+        while sum(part.height for part in waiting) >= size:
+            rows = pl.concat(waiting)
+            yield rows[:size].rechunk()
+            waiting = [rows[size:]]
+    rest = pl.concat(waiting) if waiting else pl.DataFrame()
+    if rest.height:
+        yield rest.rechunk()
+
+
+def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: dict[str, int]) -> None:
+    """Write the report that makes the folder a corpus."""
+    nothing = pl.DataFrame(schema={"part": pl.String(), "work_id": pl.Int64()})
+    write_small(out / REMOVED_FILE, nothing.write_parquet)
+    parts: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        for path in sorted((out / table).glob("part-*.parquet")):
+            with path.open("rb") as file:
+                facts = {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+            parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = facts
+    report = {
+        **provenance,
+        **counts,
+        "parts": [{"name": name, "files": files} for name, files in sorted(parts.items())],
+    }
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_small(out / INDEX, lambda path: path.write_text(text, "utf-8"))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except OSError:
+        return None

@@ -1,0 +1,90 @@
+"""What a build states in the manifest about novelty and numbers of works, in JSON types."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sciscidata.eligibility import count_removals
+from sciscidata.labels import VOCABULARIES, LabelThresholds, conventionality_cut, count_labels
+from sciscidata.novelty_background import read_background
+from sciscidata.novelty_config import NoveltyConfig
+
+
+def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
+    """Say what a saved null model is: its SHA-256, not its path, and what it was made of; None if there is none.
+
+    Raises:
+        InputNotFoundError, BackgroundError: there is no such file, or it is something else.
+        ConfigError: it was made under another null model than ``config`` asks for.
+    """
+    if path is None or config is None:
+        return None
+    table = read_background(path)
+    table.check_null_model(config)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    year, totals = pl.col("publication_year"), pl.col("n_works", "n_references", "n_pairs").sum()
+    facts = table.counts.select(totals, first_year=year.min(), last_year=year.max())
+    return {"sha256": sha256, **facts.row(0, named=True)}
+
+
+def describe_novelty(
+    config: NoveltyConfig | None,
+    thresholds: LabelThresholds,
+    background: dict[str, Any] | None,
+    scored: pl.DataFrame,
+    *,
+    works: int,
+    published: bool = False,
+) -> dict[str, Any] | None:
+    """State the null model, how many works and pairs were scored, and where Uzzi's rule put its cut.
+
+    Args:
+        config: None when novelty was left out; then so is this.
+        thresholds: of the labels.
+        background: from describe_background; None if the null model is made of the works themselves.
+        scored: ATYPICALITY of every work with a ``z_p10``, others too if need be.
+        works: how many were read.
+        published: the values are others', and only the scores are made of them by ``config``: then ``config`` is null
+            and ``published`` says how.
+
+    Example:
+        >>> scored = pl.DataFrame({"n_pairs": [3, 1, 0], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
+        >>> stated = describe_novelty(NoveltyConfig(), LabelThresholds(), None, scored, works=3)
+        >>> stated["works"], stated["scored_works"], stated["scored_pairs"], stated["conventionality_cut"]
+        (3, 2, 4, 1.0)
+    """
+    if config is None:
+        return None
+    return {
+        "config": None if published else asdict(config),
+        "published": {"score": config.score} if published else None,
+        "background": background,
+        "works": works,
+        "scored_works": scored["z_p10"].count(),
+        "scored_pairs": scored.filter(pl.col("z_p10").is_not_null())["n_pairs"].sum(),
+        "conventionality_cut": scored.select(conventionality_cut(thresholds)).item(),
+    }
+
+
+def count_stages(marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None) -> dict[str, Any]:
+    """Count the works at every filter, and the scored and the eligible ones by label, as ``class_counts`` does.
+
+    Args:
+        marked: every work read, labelled, from mark_ineligible.
+        eligible: those of its rows that may be drawn.
+        last_year: the data's last year; the largest publication year when None.
+    """
+    years = marked["publication_year"]
+    stages = {"scored": marked, "eligible": eligible}
+    return {
+        "filters": count_removals(marked),
+        **{stage: {name: count_labels(works, name) for name in VOCABULARIES} for stage, works in stages.items()},
+        "first_year": years.min(),
+        "last_year": years.max() if last_year is None else last_year,
+    }

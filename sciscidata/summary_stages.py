@@ -1,0 +1,139 @@
+"""What a single stage prints: what it read, what it wrote, how long it took, and its peak memory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sciscidata.errors import InputNotFoundError
+from sciscidata.graph import CitationGraph, open_graph
+from sciscidata.manifest import MANIFEST, describe_file
+from sciscidata.novelty_background import read_background
+from sciscidata.release import read_release
+from sciscidata.sources.corpus_folder import INDEX, TABLES, read_report, scan_corpus
+from sciscidata.stages import read_result
+from sciscidata.summary import print_background, print_release, shown, standard_output
+
+_GRAPH = "graph.json"
+
+
+@contextmanager
+def measured() -> Generator[None]:
+    """Print, when the block has ended well, how long it took and the most memory that this process has had.
+
+    Raises:
+        StorageError: it cannot be printed.
+    """
+    start = time.monotonic()
+    yield
+    own, workers = peak_memory()
+    told = f"peak memory {own / 1e9:.2f} GB" + (f", of the largest worker {workers / 1e9:.2f} GB" if workers else "")
+    with standard_output() as console:
+        console.print(f"took {time.monotonic() - start:.1f} s, {told if own else 'peak memory unknown'}")
+
+
+def peak_memory() -> tuple[int, int]:
+    """Return the most bytes that this process, and that the largest of its ended workers, had in memory.
+
+    Example:
+        >>> peak_memory()[0] > 1_000_000
+        True
+    """
+    if sys.platform == "win32":
+        return 0, 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own * unit, workers * unit
+
+
+def print_path(path: Path) -> None:
+    """Print what lies at a path: a release, a corpus, a graph, scores or a null model.
+
+    Raises:
+        InputNotFoundError: none of these.
+        SciSciDataError: as reading it raises.
+    """
+    if path.is_dir():
+        if (path / _GRAPH).is_file():
+            print_graph(open_graph(path), path)
+        elif (path / INDEX).is_file() or (not (path / MANIFEST).is_file() and (path / "works").is_dir()):
+            print_corpus(path)
+        else:
+            print_release(read_release(path))
+        return
+    try:
+        print_result(path)
+    except InputNotFoundError:
+        if not path.exists():
+            msg = f"{path} does not exist. Name a release, a corpus, a graph, a file of scores or a background."
+            raise InputNotFoundError(msg) from None
+        print_background(read_background(path))
+
+
+def print_corpus(folder: Path) -> None:
+    """Print what a corpus on disk was made of and what it holds.
+
+    Raises:
+        InputNotFoundError, StorageError: as scan_corpus.
+    """
+    provenance = scan_corpus(folder).provenance
+    report, digest = read_report(folder)
+    files = {name: facts for part in report["parts"] for name, facts in part["files"].items()}
+    with standard_output() as console:
+        console.print(f"source: {provenance.get('kind', 'not stated')}", style="bold")
+        for name, value in (provenance | provenance.get("config", {})).items():
+            if isinstance(value, (int, str)) and name not in ("kind", "report_sha256", "removed_sha256"):
+                text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
+                console.print(f"  {name.replace('_', ' ')}: {text}")
+        for name, reason in provenance.get("corrupt_parts", {}).items():
+            console.print(f"  left out: {name}: {reason}")
+        console.print(f"\ncorpus: {shown(folder)}")
+        for table in TABLES:
+            sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
+            console.print(f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes")
+        console.print(f"  {INDEX} sha256 {digest}")
+
+
+def print_graph(graph: CitationGraph, folder: Path) -> None:
+    """Print the size of a graph, and where it lies."""
+    years = graph.years
+    with standard_output() as console:
+        console.print("citation graph", style="bold")
+        console.print(f"  works: {graph.n_known:,}, of them with a year: {graph.n_dated:,}")
+        console.print(f"  works known only as references: {graph.n_works - graph.n_known:,}")
+        console.print(f"  citations, each once: {graph.n_citations:,}")
+        if years.size:
+            console.print(f"  years: {years.size} ({years[0]} to {years[-1]})")
+        console.print(f"\ngraph: {shown(folder)}")
+        console.print(f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes")
+
+
+def print_result(path: Path) -> None:
+    """Print what a file of scores holds, and by which conventions.
+
+    Raises:
+        InputNotFoundError: as read_result.
+    """
+    facts = read_result(path)
+    name = "cd_index" if facts["stage"] == "cd" else "z_p10"
+    known = pl.scan_parquet(path).select(pl.col(name).count()).collect().item()
+    size = describe_file(path)
+    settings: dict[str, Any] = {key: value for key, value in facts["config"].items() if value is not None}
+    with standard_output() as console:
+        console.print("CD index" if facts["stage"] == "cd" else "atypicality", style="bold")
+        console.print(f"  {', '.join(f'{key} {value}' for key, value in settings.items())}")
+        if facts.get("background"):
+            console.print(f"  null model: background {facts['background']['sha256']}")
+        console.print(f"  works: {facts['rows']:,}, of them with a score: {known:,}")
+        console.print(f"  columns: {', '.join(facts['columns'])}")
+        console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
+        console.print(f"\nscores: {shown(path)}")
+        console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")

@@ -1,0 +1,166 @@
+"""The closed form of the null model against thousands of shuffles, and its kernels against NumPy and plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciscidata import novelty_kernels, novelty_nulls, venue_pairs
+from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.novelty import score_atypicality, venue_numbers
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from tests import novelty_oracle as oracle
+
+N_SHUFFLES = 2_000
+
+
+def handball(folder) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    nodes, edges = (pl.scan_parquet(folder / "graph_handball" / f"{name}.parquet") for name in ("nodes", "edges"))
+    works = nodes.select(work_id="id", publication_year="year", source_id="source_no")
+    return edges.select(citing_id="citing", cited_id="cited"), works
+
+
+def synthetic(_) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works, citations, *_ = scan_synthetic(SyntheticConfig(n_works=4_000))
+    return citations, works
+
+
+def slots_of_year(graph: CitationGraph, venues: np.ndarray, year: int) -> venue_pairs.Slots:
+    year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+    nobody = np.zeros(graph.n_dated, np.bool_)
+    return venue_pairs.year_slots(graph, venues, year_of, graph.years.tolist().index(year), None, nobody)
+
+
+def cells_of(slots: venue_pairs.Slots) -> venue_pairs.Cells:
+    return venue_pairs.observe(venue_pairs.group(slots.offsets, slots.venues, slots.n_venues))
+
+
+def shuffles(seed: int, years: tuple[int, int] | None = None) -> NoveltyConfig:
+    return NoveltyConfig(null="permutation", n_shuffles=N_SHUFFLES, seed=seed, years=years)
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    return pl.DataFrame({"a": a, "b": b}).select(pl.corr("a", "b", method="spearman")).item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("corpus", "n_years"), [(handball, 4), (synthetic, 2)])
+def test_thousands_of_shuffles_agree_with_the_closed_form_as_well_as_with_each_other(corpus, n_years, shared_data):
+    citations, works = corpus(shared_data)
+    graph = build_graph(citations, works)
+    venues = venue_numbers(graph, works)
+    years = graph.years[-n_years:].tolist()
+    errors, variances = [], []
+    for year in years:
+        slots = slots_of_year(graph, venues, year)
+        cells = cells_of(slots)
+        mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+        drawn_mean, drawn = novelty_nulls.permutation_moments(slots, cells, year, shuffles(0))
+        varies = deviation > 0
+        errors.append((drawn_mean - mean)[varies] / (deviation[varies] / math.sqrt(N_SHUFFLES)))
+        variances.append(np.stack([deviation[varies] ** 2, np.nan_to_num(drawn[varies]) ** 2]))
+        # What the closed form says cannot vary, does not.
+        assert np.isnan(drawn[~varies]).all()
+    error = np.concatenate(errors)
+    closed, drawn = np.concatenate(variances, axis=1)
+    print(f"{error.size} pairs: mean off by {error.mean():.3f} s.e., spread {error.std():.3f}")
+    print(f"variance: {closed.sum() / drawn.sum():.4f} in sum")
+    assert abs(error.mean()) < 0.05
+    assert error.std() == pytest.approx(1, abs=0.05)
+    assert abs(error).max() < 7  # a rare pair's count is far from normal
+    assert closed.sum() / drawn.sum() == pytest.approx(1, abs=0.01)
+
+    span = (years[0], years[-1])
+    tables = [NoveltyConfig(years=span), shuffles(0, span), shuffles(1, span)]
+    tables = [score_atypicality(graph, venues, config)["z_p10"].to_numpy() for config in tables]
+    both = ~np.isnan(tables).any(axis=0)
+    closed, first, second = (table[both] for table in tables)
+    flips = {
+        name: 100 * ((a < 0) != (b < 0)).mean()
+        for name, a, b in (("closed", closed, first), ("shuffles", first, second))
+    }
+    ranks = {name: rank_correlation(a, b) for name, a, b in (("closed", closed, first), ("shuffles", first, second))}
+    print(f"{both.sum()} works: other sign of z_p10, % {flips}; rank correlation {ranks}")
+    assert ranks["closed"] > 0.999
+    # No exact null could do better than shuffles do among themselves, less a square root of two.
+    assert flips["closed"] < flips["shuffles"] + 0.2
+
+
+def laid_out(rows: list[tuple[int, int]]) -> venue_pairs.Slots:
+    """Slots of one stratum from (work, venue)."""
+    rows = sorted(rows)
+    lengths = list(Counter(work for work, _ in rows).values())
+    _, numbers = np.unique([venue for _, venue in rows], return_inverse=True)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return venue_pairs.lay_out(offsets, np.zeros(len(rows), np.int64), numbers.astype(np.int32))
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 400)), min_size=1, max_size=120), st.booleans(), st.data())
+@settings(max_examples=60)
+def test_cells_are_counted_alike_in_sparse_and_dense_rows_and_partners_ascend(rows, same, data):
+    crowd = data.draw(st.integers(0, 60))
+    rows = sorted(rows + [(41, venue) for venue in range(crowd)])  # many venues of one work: a dense row among sparse
+    slots = laid_out(rows)
+    cells = venue_pairs.observe(venue_pairs.group(slots.offsets, slots.venues, slots.n_venues), same_venue_pairs=same)
+    names = list(dict.fromkeys(venue for _, venue in rows))
+    found = {}
+    for a in range(slots.n_venues):
+        partners = cells.partners[cells.starts[a] : cells.starts[a + 1]].tolist()
+        assert partners == sorted(set(partners))
+        assert not partners or partners[0] >= a
+        for b, n in zip(partners, cells.observed[cells.starts[a] : cells.starts[a + 1]].tolist(), strict=True):
+            found[tuple(sorted((names[a], names[b])))] = n
+    assert found == dict(oracle.count_pairs([(work, 0, venue) for work, venue in rows], same=same))
+
+
+def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_than_one_tile(shared_data):
+    citations, works = handball(shared_data)
+    graph = build_graph(citations, works)
+    slots = slots_of_year(graph, venue_numbers(graph, works), 2023)
+    assert slots.n_venues > 1.2 * novelty_kernels._TILE_BYTES / (32 * slots.strata_years.size)
+    cells = cells_of(slots)
+    mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+    work = np.repeat(np.arange(slots.offsets.size - 1), np.diff(slots.offsets))
+    plain = list(zip(work.tolist(), slots.strata_years[slots.strata].tolist(), slots.venues.tolist(), strict=True))
+    rows = np.repeat(np.arange(slots.n_venues), np.diff(cells.starts))
+    for cell in np.linspace(0, rows.size - 1, 12).astype(int):
+        pair = (int(rows[cell]), int(cells.partners[cell]))
+        assert mean[cell] == pytest.approx(oracle.exact_mean(plain, pair), rel=1e-9)
+        if pair[0] != pair[1]:
+            assert deviation[cell] ** 2 == pytest.approx(oracle.variance_by_parts(plain, pair)[1], rel=1e-7)
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 4), max_size=9), min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from([1, 30]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=80)
+def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique, repeats, random):
+    counts = [[n * repeats for n in work] for work in works]  # 30: more pairs than the kernel keeps room for at first
+    offsets = np.concatenate([[0], np.cumsum([len(work) for work in counts])])
+    starts, n_entries = novelty_kernels.entry_places(offsets)
+    entries = np.array([random.choice([math.nan, random.gauss(0, 3), 1.0]) for _ in range(n_entries)])
+    flat = np.array([n for work in counts for n in work], np.int32)
+    n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
+    novelty_kernels.work_quantiles(offsets, flat, starts, entries, n_pairs, low, middle, unique)
+    place = itertools.count()
+    for w, work in enumerate(counts):
+        values = []
+        for i, j in itertools.combinations_with_replacement(range(len(work)), 2):
+            z = entries[next(place)]
+            times = work[i] * (work[i] - 1) // 2 if i == j else work[i] * work[j]
+            values += [z] * (min(times, 1) if unique else times)
+        values = [z for z in values if not math.isnan(z)]
+        assert n_pairs[w] == len(values)
+        expected = np.quantile(values, [0.1, 0.5]).tolist() if values else [math.nan, math.nan]
+        np.testing.assert_array_equal([low[w], middle[w]], expected)

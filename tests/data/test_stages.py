@@ -1,0 +1,407 @@
+"""One stage at a time, each from disk to disk: the values of the whole flow, one error each, and runs cut short."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from benchmarks.make_sciscinet import make as make_sciscinet
+from benchmarks.make_snapshot import export_record, write_manifest, write_part
+from sciscidata.cdindex import CDConfig, compute_cd_index
+from sciscidata.cli import main
+from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.novelty import compute_atypicality
+from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.pipeline import BuildConfig, build
+from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.scored_source import score_structure
+from sciscidata.sources import Corpus, corpus_writing
+from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.corpus_writing import write_corpus
+from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.sources.records import RecordsConfig, scan_records
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.snapshot import SnapshotConfig
+from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.splits import SplitConfig
+from sciscidata.stages import ingest_corpus, open_graph_of, write_cd_scores, write_novelty_scores
+from sciscidata.verification import verify_release
+
+WORLD = SyntheticConfig(n_works=3_000)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    home = tmp_path_factory.mktemp("stages")
+    ingest_corpus(WORLD, home / "world", cache_dir=home / "cache")
+    return home / "world"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command in an empty folder; return its exit status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sciscidata.pipeline.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+
+    def call(*arguments: str):
+        status = main(arguments)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return call
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every byte of a corpus, but for the lock and what is made of it."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.name != ".lock"}
+
+
+def sorted_rows(frame) -> pl.DataFrame:
+    return frame.lazy().collect().sort(pl.all())
+
+
+# A corpus on disk
+
+
+def test_a_corpus_gives_back_the_rows_that_went_in_and_text_lies_apart(world):
+    corpus, source = scan_corpus(world), scan_synthetic(WORLD)
+    assert_frame_equal(corpus.works.collect(), source.works.collect())
+    assert_frame_equal(corpus.citations.collect(), source.citations.collect())
+    assert (corpus.provenance["kind"], corpus.provenance["works"]) == ("synthetic", 3_000)
+    assert not {"title", "abstract"} & set(pl.read_parquet_schema(next((world / "works").glob("*.parquet"))))
+
+
+def test_real_records_give_the_corpus_that_reading_them_gives(shared_data, tmp_path):
+    source = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+    corpus = ingest_corpus(source, tmp_path / "out", cache_dir=tmp_path / "cache")
+    plain = scan_records(source)
+    assert_frame_equal(corpus.works.collect().sort("work_id"), plain.works.collect().sort("work_id"))
+    assert sorted_rows(corpus.citations).equals(sorted_rows(plain.citations))
+    assert corpus.provenance["inputs"][0]["name"] == "synergy_A.works.jsonl.gz"
+    assert str(tmp_path) not in (tmp_path / "out" / "corpus.json").read_text()
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_sciscinet_gives_works_citations_and_texts_if_asked(tmp_path, texts):
+    make_sciscinet(tmp_path / "tables", 500, n_bytes=200)
+    source = SciSciNetConfig(folder=str(tmp_path / "tables"))
+    corpus = ingest_corpus(source, tmp_path / "out", cache_dir=tmp_path / "cache", texts=texts)
+    tables = scan_sciscinet(source)
+    expected, found = tables.works.collect().sort("work_id"), corpus.works.collect().sort("work_id")
+    text = ["title", "abstract"]
+    assert_frame_equal(found.drop(text, "language"), expected.drop(text, "language"))
+    assert list((tmp_path / "out" / "texts").iterdir()) == [] or texts
+    assert found["title"].null_count() == (expected["title"].null_count() if texts else 500)
+    assert sorted_rows(corpus.citations).equals(sorted_rows(tables.citations))
+
+
+works_in_parts = st.lists(st.integers(1, 10**12), unique=True, min_size=1, max_size=30)
+
+
+@given(works_in_parts, st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), max_size=40))
+def test_any_rows_come_back_in_their_order_from_any_number_of_parts(ids, edges):
+    from tempfile import TemporaryDirectory
+
+    works = pl.DataFrame([{"work_id": i, "title": f"On {i}", "is_retracted": False} for i in ids], schema=WORKS)
+    works = works.with_columns(concepts=pl.lit([], dtype=WORKS["concepts"]))
+    citations = pl.DataFrame(edges, schema=CITATIONS, orient="row")
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as home:
+        patch.setattr(corpus_writing, "_PART_ROWS", {"works": 7, "citations": 9})
+        corpus = write_corpus(Corpus(works.lazy(), citations.lazy(), {"kind": "test"}), Path(home) / "corpus")
+        assert_frame_equal(corpus.works.collect(), works)
+        assert_frame_equal(corpus.citations.collect(), citations)
+        wanted = works["work_id"][-1:]
+        some = corpus.works.filter(pl.col("work_id").is_in(wanted.implode())).select("title").collect()
+        assert some["title"].to_list() == [f"On {ids[-1]}"]
+        assert len(list((Path(home) / "corpus" / "works").iterdir())) == -(-len(ids) // 7)
+
+
+def test_a_second_ingest_of_the_same_writes_nothing_and_of_another_replaces(tmp_path):
+    places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache"}
+    ingest_corpus(WORLD, **places)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
+    ingest_corpus(WORLD, **places)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
+    other = ingest_corpus(SyntheticConfig(n_works=50), **places)
+    assert other.works.select("work_id").collect().height == other.provenance["works"] == 50
+
+
+def test_a_damaged_corpus_is_named_and_mended_by_the_same_ingest(world, tmp_path):
+    shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache"))
+    whole = files(tmp_path / "out")
+    (tmp_path / "out" / "texts" / "part-000000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match=r"has 4 bytes instead of .* same ingest again"):
+        scan_corpus(tmp_path / "out")
+    ingest_corpus(WORLD, tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert files(tmp_path / "out") == whole
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match=r"holds thesis\.tex, which is no part of a corpus"):
+        ingest_corpus(WORLD, tmp_path, cache_dir=tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("source", [OpenAlexConfig(), CorpusConfig(folder="x")])
+def test_only_whole_sources_are_ingested(tmp_path, source):
+    with pytest.raises(ConfigError, match="--snapshot FOLDER"):
+        ingest_corpus(source, tmp_path / "out", cache_dir=tmp_path)
+
+
+# Graph and scores
+
+
+def test_scores_on_disk_are_those_of_the_frames_sorted_by_id(world, tmp_path):
+    source, places = scan_synthetic(WORLD), {"cache_dir": tmp_path / "cache"}
+    cd = pl.read_parquet(write_cd_scores(world, tmp_path / "cd.parquet", CDConfig(family=True), **places))
+    assert_frame_equal(
+        cd, compute_cd_index(source.citations, source.works, CDConfig(family=True)).collect().sort("work_id")
+    )
+    ranked = NoveltyConfig(score="rank")
+    novelty = pl.read_parquet(write_novelty_scores(world, tmp_path / "novelty.parquet", ranked, **places))
+    assert_frame_equal(novelty, compute_atypicality(source.citations, source.works, ranked).collect().sort("work_id"))
+    assert len(list((tmp_path / "cache").glob("graph-*"))) == 1
+
+
+def test_structure_counts_what_the_filters_ask_for(world):
+    from sciscidata.eligibility import count_references
+
+    works, citations, _ = scan_corpus(world)
+    found = score_structure(citations, works, CDConfig(), NoveltyConfig())
+    listed = dict(count_references(citations).collect().rows())
+    assert found["n_references"].to_list() == [listed.get(work_id, 0) for work_id in found["work_id"]]
+    cd = compute_cd_index(citations, works).collect()
+    rows = found.join(cd, on="work_id", suffix="_expected")
+    known = rows.drop_nulls("n_i")
+    assert (known["n_citers"] == known["n_i"] + known["n_j"]).all()
+    assert rows["cd_index"].equals(rows["cd_index_expected"], null_equal=True)
+    atypicality = compute_atypicality(citations, works).collect()
+    rows = found.select(atypicality.columns).sort("work_id")
+    assert_frame_equal(rows, atypicality.sort("work_id"))
+
+
+def test_the_same_result_is_left_alone_and_another_only_replaced_when_asked(world, tmp_path):
+    out, places = tmp_path / "cd.parquet", {"cache_dir": tmp_path / "cache"}
+    write_cd_scores(world, out, **places)
+    before = out.stat().st_mtime_ns
+    write_cd_scores(world, out, **places)
+    assert out.stat().st_mtime_ns == before
+    other = CDConfig(window_years=3)
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        write_cd_scores(world, out, other, **places)
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        write_novelty_scores(world, out, **places)
+    write_cd_scores(world, out, other, **places, overwrite=True)
+    assert out.stat().st_mtime_ns > before
+    foreign = tmp_path / "mine.parquet"
+    pl.DataFrame({"a": [1]}).write_parquet(foreign)
+    with pytest.raises(ReleaseExistsError, match="no file of scores"):
+        write_cd_scores(world, foreign, **places, overwrite=True)
+    assert pl.read_parquet(foreign).columns == ["a"]
+
+
+def test_a_corpus_gives_the_slice_of_its_source_but_for_repeated_papers(world, tmp_path):
+    settings = {"split": SplitConfig(n_train=90, n_test=9), "cache_dir": tmp_path / "cache"}
+    own = build(BuildConfig(source=WORLD, out=tmp_path / "own", **settings))
+    stored = build(BuildConfig(source=CorpusConfig(folder=str(world)), out=tmp_path / "stored", **settings))
+    verify_release(stored.folder)
+    left, right = (set(release.train["openalex_id"]) for release in (own, stored))
+    assert len(left & right) >= 85
+    shared = own.train.join(stored.train, on="openalex_id", suffix="_stored")
+    for name in ("title", "cd_index", "novelty_score", "novelty_label", "concepts"):
+        assert shared[name].equals(shared[f"{name}_stored"].rename(name), null_equal=True)
+    scored = stored.manifest["counts"]["scored"]
+    assert scored == own.manifest["counts"]["scored"]
+    assert stored.manifest["atypicality"]["scored_pairs"] == own.manifest["atypicality"]["scored_pairs"]
+    assert stored.manifest["counts"]["text"]["read"] < 1_000
+    assert str(tmp_path) not in (stored.folder / "manifest.json").read_text()
+
+
+def snapshot(folder: Path, n: int = 900) -> Path:
+    """Write a snapshot of works that cite one another."""
+    rng = random.Random(0)
+    records = [
+        {"id": f"https://openalex.org/W{number}", "publication_year": 1990 + number * 30 // n, "is_xpac": False,
+         "title": f"Work {number}", "abstract_inverted_index": {"dams": [0], "leak": [1]}, "language": "en",
+         "primary_location": {"source": {"id": f"https://openalex.org/S{number % 9 + 1}", "display_name": "J"}},
+         "referenced_works": [f"https://openalex.org/W{rng.randrange(1, number)}" for _ in range(6 * (number > 1))]}
+        for number in range(1, n + 1)
+    ]  # fmt: skip
+    parts = {f"updated_date=2026-06-0{day}/part_0000": records[day::3] for day in range(3)}
+    parts = {name.replace("-00", "-03"): rows for name, rows in parts.items()}
+    for name, rows in parts.items():
+        write_part(folder, "jsonl", name, [export_record(entry) for entry in rows])
+    write_manifest(folder, "jsonl", {name: len(rows) for name, rows in parts.items()})
+    return folder
+
+
+def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(run, tmp_path):
+    folder = snapshot(tmp_path / "openalex")
+    small = ["--n-train", "30", "--n-test", "3", "--balance", "none"]
+    status, out, errors = run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "a", *small)
+    assert status == 0, errors
+    assert "source: openalex snapshot" in out
+    run("ingest", "--snapshot", str(folder), "--n-workers", "1", "--out", "corpus")
+    status, out, errors = run("build", "--corpus", "corpus", "--out", "b", *small)
+    assert status == 0, errors
+    for name in ("train.jsonl", "test.jsonl"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    texts = next(iter((tmp_path / "cache").glob("snapshot-*"))) / "texts"
+    before = {path: path.stat().st_mtime_ns for path in texts.iterdir()}
+    run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "c", *small)
+    assert before == {path: path.stat().st_mtime_ns for path in texts.iterdir()}
+    assert isinstance(SnapshotConfig(folder=str(folder)), SnapshotConfig)
+
+
+# The commands
+
+
+def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_path):
+    took = r"took \d+\.\d s, peak memory \d+\.\d\d GB\n$"
+    status, out, errors = run("ingest", "--source", "synthetic", "--n-works", "3000", "--out", "world")
+    assert status == 0, errors
+    assert re.search(r"works: 3,000\n", out)
+    assert re.search(r"texts +1 files +[\d,]+ bytes\n", out)
+    assert re.search(took, out)
+    assert run("describe", "world")[1] in out
+    status, out, errors = run("graph", "world")
+    assert status == 0, errors
+    assert re.search(r"citations, each once: \d\d,\d{3}\n", out)
+    assert re.search(took, out)
+    folder = re.search(r"graph: (.*)\n", out)[1]
+    assert folder.startswith("world/cache/graph-")
+    assert run("describe", folder)[1] in out
+    for name, flags in (("cd", ["--family", "--window-years", "3"]), ("novelty", ["--null", "permutation"])):
+        status, out, errors = run(name, "world", "--out", f"{name}.parquet", *flags)
+        assert status == 0, errors
+        assert f"sha256 {hashlib.sha256((tmp_path / f'{name}.parquet').read_bytes()).hexdigest()}" in out
+        assert re.search(r"works: 3,000, of them with a score: 2,\d{3}\n", out)
+        assert re.search(took, out)
+        assert run("describe", f"{name}.parquet")[1] in out
+        assert "window_years 3" in out or "null permutation" in out
+    assert "n_shared" in pl.read_parquet_schema(tmp_path / "cd.parquet")
+    run("background", "--corpus", "world", "--out", "pairs.parquet")
+    assert "null model: null analytic" in run("describe", "pairs.parquet")[1]
+    status, out, errors = run("novelty", "world", "--out", "by.parquet", "--background", "pairs.parquet")
+    assert status == 0, errors
+    assert "null model: background " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["graph", "nowhere"], "no corpus in nowhere: there is no such folder"),
+        (["cd", ".", "--out", "cd.parquet"], "no corpus in .: no readable corpus.json"),
+        (["cd", "half", "--out", "cd.parquet"], "the corpus in half is not finished"),
+        (["novelty", "lonely", "--out", "n.parquet"], "holds no citations, so it has no graph"),
+        (["cd", "lonely", "--out", "file/cd.parquet"], "holds no citations"),
+        (["ingest", "--snapshot", "nowhere", "--out", "x"], "snapshot folder nowhere does not exist"),
+        (["ingest", "--out", "x"], "a corpus is made of a whole source"),
+        (["ingest", "--source", "synthetic", "--n-works", "9", "--out", "file"], "cannot write file"),
+        (["build", "--corpus", "nowhere"], "no corpus in nowhere"),
+        (["build", "--source", "corpus"], "source corpus needs a folder. Name it: --corpus FOLDER"),
+        (["describe", "nowhere"], "nowhere does not exist. Name a release, a corpus"),
+        (["describe", "file"], "is no Parquet file, or damaged"),
+        (["describe", "half"], "is not finished"),
+        (["novelty", "lonely", "--out", "n.parquet", "--background", "none"], "no background at none"),
+        (["cd", "lonely", "--out", "file"], "no file of scores, so it is not replaced"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(run, tmp_path, arguments, message):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "half" / "works").mkdir(parents=True)
+    lonely = pl.LazyFrame([{"work_id": 1, "is_retracted": False, "publication_year": 2000}], schema=WORKS)
+    write_corpus(Corpus(lonely, pl.LazyFrame(schema=CITATIONS), {"kind": "test"}), tmp_path / "lonely")
+    status, _, errors = run(*arguments)
+    assert status == 1
+    (line,) = [line for line in errors.splitlines() if line.startswith("error: ")]
+    assert message in line
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_place_that_may_not_be_written_is_named(world, tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    with pytest.raises(StorageError, match="cannot write"):
+        write_cd_scores(world, locked / "cd.parquet", cache_dir=tmp_path / "cache")
+
+
+def test_results_do_not_stay_when_their_folder_cannot_be_made(world, tmp_path):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(StorageError, match=r"file is a file, not a folder"):
+        write_cd_scores(world, tmp_path / "file" / "cd.parquet", cache_dir=tmp_path / "cache")
+
+
+def test_a_corpus_without_citations_has_no_graph(tmp_path):
+    works = pl.LazyFrame([{"work_id": 1, "is_retracted": False}], schema=WORKS)
+    write_corpus(Corpus(works, pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "out")
+    with pytest.raises(EmptyInputError, match="no citations"):
+        open_graph_of(tmp_path / "out", cache_dir=tmp_path)
+    with pytest.raises(EmptyInputError, match="no work"):
+        write_corpus(Corpus(works.head(0), pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "none")
+    with pytest.raises(InputNotFoundError, match="not finished"):
+        scan_corpus(tmp_path / "none")
+
+
+# Runs cut short
+
+
+def command(*arguments: str) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-m", "sciscidata", *arguments]
+    return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def finish(*arguments: str) -> float:
+    start = time.monotonic()
+    assert command(*arguments).wait(timeout=120) == 0
+    return time.monotonic() - start
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+@pytest.mark.parametrize("stage", ["ingest", "graph", "cd", "novelty"])
+def test_a_stage_killed_at_any_moment_completes_with_the_same_bytes(tmp_path, stage):
+    n_works = "150000" if stage == "ingest" else "60000"
+    ingest = ("ingest", "--source", "synthetic", "--n-works", n_works, "--cache-dir", str(tmp_path / "records"))
+    finish(*ingest, "--out", str(tmp_path / "world"))
+    world = str(tmp_path / "world")
+
+    def arguments(home: Path) -> list[str]:
+        if stage == "ingest":
+            return [*ingest, "--out", str(home / "made")]
+        places = ["--cache-dir", str(home / "made")] if stage == "graph" else ["--cache-dir", str(home / "cache")]
+        return [stage, world, *places, *([] if stage == "graph" else ["--out", str(home / "made" / "scores.parquet")])]
+
+    def made(home: Path) -> dict[str, bytes]:
+        return files(home / "made")
+
+    for home in (tmp_path / "clean", tmp_path / "killed"):
+        (home / ("x" if stage in ("ingest", "graph") else "made")).mkdir(parents=True)
+    duration = finish(*arguments(tmp_path / "clean"))
+    moments = random.Random(stage)
+    n_killed = 0
+    for _ in range(4):
+        process = command(*arguments(tmp_path / "killed"))
+        time.sleep(moments.uniform(0.3, 1.0) * duration)
+        process.send_signal(signal.SIGKILL)
+        n_killed += process.wait() == -signal.SIGKILL
+    finish(*arguments(tmp_path / "killed"))
+    assert n_killed > 0
+    assert made(tmp_path / "killed") == made(tmp_path / "clean")
