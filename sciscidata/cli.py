@@ -22,7 +22,7 @@ from sciscidata.errors import SciSciDataError
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
 
-_COMMANDS = "build, background, ingest, graph, cd, novelty, verify, describe"
+_COMMANDS = "build, background, ingest, graph, cd, novelty, export, verify, describe"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

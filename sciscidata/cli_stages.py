@@ -1,4 +1,4 @@
-"""The commands that do one stage: ingest, graph, cd, novelty. Each parses, calls once, prints what came out."""
+"""The commands that do one stage: ingest, graph, cd, novelty, export. Each parses, calls once, prints what came out."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ Configure = Callable[[argparse.Namespace, dict[str, Any]], "BuildConfig"]
 
 _SOURCES = ("records", "synthetic", "sciscinet", "snapshot")
 _TOP = {"cache_dir", "overwrite"}
+_EXPORT = {"source", "cache_dir", "novelty", "background"}
 _FAMILY = Flag(
     "how to score",
     "--family",
@@ -28,7 +29,7 @@ _FAMILY = Flag(
 
 
 def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (argparse's own type is private)
-    """Add the four commands to the parser's."""
+    """Add these commands to the parser's."""
     ingest = _command(commands, "ingest", "read a whole source once into a corpus on disk")
     flags = [flag for flag in list_flags() if flag.section in _SOURCES or flag.name in ("source", "cache_dir")]
     add_flags(ingest, [flag for flag in flags if flag.flag != "--recompute"])
@@ -46,17 +47,27 @@ def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (ar
     novelty = _command(commands, "novelty", "score every work of a corpus by its venue pairs")
     _add_corpus(novelty, {*_TOP, "background"}, ("novelty",))
     novelty.set_defaults(run=partial(_novelty, configure))
+    export = _command(commands, "export", "label every work of a source, instead of drawing a slice", resumes=False)
+    sections = (*_SOURCES, "corpus", "cd", "novelty", "thresholds")
+    add_flags(export, [flag for flag in list_flags() if flag.section in sections or _is_top(flag, _EXPORT)])
+    export.add_argument("--out", dest=".out", metavar="FOLDER", required=True, help="the folder to write")
+    export.set_defaults(run=partial(_export, configure))
     for command in (scores, novelty):
         command.add_argument("--out", dest=".out", metavar="FILE", required=True, help="the Parquet file to write")
 
 
-def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:  # noqa: ANN401
-    description = f"{text.capitalize()}. A run that was stopped goes on where it ended. Defaults stand in brackets."
+def _command(commands: Any, name: str, text: str, *, resumes: bool = True) -> argparse.ArgumentParser:  # noqa: ANN401
+    goes_on = " A run that was stopped goes on where it ended." if resumes else ""
+    description = f"{text.capitalize()}.{goes_on} Defaults stand in brackets."
     return commands.add_parser(name, help=text, description=description, argument_default=argparse.SUPPRESS)
 
 
+def _is_top(flag: Flag, names: set[str]) -> bool:
+    return flag.section == "" and flag.name in names
+
+
 def _add_corpus(parser: argparse.ArgumentParser, top: set[str], sections: tuple[str, ...], *more: Flag) -> None:
-    flags = [flag for flag in list_flags() if flag.section in sections or (flag.section == "" and flag.name in top)]
+    flags = [flag for flag in list_flags() if flag.section in sections or _is_top(flag, top)]
     add_flags(parser, [*flags, *more])
     parser.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
 
@@ -106,6 +117,15 @@ def _novelty(configure: Configure, options: argparse.Namespace) -> None:
             overwrite=config.overwrite,
         )
         print_result(path)
+
+
+def _export(configure: Configure, options: argparse.Namespace) -> None:
+    from sciscidata.pipeline import export_labelled
+    from sciscidata.summary_stages import measured, print_labelled
+
+    config = configure(options, {})
+    with measured():
+        print_labelled(export_labelled(config), config.out)
 
 
 def _of_corpus(configure: Configure, options: argparse.Namespace) -> tuple[Path, BuildConfig]:

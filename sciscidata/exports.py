@@ -1,7 +1,8 @@
 """What is public, in the order in which data flows; ``from sciscidata import ...`` gives the same.
 
 Nothing runs until a frame is collected, except what is called ``pull_*``, ``read_*``, ``write_*``, ``verify_*``,
-``build*``, ``count_*``, ``score_graph`` and ``score_atypicality``, and the pictures that ``draw_*`` makes of frames.
+``build*``, ``export_*``, ``ingest_*``, ``open_*``, ``count_*``, ``compare_*``, ``score_graph``,
+``score_atypicality`` and ``draw_before_text``, and the pictures that ``draw_*`` makes of frames.
 """
 
 from sciscidata.abstracts import decode_inverted_index
@@ -11,13 +12,15 @@ from sciscidata.eligibility import EligibilityConfig, count_removals, join_candi
 from sciscidata.errors import SciSciDataError
 from sciscidata.first_time_pairs import FirstTimePairsConfig, compute_first_time_pairs
 from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.labelled import write_labelled
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty, mark_uzzi_cells
+from sciscidata.late_text import draw_before_text
 from sciscidata.novelty import compute_atypicality, score_atypicality
 from sciscidata.novelty_background import read_background, write_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.pipeline import BuildConfig, build, build_background
+from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, read_release, write_release
 from sciscidata.schemas import (
@@ -33,10 +36,16 @@ from sciscidata.schemas import (
 )
 from sciscidata.scoring import add_novelty, label_scores
 from sciscidata.sources import Corpus
+from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_values import compare_scores
+from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, split_keys
+from sciscidata.stages import ingest_corpus, open_graph_of, read_result, write_cd_scores, write_novelty_scores
 from sciscidata.verification import verify_release
 
 __all__ = [
@@ -55,6 +64,7 @@ __all__ = [
     "CitationGraph",
     "CommonnessConfig",
     "Corpus",
+    "CorpusConfig",
     "EligibilityConfig",
     "FirstTimePairsConfig",
     "LabelThresholds",
@@ -63,12 +73,15 @@ __all__ = [
     "RecordsConfig",
     "Release",
     "SciSciDataError",
+    "SciSciNetConfig",
+    "SnapshotConfig",
     "SplitConfig",
     "SyntheticConfig",
     "add_novelty",
     "build",
     "build_background",
     "build_graph",
+    "compare_scores",
     "compute_atypicality",
     "compute_cd_index",
     "compute_commonness",
@@ -76,25 +89,37 @@ __all__ = [
     "count_labels",
     "count_removals",
     "decode_inverted_index",
+    "draw_before_text",
     "draw_disruption",
     "draw_novelty",
     "draw_novelty_by_year",
     "draw_split",
+    "export_labelled",
+    "ingest_corpus",
+    "ingest_snapshot",
     "join_candidates",
     "label_disruption",
     "label_novelty",
     "label_scores",
     "mark_ineligible",
     "mark_uzzi_cells",
+    "open_graph_of",
     "pull_records",
     "read_background",
     "read_release",
+    "read_result",
+    "scan_corpus",
     "scan_records",
+    "scan_sciscinet",
     "scan_synthetic",
     "score_atypicality",
     "score_graph",
     "split_keys",
     "verify_release",
     "write_background",
+    "write_cd_scores",
+    "write_corpus",
+    "write_labelled",
+    "write_novelty_scores",
     "write_release",
 ]

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import platformdirs
+import polars as pl
 
 from sciscidata.cdindex import CDConfig
 from sciscidata.drawing import Drawn, draw_after_text
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
+from sciscidata.labelled import write_labelled
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.late_text import draw_before_text
 from sciscidata.novelty_background import Background, read_background, write_background
@@ -117,6 +119,7 @@ def build(config: BuildConfig) -> Release:
 
     Example:
         >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     release = build(BuildConfig(
         ...         source=SyntheticConfig(n_works=3_000),
@@ -152,6 +155,43 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window)
 
 
+def export_labelled(config: BuildConfig) -> dict[str, Any]:
+    """Write every work of a source that has a label as a line of JSON, instead of a slice. Executes.
+
+    Args:
+        config: as for build; ``split`` and ``eligibility`` are not read. ``out`` is a new folder.
+
+    Returns:
+        The report of ``write_labelled``.
+
+    Raises:
+        ConfigError: at once, if the source is the API, which reads a sample.
+        ReleaseExistsError: at once, if ``out`` holds anything.
+        SciSciDataError: whatever its stages raise; nothing is left half-written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> with TemporaryDirectory() as home:
+        ...     source, places = SyntheticConfig(n_works=2_000), {"out": Path(home) / "all", "cache_dir": home}
+        ...     report = export_labelled(BuildConfig(source=source, **places))
+        ...     sum(report["classes"]["disruption_label"].values()) == report["rows"]
+        True
+    """
+    if isinstance(config.source, OpenAlexConfig):
+        msg = (
+            "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
+            "(--input FILE), a snapshot, SciSciNet or a corpus."
+        )
+        raise ConfigError(msg)
+    check_target(config.out)
+    describe_background(config.background, config.novelty)  # refused before any work is read
+    with open_source(config) as source:
+        has_label = pl.any_horizontal(pl.col(*VOCABULARIES).is_not_null())
+        labelled = label_scores(source.scores, config.thresholds).filter(has_label)
+        return write_labelled(source.works, labelled, config.out, source=source.provenance)
+
+
 def build_background(
     source: SourceConfig,
     path: str | Path,
@@ -179,6 +219,7 @@ def build_background(
 
     Example:
         >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     source = SyntheticConfig(n_works=2_000)
         ...     table = build_background(source, Path(home) / "pairs.parquet", cache_dir=home)

@@ -194,7 +194,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
 
 def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, provenance: dict[str, Any]) -> ScoredSource:
     citations = tables.citations if tables.config.recompute else pl.LazyFrame(schema=CITATIONS)
-    return ScoredSource(tables.works, citations, structure, config.eligibility, provenance, tables.read_works)
+    return ScoredSource(tables.in_text_order(), citations, structure, config.eligibility, provenance, tables.read_works)
 
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:

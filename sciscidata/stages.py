@@ -32,7 +32,7 @@ from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.statement import describe_background
-from sciscidata.storage import atomic_folder
+from sciscidata.storage import atomic_folder, flush
 
 logger = logging.getLogger(__name__)
 
@@ -288,6 +288,7 @@ def _write(rows: pl.DataFrame, out: Path, facts: Mapping[str, Any]) -> Path:
     with atomic_folder(home, overwrite=True) as folder:
         metadata = {_KEY.decode(): json.dumps(facts, sort_keys=True)}
         rows.sort("work_id").write_parquet(folder / out.name, row_group_size=_ROWS_PER_GROUP, metadata=metadata)
+        flush(folder / out.name)
         (folder / out.name).replace(out)
     home.rmdir()
     return out

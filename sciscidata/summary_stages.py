@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Generator
@@ -13,6 +14,7 @@ import polars as pl
 
 from sciscidata.errors import InputNotFoundError
 from sciscidata.graph import CitationGraph, open_graph
+from sciscidata.labelled import LINES, REPORT
 from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import read_background
 from sciscidata.release import read_release
@@ -64,6 +66,8 @@ def print_path(path: Path) -> None:
     if path.is_dir():
         if (path / _GRAPH).is_file():
             print_graph(open_graph(path), path)
+        elif (path / REPORT).is_file():
+            print_labelled(json.loads((path / REPORT).read_text("utf-8")), path)
         elif (path / INDEX).is_file() or (not (path / MANIFEST).is_file() and (path / "works").is_dir()):
             print_corpus(path)
         else:
@@ -137,3 +141,14 @@ def print_result(path: Path) -> None:
         console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
         console.print(f"\nscores: {shown(path)}")
         console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")
+
+
+def print_labelled(report: dict[str, Any], folder: Path) -> None:
+    """Print how many works were labelled how, and where their lines lie."""
+    with standard_output() as console:
+        console.print(f"source: {report['source'].get('kind', 'not stated')}", style="bold")
+        for column, counts in report["classes"].items():
+            told = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+            console.print(f"  {column.removesuffix('_label')}: {told}")
+        console.print(f"\nlabelled works: {shown(folder)}")
+        console.print(f"  {LINES}: {report['rows']:,} lines, {report['bytes']:,} bytes  sha256 {report['sha256']}")

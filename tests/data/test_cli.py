@@ -201,7 +201,7 @@ def test_wrong_usage_exits_with_2(run):
         (["build", "--api-k", "SECRET"], "unknown: --api-k."),
         (["build", "-api-key", "SECRET"], "unknown: a value"),
         (["build", "--api-key", "half", "SECRET"], "unknown: a value"),
-        (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, verify, describe"),
+        (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, export, verify, describe"),
         (["--api-key=SECRET", "build"], "unknown: --api-key."),
     ],
 )
@@ -420,7 +420,8 @@ cli.main()
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["build"], ["background"], ["ingest"], ["graph"], ["cd"], ["novelty"], ["verify"], ["describe"]]
+    "arguments",
+    [[], ["build"], ["background"], ["ingest"], ["graph"], ["cd"], ["novelty"], ["export"], ["verify"], ["describe"]],
 )
 def test_every_help_page_prints(arguments):
     command = [sys.executable, "-m", "sciscidata", *arguments, "--help"]
