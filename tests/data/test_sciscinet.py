@@ -28,7 +28,7 @@ from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, 
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import BuildConfig, build, build_background
 from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
@@ -704,6 +704,19 @@ def test_published_novelty_may_be_left_out_and_takes_no_background(made, tmp_pat
     assert release.train["novelty_score"].null_count() == 30
     with pytest.raises(ConfigError, match=r"taken as published.*--recompute"):
         BuildConfig(source=source, background="pairs.parquet", **places)
+
+
+def test_recomputed_novelty_against_a_background_of_the_same_tables_is_the_same(made, tmp_path):
+    source = SciSciNetConfig(folder=str(made), recompute=True)
+    table = build_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    config = {"source": source, "cache_dir": tmp_path / "cache", "split": SplitConfig(n_train=30, n_test=3)}
+    own, saved = (
+        build(BuildConfig(out=tmp_path / name, background=background, **config))
+        for name, background in (("own", None), ("saved", table.path))
+    )
+    assert own.train.equals(saved.train)
+    assert own.train["novelty_score"].count() > 20
+    assert saved.manifest["atypicality"]["background"]["n_pairs"] > 0
 
 
 def test_tables_without_atypicality_give_null_and_are_refused_where_it_is_balanced(made, tmp_path):

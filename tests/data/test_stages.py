@@ -153,6 +153,35 @@ def test_a_damaged_corpus_is_named_and_mended_by_the_same_ingest(world, tmp_path
     assert files(tmp_path / "out") == whole
 
 
+def test_a_changed_table_is_another_corpus(tmp_path):
+    make_sciscinet(tmp_path / "tables", 300, n_bytes=200)
+    source, places = SciSciNetConfig(folder=str(tmp_path / "tables")), {"cache_dir": tmp_path / "cache"}
+    ingest_corpus(source, tmp_path / "out", texts=False, **places)
+    papers = pl.read_parquet(tmp_path / "tables" / "sciscinet_papers.parquet")
+    papers.head(200).write_parquet(tmp_path / "tables" / "sciscinet_papers.parquet")
+    assert ingest_corpus(source, tmp_path / "out", texts=False, **places).provenance["works"] == 200
+    assert ingest_corpus(source, tmp_path / "out", **places).works.collect()["title"].count() > 100  # and so are texts
+
+
+def test_a_snapshot_and_a_world_take_the_same_folder_one_after_the_other(tmp_path):
+    places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache"}
+    small = SyntheticConfig(n_works=50)
+    before = files(tmp_path / "out") if ingest_corpus(small, **places) else {}
+    folder = snapshot(tmp_path / "openalex", 60)
+    read = ingest_corpus(SnapshotConfig(folder=str(folder), n_workers=1), **places)
+    assert read.works.select("work_id").collect().height == 60
+    assert ingest_corpus(small, **places).works.select("work_id").collect().height == 50
+    assert files(tmp_path / "out") == before
+
+
+def test_two_runs_do_not_write_one_corpus(tmp_path):
+    with (
+        corpus_writing.locked_folder(tmp_path / "out"),
+        pytest.raises(StorageError, match="another run is at work"),
+    ):
+        ingest_corpus(WORLD, tmp_path / "out", cache_dir=tmp_path / "cache")
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(StorageError, match=r"holds thesis\.tex, which is no part of a corpus"):
