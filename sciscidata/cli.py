@@ -22,6 +22,7 @@ from sciscidata.errors import SciSciDataError
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
 
+_RESUMABLE = (["ingest"], ["graph"], ["cd"], ["novelty"])
 _COMMANDS = "build, background, ingest, graph, cd, novelty, export, verify, describe"
 
 
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Polars runs what was deferred in threads of its own, which hear of no interrupt: what they would have
         # cleared away is done here, and the cursor shown that a progress bar of theirs has hidden.
         clear_unfinished()
-        sys.stderr.write(("\x1b[?25h" if sys.stderr.isatty() else "") + "interrupted: nothing was released\n")
+        told = "the same command goes on" if sys.argv[1:2] in _RESUMABLE else "nothing was released"
+        sys.stderr.write(("\x1b[?25h" if sys.stderr.isatty() else "") + f"interrupted: {told}\n")
         sys.stderr.flush()
         # At once: the interpreter's own end would wait for, or break off inside, threads that are still at work.
         os._exit(130)
