@@ -11,24 +11,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata import __version__
-from sciscidata.errors import SciSciDataError
+from sciscidata.cli_flags import Flag, is_for_background, list_flags, setting_key
+from sciscidata.errors import ConfigError, SciSciDataError
 
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
-
-_YES_NO = {"action": argparse.BooleanOptionalAction}
-
-
-def _window(text: str) -> int | str:
-    try:
-        return "all" if text == "all" else int(text)
-    except ValueError:
-        msg = f"{text!r} is neither a whole number nor 'all'"
-        raise argparse.ArgumentTypeError(msg) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "Defaults stand in brackets.",
         argument_default=argparse.SUPPRESS,
     )
-    _add_flags(build, _flags())
+    _add_flags(build, list_flags())
     build.set_defaults(run=_build)
     background = commands.add_parser(
         "background",
@@ -125,8 +116,10 @@ def _parser() -> argparse.ArgumentParser:
         "of a source: build --background FILE scores other works against it. Defaults stand in brackets.",
         argument_default=argparse.SUPPRESS,
     )
-    _add_flags(background, [flag for flag in _flags() if _is_for_background(*flag[2:4])])
-    background.add_argument("--out", dest=_key("", "out"), metavar="FILE", required=True, help="the table to write")
+    _add_flags(background, [flag for flag in list_flags() if is_for_background(*flag[2:4])])
+    background.add_argument(
+        "--out", dest=setting_key("", "out"), metavar="FILE", required=True, help="the table to write"
+    )
     background.set_defaults(run=_background)
     for name, run, text in (
         ("verify", _verify, "recompute every hash and count of a release"),
@@ -138,147 +131,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[tuple[str, str, str, str, dict[str, Any]]]) -> None:
+def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings; flags go over it")
     groups: dict[str, Any] = {}
     for group, flag, section, name, details in flags:
         groups.setdefault(group, parser.add_argument_group(group)).add_argument(
-            flag, dest=_key(section, name), **details
+            flag, dest=setting_key(section, name), **details
         )
-
-
-def _is_for_background(section: str, name: str) -> bool:
-    if section == "":
-        return name in ("source", "cache_dir", "overwrite")
-    return section in ("records", "synthetic") or (section == "novelty" and name != "score")
-
-
-def _flags() -> list[tuple[str, str, str, str, dict[str, Any]]]:
-    """List all flags: group, flag, section and name of the setting, and what argparse needs to know."""
-    from sciscidata.cdindex import COMPAT
-    from sciscidata.labels import NOVELTY_RULES, PRESETS
-    from sciscidata.novelty_config import COMPAT as NOVELTY_COMPAT
-    from sciscidata.novelty_config import NoveltyConfig
-    from sciscidata.settings import SOURCES
-    from sciscidata.splits import BALANCED
-
-    of_novelty = {name: get_args(hint) for name, hint in get_type_hints(NoveltyConfig).items()}
-    return [
-        ("what to read", "--source", "", "source", {"choices": SOURCES, "help": "openalex, or records with --input"}),
-        ("what to read", "--input", "records", "inputs", {
-            "nargs": "+", "metavar": "FILE",
-            "help": "files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages, single works",
-        }),
-        ("what to read", "--strict", "records", "strict", {**_YES_NO, "help": "stop at the first corrupt line"}),
-        ("what to read", "--n-works", "synthetic", "n_works", {"type": int, "help": "size of the synthetic world"}),
-        ("what to read", "--world-seed", "synthetic", "seed", {"type": int, "help": "seed of the synthetic world"}),
-        ("OpenAlex", "--email", "api", "email", {
-            "metavar": "ADDRESS", "help": "told to OpenAlex as a courtesy; not kept",
-        }),
-        ("OpenAlex", "--api-key", "api", "api_key", {
-            "metavar": "KEY", "help": "free at openalex.org/settings/api; better in OPENALEX_API_KEY",
-        }),
-        ("OpenAlex", "--base-url", "api", "base_url", {
-            "metavar": "URL", "help": "another server; or OPENALEX_BASE_URL",
-        }),
-        ("OpenAlex", "--max-cost-usd", "api", "max_cost_usd", {"type": float, "help": "stop before spending more"}),
-        ("OpenAlex", "--offline", "api", "offline", {**_YES_NO, "help": "only what earlier runs have fetched"}),
-        ("OpenAlex", "--from-year", "openalex", "from_year", {
-            "type": int, "help": "candidates from this year on (1990)",
-        }),
-        ("OpenAlex", "--to-year", "openalex", "to_year", {"type": int, "help": "candidates up to this year (2018)"}),
-        ("OpenAlex", "--sample-seed", "openalex", "seed", {"type": int, "help": "seed of the candidates' samples (0)"}),
-        ("OpenAlex", "--max-references", "openalex", "max_references", {
-            "type": int, "help": "pass over candidates with more; beyond 500 each costs many calls (500)",
-        }),
-        ("OpenAlex", "--venues", "openalex", "venues", {
-            **_YES_NO, "help": "also fetch the venues of references, for novelty (yes)",
-        }),
-        ("what to draw", "--n-train", "split", "n_train", {"type": int, "help": "training works (5000)"}),
-        ("what to draw", "--n-test", "split", "n_test", {"type": int, "help": "test works (500)"}),
-        ("what to draw", "--seed", "split", "seed", {"type": int, "help": "seed of the draw (0)"}),
-        ("what to draw", "--balance", "split", "balance", {
-            "choices": list(BALANCED), "help": "which classes get equal numbers (disruption); none: natural prevalence",
-        }),
-        ("how to score", "--window-years", "cd", "window_years", {
-            "type": _window, "metavar": "N|all", "help": "citers count up to so many years after (5)",
-        }),
-        ("how to score", "--compat", "cd", "compat", {
-            "choices": list(COMPAT), "help": "the convention of another implementation; other flags go over it",
-        }),
-        ("how to score", "--same-year", "cd", "same_year", {**_YES_NO, "help": "count citers of the same year"}),
-        ("how to score", "--zero-references", "cd", "zero_references", {
-            "choices": ["null", "keep"], "help": "score of a work without references on record (null)",
-        }),
-        ("novelty", "--novelty", "", "novelty", {**_YES_NO, "help": "score atypical combinations of venues (yes)"}),
-        ("novelty", "--null", "novelty", "null", {
-            "choices": of_novelty["null"], "help": "expected pairs in closed form, or from shuffles (analytic)",
-        }),
-        ("novelty", "--n-shuffles", "novelty", "n_shuffles", {"type": int, "help": "with --null permutation (10)"}),
-        ("novelty", "--novelty-seed", "novelty", "seed", {"type": int, "help": "seed of the shuffles (0)"}),
-        ("novelty", "--score", "novelty", "score", {
-            "choices": of_novelty["score"], "help": "from z to 0 .. 1: by itself, or by rank within the year (sigmoid)",
-        }),
-        ("novelty", "--novelty-compat", "novelty", "compat", {
-            "choices": list(NOVELTY_COMPAT), "help": "the convention of another implementation; other flags go over it",
-        }),
-        ("novelty", "--background", "", "background", {
-            "metavar": "FILE", "help": "take the null model from a table that `sciscidata background` wrote",
-        }),
-        ("how to label", "--preset", "thresholds", "preset", {
-            "choices": list(PRESETS), "help": "a named set of thresholds; other flags go over it",
-        }),
-        ("how to label", "--disruptive-min", "thresholds", "disruptive_min", {"type": float, "help": "(0.001)"}),
-        ("how to label", "--consolidating-max", "thresholds", "consolidating_max", {"type": float, "help": "(-0.001)"}),
-        ("how to label", "--inclusive", "thresholds", "inclusive", {
-            **_YES_NO, "help": "a score at a cut-off is not neutral any more (yes)",
-        }),
-        ("how to label", "--novelty-rule", "thresholds", "novelty_rule", {
-            "choices": list(NOVELTY_RULES), "help": "by the distance of the two scores, or by z as in Uzzi (margin)",
-        }),
-        ("how to label", "--novelty-margin", "thresholds", "novelty_margin", {
-            "type": float, "help": "with the rule margin: nearer scores are balanced (0.15)",
-        }),
-        ("which works may be drawn", "--min-references", "eligibility", "min_references", {"type": int, "help": "(1)"}),
-        ("which works may be drawn", "--min-citations", "eligibility", "min_citations", {
-            "type": int, "help": "citing works inside the window (1)",
-        }),
-        ("which works may be drawn", "--language", "eligibility", "languages", {
-            "nargs": "*", "metavar": "CODE", "help": "OpenAlex language codes (en); none given: any",
-        }),
-        ("which works may be drawn", "--keep-unknown-language", "eligibility", "keep_unknown_language", {
-            **_YES_NO, "help": "keep works without a language on record (yes)",
-        }),
-        ("which works may be drawn", "--work-type", "eligibility", "work_types", {
-            "nargs": "*", "metavar": "TYPE", "help": "OpenAlex types (any)",
-        }),
-        ("which works may be drawn", "--min-year", "eligibility", "min_year", {"type": int, "help": "(none)"}),
-        ("which works may be drawn", "--max-year", "eligibility", "max_year", {"type": int, "help": "(none)"}),
-        ("which works may be drawn", "--last-year", "eligibility", "last_year", {
-            "type": int, "help": "the data's last year; windows must end before it (largest year found)",
-        }),
-        ("which works may be drawn", "--complete-window", "eligibility", "complete_window", {
-            **_YES_NO, "help": "ask for a complete citation window (yes)",
-        }),
-        ("which works may be drawn", "--require-title", "eligibility", "require_title", {**_YES_NO, "help": "(yes)"}),
-        ("which works may be drawn", "--require-abstract", "eligibility", "require_abstract", {
-            **_YES_NO, "help": "(yes)",
-        }),
-        ("which works may be drawn", "--exclude-retracted", "eligibility", "exclude_retracted", {
-            **_YES_NO, "help": "(yes)",
-        }),
-        ("where it goes", "--out", "", "out", {"metavar": "FOLDER", "help": "the release (slices/SOURCE)"}),
-        ("where it goes", "--cache-dir", "", "cache_dir", {
-            "metavar": "FOLDER", "help": "what later runs can use again (the user's cache folder)",
-        }),
-        ("where it goes", "--overwrite", "", "overwrite", {
-            **_YES_NO, "help": "replace what an earlier run left at --out",
-        }),
-    ]  # fmt: skip
-
-
-def _key(section: str, name: str) -> str:
-    return f"{section}.{name}"
 
 
 def _build(options: argparse.Namespace) -> None:
@@ -294,6 +153,10 @@ def _background(options: argparse.Namespace) -> None:
 
     start = time.monotonic()
     config = _configuration(options)
+    if config.novelty is None or config.background is not None:
+        what = "novelty is switched off" if config.novelty is None else f"background names {config.background}"
+        msg = f"{what}, but this command makes the null model of novelty, from the source's own works. Leave that out."
+        raise ConfigError(msg)
     table = build_background(
         config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
     )
@@ -305,9 +168,9 @@ def _configuration(options: argparse.Namespace) -> BuildConfig:
 
     given = vars(options)
     flags: dict[str, dict[str, Any]] = {}
-    for _, _, section, name, _ in _flags():
-        if _key(section, name) in given:
-            flags.setdefault(section, {})[name] = given[_key(section, name)]
+    for _, _, section, name, _ in list_flags():
+        if setting_key(section, name) in given:
+            flags.setdefault(section, {})[name] = given[setting_key(section, name)]
     return resolve(merge(read_toml(given["config"]) if "config" in given else {}, flags))
 
 

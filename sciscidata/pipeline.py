@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -34,7 +35,7 @@ from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED, SplitConfig, draw_split
-from sciscidata.statement import count_stages, describe_background, describe_novelty
+from sciscidata.statement import count_stages, describe_background, describe_novelty, remark_on_novelty
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class BuildConfig:
     of ``background`` it names the SHA-256.
 
     Raises:
-        ConfigError: on construction, if ``source`` is none, or novelty is left out and needed nevertheless.
+        ConfigError: on construction, if ``source`` or ``novelty`` is none or a path no path, or novelty is left out and
+            needed nevertheless.
     """
 
     source: SourceConfig
@@ -74,15 +76,20 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         """Take paths as text too."""
-        for name in ("out", "cache_dir"):
-            object.__setattr__(self, name, Path(getattr(self, name)))
-        if self.background is not None:
-            object.__setattr__(self, "background", Path(self.background))
+        for name in ("out", "cache_dir", *(("background",) if self.background is not None else ())):
+            value = getattr(self, name)
+            if not isinstance(value, str | os.PathLike):
+                msg = f"BuildConfig.{name} is {value!r}, needs a path."
+                raise ConfigError(msg)
+            object.__setattr__(self, name, Path(value))
         if not isinstance(self.source, RecordsConfig | SyntheticConfig | OpenAlexConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = (
                 f"BuildConfig.source is {self.source!r}, needs a RecordsConfig, SyntheticConfig or OpenAlexConfig, "
                 "for example SyntheticConfig()."
             )
+            raise ConfigError(msg)
+        if not isinstance(self.novelty, NoveltyConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"BuildConfig.novelty is {self.novelty!r}, needs a NoveltyConfig, or None to leave novelty out."
             raise ConfigError(msg)
         if self.novelty is None:
             remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
@@ -136,6 +143,9 @@ def build(config: BuildConfig) -> Release:
         marked = mark_ineligible(candidates, source.eligibility, window_years=config.cd.window_years).collect()
         eligible = marked.filter(pl.col("removed_by").is_null())
         logger.info("%s of %s works are eligible", f"{eligible.height:,}", f"{marked.height:,}")
+        novelty = describe_novelty(config.novelty, config.thresholds, background, marked)
+        for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
+            logger.warning("%s", remark)
         drawn = draw_split(eligible, config.split).collect()
         return write_release(
             drawn,
@@ -144,7 +154,7 @@ def build(config: BuildConfig) -> Release:
             manifest={
                 "source": source.provenance,
                 **_describe_settings(config),
-                "atypicality": describe_novelty(config.novelty, config.thresholds, background, marked),
+                "atypicality": novelty,
                 "counts": count_stages(marked, eligible, source.eligibility.last_year),
             },
             overwrite=config.overwrite,
@@ -268,7 +278,8 @@ def _draw_pictures(
     draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
     if marked["z_p10"].count():
         counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
-        draw_novelty(marked, eligible, thresholds, **counts, path=folder / "novelty.png")
+        n_unlabelled = drawn["novelty_label"].null_count()
+        draw_novelty(marked, eligible, thresholds, **counts, n_unlabelled=n_unlabelled, path=folder / "novelty.png")
         draw_novelty_by_year(marked, folder / "novelty_by_year.png")
 
 

@@ -17,6 +17,7 @@ from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
+from sciscidata.statement import remark_on_novelty
 from sciscidata.storage import storage_error
 
 _FILTER_NOTES = {
@@ -52,6 +53,8 @@ def print_release(release: Release) -> None:
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
+        for remark in remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule")):
+            console.print(f"warning: {remark}", style="bold")
         console.print(f"\nrelease: {_shown(release.folder)}")
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
@@ -129,8 +132,8 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
     null = config["null"] if config["null"] == "analytic" else f"{config['n_shuffles']} shuffles, seed {config['seed']}"
     corpus = f"background {background['sha256']}" if background else f"the {atypicality['works']:,} works read"
     console.print(
-        f"novelty: {atypicality['scored_works']:,} works scored by {atypicality['scored_pairs']:,} venue pairs; "
-        f"null model: {null}, of {corpus}"
+        f"novelty: {atypicality['scored_works']:,} of {atypicality['works']:,} works scored by "
+        f"{atypicality['scored_pairs']:,} venue pairs; null model: {null}, of {corpus}"
     )
 
 
