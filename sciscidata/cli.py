@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sciscidata import __version__
 from sciscidata.cli_flags import Flag, add_flags, list_flags
 from sciscidata.cli_stages import add_stages
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import ConfigError, SciSciDataError
 
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
@@ -155,6 +155,10 @@ def _background(options: argparse.Namespace) -> None:
 
     start = time.monotonic()
     config = _configuration(options)
+    if config.novelty is None or config.background is not None:
+        what = "novelty is switched off" if config.novelty is None else f"background names {config.background}"
+        msg = f"{what}, but this command makes the null model of novelty, from the source's own works. Leave that out."
+        raise ConfigError(msg)
     table = build_background(
         config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
     )

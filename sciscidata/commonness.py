@@ -198,7 +198,7 @@ def _score_year(
     graph: CitationGraph, venues: Int32Array, year_of: Int32Array, j: int, config: CommonnessConfig, table: _Table
 ) -> None:
     """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
-    from sciscidata import novelty_kernels
+    from sciscidata import work_quantile_kernels as kernels
     from sciscidata.venue_pair_kernels import commonness_of_cells
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
@@ -208,9 +208,9 @@ def _score_year(
     groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
     cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
     commonness = commonness_of_cells((cells.starts, cells.partners, cells.observed), config.counting == "ordered")
-    entry_starts, n_entries = novelty_kernels.entry_places(groups.offsets)
+    entry_starts, n_entries = kernels.entry_places(groups.offsets)
     entries = np.empty(n_entries)
     place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
-    novelty_kernels.spread_z(*groups.by_venue, *place, commonness, entries)
+    kernels.hand_out(*groups.by_venue, *place, commonness, entries)
     results = (table.n_pairs[first:last], table.p10[first:last], table.median[first:last])
-    novelty_kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, *results)
+    kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, *results)

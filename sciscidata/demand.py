@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,9 +9,10 @@ from typing import TypeAlias
 import polars as pl
 
 from sciscidata.eligibility import EligibilityConfig, join_candidates, mark_ineligible
-from sciscidata.labels import VOCABULARIES, LabelThresholds, label_disruption
+from sciscidata.labels import LabelThresholds, label_disruption
+from sciscidata.quotas import class_quotas, quota_cells
 from sciscidata.scoring import label_scores
-from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, side_of_keys, split_keys
+from sciscidata.splits import BALANCED, SIDES, SplitConfig, side_of_keys, split_keys
 
 #: What is balanced: ("disruptive",), say, or ("disruptive", "novel") of a joint draw.
 Cell: TypeAlias = tuple[str, ...]
@@ -37,7 +37,7 @@ class Demand:
 
     def __post_init__(self) -> None:
         self.columns = BALANCED[self.split.balance] or ("disruption_label",)
-        self.cells: list[Cell] = list(itertools.product(*(VOCABULARIES[column] for column in self.columns)))
+        self.cells: list[Cell] = quota_cells(self.columns)
         self._need: dict[tuple[str, Cell], int] = {
             (str(side), cell): quota
             for side, size in self.split.sizes.items()

@@ -1,22 +1,23 @@
 """What is public, in the order in which data flows; ``from sciscidata import ...`` gives the same.
 
 Nothing runs until a frame is collected, except what is called ``pull_*``, ``read_*``, ``write_*``, ``verify_*``,
-``build*``, ``export_*``, ``ingest_*``, ``open_*``, ``count_*``, ``compare_*``, ``score_graph``,
-``score_atypicality`` and ``draw_before_text``, and the pictures that ``draw_*`` makes of frames.
+``build*``, ``export_*``, ``ingest_*``, ``open_*``, ``count_*``, ``compare_*``, ``score_*``,
+``venue_numbers`` and ``draw_before_text``, and the pictures that ``draw_*`` makes of frames.
 """
 
 from sciscidata.abstracts import decode_inverted_index
 from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
-from sciscidata.commonness import CommonnessConfig, compute_commonness
+from sciscidata.commonness import CommonnessConfig, compute_commonness, score_commonness
 from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
 from sciscidata.errors import SciSciDataError
-from sciscidata.first_time_pairs import FirstTimePairsConfig, compute_first_time_pairs
+from sciscidata.first_time_config import FirstTimePairsConfig
+from sciscidata.first_time_pairs import compute_first_time_pairs, score_first_time_pairs
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.labelled import write_labelled
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty, mark_uzzi_cells
 from sciscidata.late_text import draw_before_text
 from sciscidata.novelty import compute_atypicality, score_atypicality
-from sciscidata.novelty_background import read_background, write_background
+from sciscidata.novelty_background import Background, read_background, write_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
@@ -46,6 +47,7 @@ from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, split_keys
 from sciscidata.stages import ingest_corpus, open_graph_of, read_result, write_cd_scores, write_novelty_scores
+from sciscidata.venue_pairs import venue_numbers
 from sciscidata.verification import verify_release
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "PAIR_STATISTICS",
     "WORKS",
     "ApiConfig",
+    "Background",
     "BuildConfig",
     "CDConfig",
     "CitationGraph",
@@ -113,8 +116,11 @@ __all__ = [
     "scan_sciscinet",
     "scan_synthetic",
     "score_atypicality",
+    "score_commonness",
+    "score_first_time_pairs",
     "score_graph",
     "split_keys",
+    "venue_numbers",
     "verify_release",
     "write_background",
     "write_cd_scores",

@@ -25,12 +25,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.errors import ConfigError
+from sciscidata.first_time_config import FirstTimePairsConfig
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, FIRST_TIME_PAIRS, WORKS, require_columns
-from sciscidata.venue_pair_scores import check_venues, check_whole_numbers, checked_config, one_row_per_work
+from sciscidata.venue_pair_scores import check_venues, checked_config, one_row_per_work
 from sciscidata.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
+
+__all__ = ["FirstTimePairsConfig", "compute_first_time_pairs", "score_first_time_pairs"]
 
 _BLOCKS_PER_THREAD = 8  # rows differ in length
 
@@ -38,63 +40,6 @@ Float64Array = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see venue_pair_kernels.py
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FirstTimePairsConfig:
-    """What is new, what counts, and which years can tell.
-
-    Attributes:
-        past_years: a pair is new if no work joined it in so many years before. None: in any earlier year.
-        profile_years: the co-citation profiles, and the citations of venues, are those of so many years before.
-        reuse_years: the pair must be joined again in so many years after. None: no such condition.
-        min_reuses: by at least so many works.
-        drop_least_cited: this share of the venues cited in the profile years, those with the fewest references, joins
-            no new pair; ties at the cut are kept. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
-        burn_in_years: the data's first years are undefined, for there all pairs look new; at least past_years and
-            profile_years. Ten years are little: in a synthetic corpus of 45 years, 76 % of the works have a pair that
-            counts after ten years of history, 51 % after 30. Compare works within a year.
-        first_year: the first year of which the data is complete. None: the first with a pair of venues.
-        last_year: the last such year; a work is undefined if its reuse window ends later. None: the last with a pair.
-        max_references: a work with more references of known year and venue is left out, of the past and future too.
-            None: no limit.
-
-    Raises:
-        ConfigError: on construction, if a value is not one of those named here.
-
-    Example:
-        >>> FirstTimePairsConfig(reuse_years=None).burn_in_years
-        10
-    """
-
-    past_years: int | None = None
-    profile_years: int = 3
-    reuse_years: int | None = 3
-    min_reuses: int = 1
-    drop_least_cited: float = 0.5
-    burn_in_years: int = 10
-    first_year: int | None = None
-    last_year: int | None = None
-    max_references: int | None = 1_000
-
-    def __post_init__(self) -> None:
-        optional = {"past_years": (1, True), "reuse_years": (1, True), "max_references": (2, True)}
-        span = {"first_year": (-(2**31), True), "last_year": (-(2**31), True)}
-        needed = {"profile_years": (1, False), "min_reuses": (1, False), "burn_in_years": (1, False)}
-        check_whole_numbers(self, optional | needed | span)
-        problem = ""
-        share = self.drop_least_cited
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            problem = f"drop_least_cited must be a number from 0, below 1, got {share!r}."
-        longest = max(self.profile_years, self.past_years or 0)
-        if self.burn_in_years < longest:
-            problem = (
-                f"burn_in_years is {self.burn_in_years}, needs at least {longest}, as long as past_years and "
-                f"profile_years look back. Set burn_in_years={longest}, or look back less far."
-            )
-        if problem:
-            msg = f"FirstTimePairsConfig: {problem}"
-            raise ConfigError(msg)
 
 
 def compute_first_time_pairs(
@@ -127,7 +72,8 @@ def compute_first_time_pairs(
         FIRST_TIME_PAIRS, one row per work, unordered. n_new_pairs: the pairs that count, each once; wang_novelty: the
         sum of their difficulties, each 0 .. 1; high is novel. Both are 0 for a work with pairs of which none counts,
         and null for a work without a year, without a pair of different venues or with too many references, for works
-        of the first burn_in_years, and where reuse_years reach beyond the last year.
+        of the first burn_in_years, where no work joined a pair in the profile years (a gap in the data, not a work
+        without novelty), and where reuse_years reach beyond the last year.
 
     Raises:
         ConfigError: at once, if ``config`` is no FirstTimePairsConfig or ``n_threads`` no number of threads.

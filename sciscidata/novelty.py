@@ -155,7 +155,7 @@ def score_atypicality(
     if background is not None:
         background.check_null_model(config)
     check_venues(graph, venues)
-    if background is not None and background.source_ids.size <= venues.max(initial=-1):
+    if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
         msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
         raise ConfigError(msg)
     run = _Run(graph, venues, config, _wanted(graph, focal), background)
@@ -247,13 +247,13 @@ class _Run:
 
     def _write(self, groups: Groups, cells: Cells, z: Float64Array, works: slice) -> None:
         """Hand the z of the pairs to the works that hold them."""
-        from sciscidata import novelty_kernels as kernels
+        from sciscidata import work_quantile_kernels as kernels
 
         config, offsets = self.config, groups.offsets
         starts, n_entries = kernels.entry_places(offsets)
         entries = np.empty(n_entries)
         place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-        kernels.spread_z(*groups.by_venue, *place, z, entries)
+        kernels.hand_out(*groups.by_venue, *place, z, entries)
         n_pairs, low, middle = self.n_pairs[works], self.z_p10[works], self.z_median[works]
         kernels.work_quantiles(offsets, groups.counts, starts, entries, n_pairs, low, middle, config.unique_pairs)
         undefined = n_pairs < config.min_pairs

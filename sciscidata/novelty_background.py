@@ -12,30 +12,28 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata.background_table import FORMAT_VERSION, METADATA_KEY, Background, read_background
 from sciscidata.checks import check_threads
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
+from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, PAIR_STATISTICS, WORKS, require_columns
 from sciscidata.storage import atomic_folder, storage_error
-from sciscidata.venue_pairs import Cells, group, observe, venue_numbers, year_places, year_slots
+from sciscidata.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
 
-FORMAT_VERSION = 1
-_KEY = b"sciscidata_background"
+__all__ = ["Background", "read_background", "write_background"]
+
 _ROWS_PER_GROUP = 1 << 20
-_PAIR = ["source_id_a", "source_id_b"]
 
 Float64Array = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
@@ -71,7 +69,8 @@ def write_background(
         ConfigError: if ``config`` is no NoveltyConfig or ``n_threads`` no number of threads.
         SchemaMismatchError: before any row is read.
         WorkIdError, EmptyInputError: as build_graph.
-        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder.
+        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder, or
+            what it is to be written in, ``.{name of the file}.unfinished`` beside it, holds something.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
 
@@ -99,12 +98,14 @@ def write_background(
     path = Path(path)
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
+    # A folder of its own keeps a killed run's half file from view, and lets the next run remove it.
+    home = path.with_name(f".{path.name}.unfinished")
+    _require_free(home)
     graph = build_graph(citations, works, cache_dir=cache_dir)
     corpus = _Corpus(graph, venue_numbers(graph, works), venue_ids(works), year_places(graph), config)
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
-    # A folder of its own keeps a killed run's half file from view, and lets the next run remove it.
-    with atomic_folder(path.with_name(f".{path.name}.unfinished"), overwrite=True) as folder:
+    with atomic_folder(home) as folder:
         part = folder / path.name
         with (
             pq.ParquetWriter(part, schema, compression="zstd", write_page_checksum=True) as writer,
@@ -116,142 +117,23 @@ def write_background(
                     writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
                 advance(counts["n_references"])
             facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
-            writer.add_key_value_metadata({_KEY: json.dumps(facts)})
-        part.replace(path)
-    path.with_name(f".{path.name}.unfinished").rmdir()
+            writer.add_key_value_metadata({METADATA_KEY: json.dumps(facts)})
+    (home / path.name).replace(path)
+    home.rmdir()
     return path
 
 
-@dataclass(frozen=True, eq=False)
-class Background:
-    """A table written by write_background, checked, and ready to be looked up.
-
-    Attributes:
-        path: the file.
-        null_model: NoveltyConfig.null_model() of the corpus it was made of.
-        counts: publication_year, n_works, n_references and n_pairs that the null model of each year is made of.
-        source_ids: the ids of the venues by number; empty until ``for_venues_of``.
-    """
-
-    path: Path
-    null_model: dict[str, Any]
-    counts: pl.DataFrame
-    source_ids: Int64Array
-
-    @property
-    def years(self) -> frozenset[int]:
-        """The citing years it holds."""
-        return frozenset(self.counts["publication_year"].to_list())
-
-    def scan(self) -> pl.LazyFrame:
-        """Return PAIR_STATISTICS, lazy."""
-        return pl.scan_parquet(self.path)
-
-    def for_venues_of(self, works: pl.LazyFrame) -> Background:
-        """Return this table for the venue numbers that venue_numbers(graph, works) gives."""
-        return replace(self, source_ids=venue_ids(works))
-
-    def check_null_model(self, config: NoveltyConfig) -> None:
-        """Refuse a config that says something else than what this table was made under.
-
-        Raises:
-            ConfigError: the null models differ.
-        """
-        asked = config.null_model()
-        differ = [name for name, value in self.null_model.items() if asked.get(name) != value]
-        differ += [name for name in asked if name not in self.null_model]
-        if differ:
-            given = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
-            msg = (
-                f"{self.path} was made under another null model: NoveltyConfig says "
-                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {given}, or write it anew."
-            )
-            raise ConfigError(msg)
-
-    def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
-
-        Args:
-            year: the citing year.
-            a: numbers of the venues with the lower source_id.
-            b: numbers of the others; an array as long.
-
-        Raises:
-            BackgroundError: the file is damaged.
-        """
-        pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
-        parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
-        found = pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts])
-        rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left")
-        observed, mean, deviation = (
-            rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
-        )
-        return observed, mean, deviation
-
-    def _parts(self, year: int) -> Iterator[pl.DataFrame]:
-        """Read the row groups of a year one after the other."""
-        try:
-            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-                for i in range(file.metadata.num_row_groups):
-                    group_years = file.metadata.row_group(i).column(0).statistics
-                    if group_years.min <= year <= group_years.max:
-                        rows = pl.DataFrame(file.read_row_group(i)).cast(PAIR_STATISTICS)
-                        yield rows.filter(publication_year=year)
-        except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            raise _damaged(self.path, error) from error
-
-
-def read_background(path: str | Path) -> Background:
-    """Open a table of venue pairs; its rows are read when asked for.
-
-    Args:
-        path: a file of write_background.
+def _require_free(home: Path) -> None:
+    """Refuse to use a folder that holds something.
 
     Raises:
-        InputNotFoundError: there is no such file.
-        BackgroundError: it is something else, of another format, lacks a column, or is damaged.
-
-    Example:
-        >>> read_background("nowhere.parquet")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with write_background, or
-        check the path.
+        StorageError: at once.
     """
-    path = Path(path)
-    if not path.is_file():
-        msg = f"no background at {path}. Write one with write_background, or check the path."
-        raise InputNotFoundError(msg)
     try:
-        metadata = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
-    facts = json.loads((metadata.metadata or {}).get(_KEY, b"{}"))
-    version = facts.get("format_version")
-    names = metadata.schema.names
-    missing = [name for name in PAIR_STATISTICS if name not in names]
-    if version is None:
-        problem = "is a Parquet file, but no background: it lacks the metadata of write_background"
-    elif version != FORMAT_VERSION:
-        problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
-    elif missing:
-        problem = f"lacks the column {', '.join(missing)}; it has {', '.join(names)}"
-    else:
-        whole = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl.Int64, "n_pairs": pl.Int64}
-        counts = pl.DataFrame(facts["years"], schema=whole)
-        return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
-    msg = f"{path} {problem}. Write it anew with write_background."
-    raise BackgroundError(msg)
-
-
-def venue_ids(works: pl.LazyFrame) -> Int64Array:
-    """Return the source_id of every number that venue_numbers gives, int64. Executes."""
-    return works.select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
-
-
-def _damaged(path: Path, error: Exception) -> BackgroundError:
-    reason = str(error).strip().splitlines()[0].rstrip(".")
-    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
+        if home.exists():
+            home.rmdir()
+    except OSError as error:
+        raise storage_error(error, home) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the oth
 where Q_c(a, a) sums (u_a - mean u_a)^2 over the slots of c, V_cd is the squared norm of the matrix [slots s, t in one
 work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)), and r_c, r are the margins of V. Two
 terms are a bound and a product in place of sums over four shares; docs/novelty.md derives all this and says how near it
-is: within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus. A variance of zero leaves z undefined.
+is: within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus. Where they cancel all the rest, or nothing
+else shows that the count can vary, the exact sum is taken. A variance of zero leaves z undefined.
 
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sciscidata.venue_pairs import Cells, Int32Array, Slots, group, rows_of
+from sciscidata.venue_pairs import Cells, Int32Array, Slots, group, rows_of, tally_for
 
 if TYPE_CHECKING:
     from sciscidata.novelty import NoveltyConfig
@@ -55,15 +56,18 @@ def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -
 def permutation_moments(
     slots: Slots, cells: Cells, year: int, config: NoveltyConfig
 ) -> tuple[Float64Array, Float64Array]:
-    """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so that they are exact."""
-    from sciscidata import novelty_kernels as kernels
+    """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so that they are exact.
+
+    Squares may pass 2^63 and wrap, which the difference below undoes: it is right while n times a deviation < 2^31.5.
+    """
+    from sciscidata import pair_counting_kernels as kernels
 
     sums, squares = np.zeros((2, cells.observed.size), np.int64)
     for n in range(config.n_shuffles):
         dealt = shuffled(slots, year, config.seed, n)
         groups = group(slots.offsets, dealt, slots.n_venues, unique_venues=config.unique_venues)
         given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
-        kernels.add_shuffle(*given, cells.starts, cells.partners, cells.observed, sums, squares)
+        kernels.add_shuffle(*given, tally_for(groups), cells.starts, cells.partners, cells.observed, sums, squares)
     n = config.n_shuffles
     spread = n * squares - sums * sums
     mean = (n * cells.observed.astype(np.int64) + sums) / n
@@ -72,7 +76,7 @@ def permutation_moments(
 
 def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
     """Return the venues of all slots after shuffle ``n``, a function of (seed, n, citing year, cited year)."""
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
     from sciscidata.counter_random import draw, stream_key
 
     per_shuffle = draw(stream_key(seed, "novelty/shuffle"), np.array([n]))
@@ -86,31 +90,36 @@ def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
 def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
     from sciscidata import novelty_kernels as kernels
+    from sciscidata import novelty_sum_kernels as sums
 
     starts = slots.stratum_starts
     size = np.diff(starts).astype(np.float64)
-    two, three = kernels.co_occurrence(slots.offsets, slots.strata, size.size)
-    shares = kernels.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
+    two, three = sums.co_occurrence(slots.offsets, slots.strata, size.size)
+    shares = sums.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
     own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
     pairs = two - np.diag(size)
     expected = pairs.copy()
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
+    parts = sums.linear_parts(shares, size, two, three, 0.0)
+    within_parts = np.stack([own, within], axis=1)
     mean, deviation = np.empty((2, cells.observed.size))
-    kernels.pair_moments(
+    kernels.moments_of_cells(
         cells.starts,
         cells.partners,
         shares,
         size,
-        kernels.times_matrix(shares, expected),
-        kernels.times_matrix(shares * (1 - shares), weights),
+        sums.times_matrix(shares, expected),
+        sums.times_matrix(shares * (1 - shares), weights),
         weights,
-        kernels.linear_parts(shares, size, two, three, 0.0),
-        kernels.linear_parts(shares, size, two, three, 1.0),
-        np.stack([own, within], axis=1),
+        parts,
+        sums.linear_parts(shares, size, two, three, 1.0),
+        within_parts,
         mean,
         deviation,
     )
+    given = (cells.starts, cells.partners, shares, size, two, three, weights, parts, within_parts)
+    kernels.settle_doubts(*given, deviation)
     return mean, deviation
 
 

@@ -24,12 +24,13 @@ Float64Array = npt.NDArray[np.float64]
 
 
 def draw_novelty(
-    scored: pl.DataFrame,
-    eligible: pl.DataFrame,
+    scored: pl.LazyFrame | pl.DataFrame,
+    eligible: pl.LazyFrame | pl.DataFrame,
     thresholds: LabelThresholds,
     *,
     eligible_counts: Mapping[str, int],
     drawn_counts: Mapping[str, int],
+    n_unlabelled: int = 0,
     path: str | Path,
 ) -> None:
     """Draw the novelty-conventionality plane with the regions of the labels, and the classes. Executes.
@@ -42,6 +43,7 @@ def draw_novelty(
         thresholds: the rule, and where its regions end.
         eligible_counts: works per novelty label before the draw.
         drawn_counts: works per novelty label in the release, both sides together.
+        n_unlabelled: works in the release without a novelty label, which no bar shows.
         path: the PNG file to write.
 
     Example:
@@ -61,17 +63,20 @@ def draw_novelty(
     plane, classes = figure.subplots(1, 2, width_ratios=(1.5, 1))
     if thresholds.novelty_rule == "uzzi":
         x, y = _points(eligible, "z_median", "z_p10")
-        _draw_quadrants(plane, x, y, scored.select(conventionality_cut(thresholds)).item(), thresholds.uzzi_tail_max)
+        cut = scored.lazy().select(conventionality_cut(thresholds)).collect().item()
+        _draw_quadrants(plane, x, y, cut, thresholds.uzzi_tail_max)
     else:
         x, y = _points(eligible, "conventionality_score", "novelty_score")
         _draw_band(plane, thresholds.novelty_margin)
-    _draw_density(plane, x, y)
-    plane.set_title(f"{x.size:,} eligible works with a score; rule {thresholds.novelty_rule}", fontsize=10)
-    draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts)
+    n_seen = _draw_density(plane, x, y)
+    beyond = f", {x.size - n_seen:,} of them beyond the edges" if n_seen < x.size else ""
+    title = f"{x.size:,} eligible works with a score{beyond}; rule {thresholds.novelty_rule}"
+    plane.set_title(title, fontsize=10)
+    draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     save(figure, path)
 
 
-def draw_novelty_by_year(scored: pl.DataFrame, path: str | Path) -> None:
+def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) -> None:
     """Draw for each year the median of z_median and of z_p10 and the band of the middle 80 % of works. Executes.
 
     Args:
@@ -89,7 +94,7 @@ def draw_novelty_by_year(scored: pl.DataFrame, path: str | Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    shown = scored.select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
+    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls().collect()
     quantiles = [
         pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
         for name in _SERIES
@@ -119,45 +124,45 @@ def draw_novelty_by_year(scored: pl.DataFrame, path: str | Path) -> None:
     save(figure, path)
 
 
-def _points(works: pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
-    known = works.select(pl.col(x, y).fill_nan(None)).drop_nulls()
+def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
+    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect()
     return known[x].to_numpy(), known[y].to_numpy()
 
 
-def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> None:
-    """Draw how many works lie where, in greys, so that the regions' colours stay theirs."""
-    if not x.size:
-        return
+def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> int:
+    """Draw how many works lie where, in greys, so that the regions' colours stay theirs; return how many are seen."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    size = (_GRID, max(1, int(_GRID / 1.8)))
+    is_seen = (left <= x) & (x <= right) & (low <= y) & (y <= high)
+    if not is_seen.any():
+        return 0
+    rows = max(1, int(_GRID / 1.8))
     extent = (left, right, low, high)
-    cells = axes.hexbin(x, y, gridsize=size, extent=extent, bins="log", mincnt=1, cmap="Greys", lw=0.1)
+    seen = x[is_seen], y[is_seen]
+    cells = axes.hexbin(*seen, gridsize=(_GRID, rows), extent=extent, bins="log", mincnt=1, cmap="Greys", lw=0.1)
     most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
     cells.set_clim(0.1, most)  # from a tenth of a work: a single one shall not be white
-    axes.set_xlim(left, right)
-    axes.set_ylim(low, high)
+    # Hexagons stand on the edges too, and a half one looks as if something were cut off.
+    across, up = 0.7 * (right - left) / _GRID, 0.7 * (high - low) / rows
+    axes.set_xlim(left - across, right + across)
+    axes.set_ylim(low - up, high + up)
     bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
+    return int(np.count_nonzero(is_seen))
 
 
 def _draw_band(axes: Axes, margin: float) -> None:
-    """Shade the plane of the scores: beside the diagonal, as wide as the margin, lie the balanced works."""
-    ends = np.array([0.0, 1.0])
-    regions = (
-        ("conventional", -3.0, ends - margin),
-        ("balanced", ends - margin, ends + margin),
-        ("novel", ends + margin, 3.0),
-    )
-    for label, low, high in regions:
+    """Shade the plane of the scores: white, beside the diagonal, as wide as the margin, lie the balanced."""
+    ends = np.array([-1.0, 2.0])  # beyond what is seen, like the regions
+    for label, low, high in (("conventional", -3.0, ends - margin), ("novel", ends + margin, 4.0)):
         axes.fill_between(ends, low, high, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
     for place in (ends - margin, ends + margin):
         axes.plot(ends, place, color="#333333", lw=0.8, zorder=3)
     if margin < 1:
-        # Half-way between the corner and the band's edge.
-        off = 0.3 * (1 - margin)
-        _name(axes, off, 1 - off, "novel")
-        _name(axes, 1 - off, off, "conventional")
-    _name(axes, 0.15, 0.15, "balanced")
+        # Below the other diagonal: z_p10 never exceeds z_median, so sigmoids add up to 1 or more, and no work is there.
+        near, far = (1 - margin) / 6, (1 + margin) / 2
+        _name(axes, near, far, "novel")
+        _name(axes, far, near, "conventional")
+    _name(axes, 0.12, 0.12, "balanced")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_xlabel("conventionality_score (high: its usual pair of venues is common)")
@@ -165,19 +170,22 @@ def _draw_band(axes: Axes, margin: float) -> None:
 
 
 def _draw_quadrants(axes: Axes, x: Float64Array, y: Float64Array, cut: float | None, tail_max: float) -> None:
-    """Shade the plane of z by the two cuts."""
+    """Shade the plane of z by the two cuts; balanced stays white, so that greys are works."""
     edge = tail_max if cut is None else cut
     left, right = _view(x, edge)
     low, high = _view(y, tail_max)
-    quarters = (
-        ("novel", (left, edge), (low, tail_max), ""),
-        ("conventional", (edge, right), (tail_max, high), ""),
-        ("balanced", (edge, right), (low, tail_max), "both"),
-        ("balanced", (left, edge), (tail_max, high), "neither"),
-    )
-    for label, across, up, note in quarters:
+    wide, tall = right - left, high - low  # more than is seen: shades shall not end at the outermost works
+    for label, across, up in (
+        ("novel", (left - wide, edge), (low - tall, tail_max)),
+        ("conventional", (edge, right + wide), (tail_max, high + tall)),
+    ):
         axes.fill_between(across, *up, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
-        _name(axes, sum(across) / 2, sum(up) / 2, label, note)
+    # Near the upper and the lower end: the works are thickest where the regions meet.
+    bottom, top = low + 0.1 * (tail_max - low), high - 0.1 * (high - tail_max)
+    _name(axes, (left + edge) / 2, bottom, "novel")
+    _name(axes, (edge + right) / 2, top, "conventional")
+    _name(axes, (edge + right) / 2, bottom, "balanced", "both")
+    _name(axes, (left + edge) / 2, top, "balanced", "neither")
     axes.axvline(edge, color="#333333", lw=0.8, zorder=3)
     axes.axhline(tail_max, color="#333333", lw=0.8, zorder=3)
     axes.set_xlim(left, right)
@@ -189,11 +197,13 @@ def _draw_quadrants(axes: Axes, x: Float64Array, y: Float64Array, cut: float | N
 def _view(values: Float64Array, cut: float) -> tuple[float, float]:
     """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
     low, high = np.quantile(values, _SEEN) if values.size else (cut, cut)
-    room = 0.15 * max(float(high - low), 1.0)
+    room = 0.2 * max(float(high - low), 1.0)
     return min(float(low), cut - room) - room, max(float(high), cut + room) + room
 
 
 def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:
+    from matplotlib.patheffects import withStroke
+
     text = f"{label}\n({note})" if note else label
-    box = {"facecolor": "white", "alpha": 0.8, "lw": 0, "boxstyle": "round"}
-    axes.text(x, y, text, color=COLOURS[label], ha="center", va="center", weight="bold", zorder=4, bbox=box)
+    outline = [withStroke(linewidth=3, foreground="white")]  # a box would cover the works beside the letters
+    axes.text(x, y, text, color=COLOURS[label], ha="center", va="center", weight="bold", zorder=4, path_effects=outline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -28,7 +29,7 @@ from sciscidata.scoring import label_scores
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNetConfig
 from sciscidata.splits import BALANCED, SplitConfig
-from sciscidata.statement import describe_background, describe_novelty
+from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ class BuildConfig:
     of ``background`` it names the SHA-256.
 
     Raises:
-        ConfigError: on construction, if ``source`` is none, or novelty is left out and needed nevertheless.
+        ConfigError: on construction, if ``source`` or ``novelty`` is none or a path no path, or novelty is left out and
+            needed nevertheless.
     """
 
     source: SourceConfig
@@ -66,13 +68,18 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         """Take paths as text too."""
-        for name in ("out", "cache_dir"):
-            object.__setattr__(self, name, Path(getattr(self, name)))
-        if self.background is not None:
-            object.__setattr__(self, "background", Path(self.background))
+        for name in ("out", "cache_dir", *(("background",) if self.background is not None else ())):
+            value = getattr(self, name)
+            if not isinstance(value, str | os.PathLike):
+                msg = f"BuildConfig.{name} is {value!r}, needs a path."
+                raise ConfigError(msg)
+            object.__setattr__(self, name, Path(value))
         if not isinstance(self.source, SourceConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
             msg = f"BuildConfig.source is {self.source!r}, needs one of {kinds}, for example SyntheticConfig()."
+            raise ConfigError(msg)
+        if not isinstance(self.novelty, NoveltyConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"BuildConfig.novelty is {self.novelty!r}, needs a NoveltyConfig, or None to leave novelty out."
             raise ConfigError(msg)
         if self.novelty is None:
             remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
@@ -136,11 +143,14 @@ def build(config: BuildConfig) -> Release:
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
+        novelty = _describe_novelty(config, background, result)
+        for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
+            logger.warning("%s", remark)
         return write_release(
             result.drawn,
             result.works,
             config.out,
-            manifest=_describe(config, source.provenance, background, result),
+            manifest=_describe(config, source.provenance, novelty, result),
             overwrite=config.overwrite,
             extra=lambda folder: _draw_pictures(result, config.thresholds, folder),
         )
@@ -260,18 +270,23 @@ def _draw_pictures(result: Drawn, thresholds: LabelThresholds, folder: Path) -> 
     draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
     if result.scored.height:
         counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
-        draw_novelty(result.scored, result.eligible, thresholds, **counts, path=folder / "novelty.png")
+        n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
+        draw_novelty(result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, path=path)
         draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 
+def _describe_novelty(config: BuildConfig, background: dict[str, Any] | None, result: Drawn) -> dict[str, Any] | None:
+    facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
+    return describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts)
+
+
 def _describe(
-    config: BuildConfig, provenance: dict[str, Any], background: dict[str, Any] | None, result: Drawn
+    config: BuildConfig, provenance: dict[str, Any], novelty: dict[str, Any] | None, result: Drawn
 ) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
-    facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
     return {
         "source": provenance,
         **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},
-        "atypicality": describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts),
+        "atypicality": novelty,
         "counts": result.counts,
     }

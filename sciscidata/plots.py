@@ -38,7 +38,7 @@ def draw_disruption(
     path: str | Path,
     title: str = "",
 ) -> None:
-    """Draw how the index is spread over the label bands, and the classes before and after balancing. Executes.
+    """Draw how the index is spread over the label bands, and the classes before and after the draw. Executes.
 
     Args:
         cd_index: Float64, the index of every eligible work; nulls are left out.
@@ -105,8 +105,10 @@ def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) ->
     axes.set_title(f"CD index of {values.size:,} eligible works", fontsize=10)
 
 
-def draw_classes(axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int]) -> None:
-    """Draw the class counts side by side, each bar with its number."""
+def draw_classes(
+    axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int], *, n_unlabelled: int = 0
+) -> None:
+    """Draw the class counts side by side, each bar with its number; what was drawn without a label is only said."""
     positions = np.arange(len(labels))
     for offset, counts, alpha, name in ((-0.2, eligible, 0.4, "eligible"), (0.2, drawn, 1.0, "drawn")):
         bars = axes.bar(
@@ -121,4 +123,5 @@ def draw_classes(axes: Axes, labels: Sequence[str], eligible: Mapping[str, int],
     axes.set_xticks(positions, labels)
     axes.margins(y=0.12)
     axes.set_ylabel("works")
-    axes.set_title("Classes before (pale) and after balancing", fontsize=10)
+    without = f"\n({n_unlabelled:,} more drawn without a label)" if n_unlabelled else ""
+    axes.set_title(f"Eligible (pale) and drawn works{without}", fontsize=10)

@@ -6,7 +6,8 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -77,7 +78,9 @@ def read_toml(path: Path) -> Settings:
         msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
         raise InputNotFoundError(msg) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"--config {path}: not a TOML file ({error}). Mend the line it names."
+        # TOML calls it so when `novelty = false` and `[novelty]` stand in one file.
+        remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
+        msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."
         raise ConfigError(msg) from error
     sections: Settings = {"": {}}
     for name, value in content.items():
@@ -174,7 +177,7 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
             raise ConfigError(msg)
         wanted = str if get_origin(types[name]) is Literal else types[name]
         try:
-            checked[name] = msgspec.convert(_or_none(name, value), wanted)
+            checked[name] = msgspec.convert(_or_none(name, value, wanted), wanted)
         except msgspec.ValidationError as error:
             msg = f"configuration: {name} in {where}: {error}. Mend its value."  # without the value: it may be a key
             raise ConfigError(msg) from None
@@ -184,6 +187,7 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
     return checked
 
 
-def _or_none(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Turn the word for no limit into None."""
-    return None if name in _WORDS_FOR_NONE and value == _WORDS_FOR_NONE[name] else value
+def _or_none(name: str, value: Any, wanted: Any) -> Any:  # noqa: ANN401
+    """Turn the word for no limit into None, where there may be none."""
+    is_word = name in _WORDS_FOR_NONE and value == _WORDS_FOR_NONE[name]
+    return None if is_word and NoneType in get_args(wanted) else value

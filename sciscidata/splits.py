@@ -6,11 +6,10 @@ Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -22,10 +21,10 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import VOCABULARIES
+from sciscidata.quotas import class_quotas, quota_cells
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 
 Balance = Literal["disruption", "novelty", "joint", "none"]
-Label = TypeVar("Label")
 
 #: The label columns whose classes are drawn in equal numbers.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -42,12 +41,14 @@ _REMEDY: Final = (
     "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
 )
 _NOVELTY_REMEDY: Final = (
-    "The margin rule calls most works conventional. Uzzi's rule (LabelThresholds.novelty_rule='uzzi', --novelty-rule "
-    "uzzi) and scores that are ranks (NoveltyConfig.score='rank', --score rank) spread novelty more evenly."
+    "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
+    "(LabelThresholds.novelty_rule='uzzi', --novelty-rule uzzi), or the margin rule over ranks "
+    "(NoveltyConfig.score='rank', --score rank), spreads novelty more evenly."
 )
 _NO_NOVELTY: Final = (
     "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
-    "(source_id) and year are in WORKS. Read the cited works too, or use balance='disruption' (--balance disruption)."
+    "(source_id) and year are in WORKS. Read the cited works too, or use balance='disruption' (--balance disruption). "
+    "If the null model is that of a background, it has to hold their years and pairs of venues: take another, or none."
 )
 
 
@@ -141,23 +142,6 @@ def side_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
     return sides["side"]
 
 
-def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
-    """Divide ``n`` works over the classes: equal shares, and what remains goes to the first in label order.
-
-    This is the largest-remainder rule, whose remainders are all equal here.
-
-    Args:
-        n: 0 or more.
-        labels: the classes, in label order; at least one.
-
-    Example:
-        >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
-        {'disruptive': 1667, 'consolidating': 1667, 'neutral': 1666}
-    """
-    share, rest = divmod(n, len(labels))
-    return {label: share + (place < rest) for place, label in enumerate(labels)}
-
-
 def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.LazyFrame:
     """Draw the train and test works of a release. Runs nothing.
 
@@ -236,7 +220,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
 
 def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
     columns = BALANCED[config.balance]
-    cells = list(itertools.product(*(VOCABULARIES[column] for column in columns)))
+    cells = quota_cells(columns)
     sided = keyed.with_columns(side_of_keys(keyed["split_key"], config).alias("side"))
     quotas = pl.DataFrame(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def describe_novelty(
             and ``published`` says how.
 
     Example:
-        >>> scored = pl.DataFrame({"n_pairs": [3, 1, 0], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
+        >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
         >>> stated = describe_novelty(NoveltyConfig(), LabelThresholds(), None, scored, works=3)
         >>> stated["works"], stated["scored_works"], stated["scored_pairs"], stated["conventionality_cut"]
         (3, 2, 4, 1.0)
@@ -70,6 +71,40 @@ def describe_novelty(
         "scored_pairs": scored.filter(pl.col("z_p10").is_not_null())["n_pairs"].sum(),
         "conventionality_cut": scored.select(conventionality_cut(thresholds)).item(),
     }
+
+
+def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -> list[str]:
+    """Say what in a release is probably not what was meant; nothing if all is well.
+
+    Args:
+        atypicality: from describe_novelty.
+        rule: the novelty rule of the labels.
+
+    Example:
+        >>> scored = pl.DataFrame(schema={"n_pairs": pl.Int64, "z_p10": pl.Float64, "z_median": pl.Float64})
+        >>> stated = describe_novelty(NoveltyConfig(years=(2030, 2031)), LabelThresholds(), None, scored, works=0)
+        >>> print(*remark_on_novelty(stated, "margin"))
+        none of the 0 works read has a novelty score: a work needs two references whose venue and year are known, and
+        a year of its own; only the years 2030 to 2031 were asked for (NoveltyConfig.years, [novelty] years).
+    """
+    if not atypicality:
+        return []
+    remarks: list[str] = []
+    config, background = atypicality["config"], atypicality["background"]
+    if not atypicality["scored_works"]:
+        needs = ["a work needs two references whose venue and year are known, and a year of its own"]
+        if config is None:
+            needs = ["SciSciNet publishes none for them"]
+        elif config["years"]:
+            first, last = config["years"]
+            needs.append(f"only the years {first} to {last} were asked for (NoveltyConfig.years, [novelty] years)")
+        if background:
+            years = f"{background['first_year']} to {background['last_year']}"
+            needs.append(f"the background knows the years {years}, and of these works no pair of venues in them")
+        remarks.append(f"none of the {atypicality['works']:,} works read has a novelty score: {'; '.join(needs)}.")
+    if rule == "uzzi" and (config or atypicality["published"])["score"] == "rank":
+        remarks.append("scores are ranks, but the novelty labels are not of them: Uzzi's rule labels by z.")
+    return remarks
 
 
 def count_stages(marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None) -> dict[str, Any]:

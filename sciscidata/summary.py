@@ -17,6 +17,7 @@ from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
+from sciscidata.statement import remark_on_novelty
 from sciscidata.storage import storage_error
 
 _FILTER_NOTES = {
@@ -52,6 +53,8 @@ def print_release(release: Release) -> None:
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
+        for remark in remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule")):
+            console.print(f"warning: {remark}", style="bold")
         console.print(f"\nrelease: {shown(release.folder)}")
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
@@ -130,7 +133,10 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
     """Print under which null model the novelty scores were computed, or whose they are, and from how many works."""
     if not atypicality:
         return
-    scored = f"novelty: {atypicality['scored_works']:,} works scored by {atypicality['scored_pairs']:,} venue pairs"
+    scored = (
+        f"novelty: {atypicality['scored_works']:,} of {atypicality['works']:,} works scored by "
+        f"{atypicality['scored_pairs']:,} venue pairs"
+    )
     config, background = atypicality["config"], atypicality["background"]
     if config is None:
         console.print(f"{scored}; z as published, score: {atypicality['published']['score']}")

@@ -46,11 +46,11 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The venue pairs that occur in one citing year, row by row, and how often."""
+    """The venue pairs that occur in one citing year, row by row, and how often; int32, or int64 if need be."""
 
     starts: npt.NDArray[np.int64]
     partners: Int32Array
-    observed: Int32Array
+    observed: npt.NDArray[Any]
 
     def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the venues of every pair under other numbers, the lower one first."""
@@ -79,8 +79,31 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     """
     venue = pl.col("source_id")
     number = pl.when(venue.is_not_null()).then(venue.rank("dense").cast(pl.Int32) - 1).otherwise(-1).cast(pl.Int32)
-    dated = works.drop_nulls("publication_year").select("publication_year", "work_id", number.alias("venue"))
+    dated = _dated(works).select("publication_year", "work_id", number.alias("venue"))
     return dated.sort("publication_year", "work_id").collect()["venue"].to_numpy()
+
+
+def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
+    """Return the source_id of every number that venue_numbers gives to venues of the same works. Executes.
+
+    Args:
+        works: WORKS; only publication_year and source_id are read.
+
+    Returns:
+        int64, ascending. A venue that only works without a year have gets no number, and is not here.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, None, 1991],
+        ...     "source_id": [80, 60, 70]}, schema_overrides={"publication_year": pl.Int32})
+        >>> venue_ids(works)
+        array([70, 80])
+    """
+    return _dated(works).select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
+
+
+def _dated(works: pl.LazyFrame) -> pl.LazyFrame:
+    """Keep the works whose venues are numbered."""
+    return works.drop_nulls("publication_year")
 
 
 def year_places(graph: CitationGraph) -> Int32Array:
@@ -109,7 +132,7 @@ def year_slots(
         left_out: bool (graph.n_dated), written.
         venue_required: a work without a venue of its own gets none.
     """
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
     n_references = int(graph.ref_offsets[last] - graph.ref_offsets[first])
@@ -150,7 +173,7 @@ def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
 
 def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> Slots:
     """Number strata by time and venues by appearance, and order the slots by stratum."""
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
 
     strata_years, strata = np.unique(cited_years, return_inverse=True)
     local = venues.copy()
@@ -161,32 +184,49 @@ def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], 
 
 def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
     """Put the slots of each work together by venue; with ``unique_venues`` every multiplicity is 1."""
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
 
     group_offsets, venues, counts, ends = kernels.group_slots(offsets, venues, unique_venues)
     return Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
 
 
+def tally_for(groups: Groups) -> npt.NDArray[Any]:
+    """Return a zero per venue, to count pairs with: int32, which is faster, where all pairs of all works fit.
+
+    Example:
+        >>> def one_work(n_references):
+        ...     return group(np.array([0, n_references]), np.zeros(n_references, np.int32), 1)
+        >>> tally_for(one_work(65_536)).dtype, tally_for(one_work(65_537)).dtype
+        (dtype('int32'), dtype('int64'))
+    """
+    most = int(pairs_per_work(groups).sum())
+    return np.zeros(groups.by_venue[0].size - 1, np.int32 if most < 2**31 else np.int64)
+
+
 def observe(groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
     """Count the venue pairs that occur: work by work, a venue's multiplicity times its partner's."""
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
 
-    _, n_entries = kernels.entry_places(groups.offsets)
-    partners, observed = np.empty((2, n_entries), np.int32)  # memory that is not written is not taken
+    tally = tally_for(groups)
+    sizes = np.diff(groups.offsets)
+    n_entries = int((sizes * (sizes + 1) // 2).sum())
+    # Memory that is not written is not taken.
+    partners, observed = np.empty(n_entries, np.int32), np.empty(n_entries, tally.dtype)
     given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    starts = kernels.count_cells(*given, partners, observed)
+    starts = kernels.count_cells(*given, tally, partners, observed)
     return Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
 
 
 def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
     """Count given cells over other works than those that they were found in."""
-    from sciscidata import novelty_kernels as kernels
+    from sciscidata import pair_counting_kernels as kernels
 
     counts, squares = np.zeros((2, cells.observed.size), np.int64)
     nothing = np.zeros(cells.observed.size, np.int32)
     given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    kernels.add_shuffle(*given, cells.starts, cells.partners, nothing, counts, squares)
-    return replace(cells, observed=counts.astype(np.int32))
+    tally = tally_for(groups)
+    kernels.add_shuffle(*given, tally, cells.starts, cells.partners, nothing, counts, squares)
+    return replace(cells, observed=counts.astype(tally.dtype))
 
 
 def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -32,9 +32,10 @@ from sciscidata.manifest import (
     read_settings,
 )
 from sciscidata.portable_math import sigmoid
+from sciscidata.quotas import class_quotas, quota_cells
 from sciscidata.release import Release, render_jsonl
 from sciscidata.schemas import EXAMPLE
-from sciscidata.splits import BALANCED, SIDES, SplitConfig, class_quotas, side_of_keys, split_keys
+from sciscidata.splits import BALANCED, SIDES, SplitConfig, side_of_keys, split_keys
 
 _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
@@ -44,10 +45,14 @@ def verify_release(folder: str | Path) -> Release:
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema,
     number, list of ids, class counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the
-    scores and thresholds (novelty by Uzzi's rule only as far as a sigmoid of z tells: a release holds neither z nor
-    the works that its median is of); the order and the side that follow from ids and seed (without balance the side
-    follows from all eligible works, which a release does not hold); the class quotas; no id and no normalised
-    title on both sides. Of the counts of works that are not in the release, that they add up.
+    scores and thresholds (novelty by Uzzi's rule only as far as the scores tell, see below); the order and the side
+    that follow from ids and seed (without balance the side follows from all eligible works, which a release does not
+    hold); the class quotas; no id and no normalised title on both sides. Of the counts of works that are not in the
+    release, that they add up.
+
+    Uzzi's rule labels by z, which a release does not hold. A sigmoid at that of a cut decides nothing about this cut,
+    and z beyond ±8 have one sigmoid: where a cut lies beyond, no score above it can be told from one below. Ranks
+    only tell whether the labels of one side and year agree with one another. What is not decided is not checked.
 
     Args:
         folder: what ``write_release`` made, perhaps elsewhere and long ago.
@@ -198,26 +203,44 @@ def _check_labels(
 
 
 def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
-    """Derive the label of Uzzi's rule from the scores, as far as they decide.
+    """Derive the label of Uzzi's rule from the scores, as far as they decide; else take the one that stands there.
 
-    A release holds no z. A sigmoid keeps their order, so that a score clearly above or below that of a cut decides.
-    Where it does not, and with ranks, any label stands for a work with both scores, and none for another.
+    A work without both scores has none. Of a work of which one half is decided, the label that contradicts this half is
+    called balanced, so that it differs.
     """
+    label = pl.col("novelty_label")
+    is_scored = pl.col("novelty_score").is_not_null() & pl.col("conventionality_score").is_not_null()
+    tail, high = _halves(thresholds, atypicality)
+    novel, balanced, conventional = map(pl.lit, NOVELTY_LABELS)
+    contradicts_a_half = ((label == novel) & (~tail | high)) | ((label == conventional) & (tail | ~high))
+    stated = pl.when(contradicts_a_half | ~label.is_in(NOVELTY_LABELS)).then(balanced).otherwise(label)
+    label_there = pl.when(label.is_null()).then(balanced).otherwise(stated)
+    return pl.when(is_scored).then(pl.coalesce(uzzi_label(tail, high), label_there)).alias("novelty_label")
+
+
+def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tuple[pl.Expr, pl.Expr]:
+    """Say of every work of a side whether it has tail novelty, and whether high conventionality; null: undecided."""
     novelty, conventionality, label = pl.col("novelty_score"), pl.col("conventionality_score"), pl.col("novelty_label")
-    is_scored = novelty.is_not_null() & conventionality.is_not_null()
-    stated = pl.when(is_scored).then(
-        pl.when(label.is_in(NOVELTY_LABELS)).then(label).otherwise(pl.lit("none of these"))
-    )
     cut = atypicality.get("conventionality_cut")
-    if cut is None or (atypicality["config"] or atypicality["published"])["score"] != "sigmoid":
-        return stated.alias("novelty_label")
-    above_tail, above_middle = (
-        pl.when((score - at).abs() > _CLEAR).then(score > at)
-        for score, at in zip(
-            (novelty, conventionality), sigmoid(np.array([-thresholds.uzzi_tail_max, cut])), strict=True
-        )
-    )
-    return pl.coalesce(uzzi_label(above_tail, above_middle), stated).alias("novelty_label")
+    if cut is None:
+        return pl.lit(None, pl.Boolean), pl.lit(None, pl.Boolean)
+    if (atypicality["config"] or atypicality["published"])["score"] == "sigmoid":  # which keeps the order of z
+        at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
+        return _above(novelty, at_tail), _above(conventionality, at_middle)
+    # Ranks keep the order within a year, so the works with a half lie above those without: novel ones, say, have tail
+    # novelty, and so has any work of their year with as high a score.
+    novel, conventional = label == "novel", label == "conventional"
+    return _from_neighbours(novelty, novel, conventional), _from_neighbours(conventionality, conventional, novel)
+
+
+def _above(score: pl.Expr, cut: float) -> pl.Expr:
+    return pl.when((score - cut).abs() > _CLEAR).then(score > cut)
+
+
+def _from_neighbours(score: pl.Expr, has: pl.Expr, has_not: pl.Expr) -> pl.Expr:
+    lowest, highest = score.filter(has).min(), score.filter(has_not).max()
+    year = "publication_year"
+    return pl.when(score >= lowest.over(year)).then(True).when(score <= highest.over(year)).then(False)
 
 
 def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterator[str]:
@@ -234,10 +257,9 @@ def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterato
         strays = frame.filter(side_of_keys(keys, split) != side)["openalex_id"]
         if len(strays):
             yield f"{side}: {len(strays):,} rows belong to the other side by their id, first {strays[0]}"
-    cells = list(product(*(VOCABULARIES[column] for column in columns)))
     drawn = frame.group_by(*columns).len().rows() if columns else [(frame.height,)]
     found = {tuple(cell): count for *cell, count in drawn}
-    for cell, quota in class_quotas(split.sizes[side], cells).items():
+    for cell, quota in class_quotas(split.sizes[side], quota_cells(columns)).items():
         if found.get(cell, 0) != quota:
             name = " + ".join(cell) or "any"
             yield f"{side}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"

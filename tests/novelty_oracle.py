@@ -126,17 +126,23 @@ def exact_mean(slots: Slots, pair: tuple[int, int]) -> float:
     return mean
 
 
-def exact_moments(slots: Slots, pair: tuple[int, int]) -> tuple[float, float]:
-    """Return mean and variance of a pair's count over every possible deal of the venues; for a few slots only."""
+def all_counts(slots: Slots) -> list[dict[tuple[int, int], int]]:
+    """Return the pair counts of every possible deal of the venues, each distinct deal once; for a few slots only."""
     years = sorted({year for _, year, _ in slots})
     places = {year: [i for i, slot in enumerate(slots) if slot[1] == year] for year in years}
-    deals = [itertools.permutations([slots[i][2] for i in places[year]]) for year in years]
+    deals = [set(itertools.permutations([slots[i][2] for i in places[year]])) for year in years]
     counts = []
-    for deal in itertools.product(*map(list, deals)):
+    for deal in itertools.product(*deals):
         venues = {
             i: venue for year, row in zip(years, deal, strict=True) for i, venue in zip(places[year], row, strict=True)
         }
-        counts.append(count_pairs([(work, year, venues[i]) for i, (work, year, _) in enumerate(slots)])[pair])
+        counts.append(count_pairs([(work, year, venues[i]) for i, (work, year, _) in enumerate(slots)]))
+    return counts
+
+
+def exact_moments(slots: Slots, pair: tuple[int, int]) -> tuple[float, float]:
+    """Return mean and variance of a pair's count over every possible deal of the venues; for a few slots only."""
+    counts = [deal[pair] for deal in all_counts(slots)]
     mean = sum(counts) / len(counts)
     return mean, sum((count - mean) ** 2 for count in counts) / len(counts)
 

@@ -53,7 +53,9 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert re.search(r"train +20 +20 +20 +60", out)
     assert re.search(r"test +3 +3 +3 +9", out)
     assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 8
-    assert re.search(r"novelty: 2,\d+ works scored by [\d,]+ venue pairs; null model: analytic, of the 3,000", out)
+    assert re.search(
+        r"novelty: 2,\d+ of 3,000 works scored by [\d,]+ venue pairs; null model: analytic, of the 3,000", out
+    )
     folder = "slices/synthetic"
     for name in ("disruption.png", "novelty.png", "novelty_by_year.png"):
         assert (tmp_path / folder / name).read_bytes().startswith(b"\x89PNG")
@@ -104,6 +106,35 @@ def test_a_saved_background_is_described_and_used(run, tmp_path):
     assert "another null model" in errors
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_release_without_a_novelty_score_says_so_and_why(run, tmp_path, caplog, is_saved):
+    (tmp_path / "c.toml").write_text("[novelty]\nyears = [2030, 2031]\n")
+    world = ["--source", "synthetic", "--n-works", "3000"]
+    if is_saved:
+        other = ["--source", "synthetic", "--n-works", "40", "--world-seed", "9"]
+        assert run("background", *other, "--out", "pairs.parquet")[0] == 0
+        given = ["--background", "pairs.parquet"]
+    else:
+        given = ["--config", "c.toml"]
+    status, out, errors = run("build", *world, "--n-train", "60", "--n-test", "9", *given, "--out", "a")
+    assert status == 0, errors
+    for text in (out, caplog.text):
+        assert "none of the 3,000 works read has a novelty score: a work needs two references" in text
+        assert ("the background knows the years" in text) == is_saved
+        assert ("only the years 2030 to 2031 were asked for" in text) == (not is_saved)
+    assert run("describe", "a")[1] == out
+
+
+def test_ranks_beside_uzzis_labels_are_remarked_on(run, caplog):
+    for flags, is_told in (["--score", "rank", "--novelty-rule", "uzzi"], True), (["--score", "rank"], False):
+        caplog.clear()
+        status, out, errors = run("build", *SMALL, *flags, "--overwrite")
+        assert status == 0, errors
+        for text in (out, caplog.text):
+            assert ("scores are ranks, but the novelty labels are not of them" in text) == is_told
+            assert "none of the" not in text
+
+
 def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path):
     run("build", *SMALL)
     path = tmp_path / "slices" / "synthetic" / "train.jsonl"
@@ -147,6 +178,8 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--background", "no-such-file"], "no background at no-such-file"),
         (["build", *SMALL, "--background", "a-file"], "a-file is no Parquet file"),
         (["background", "--out", "table"], "the OpenAlex API gives a sample"),
+        (["background", "--config", "off.toml", "--out", "table"], "novelty is switched off, but this command makes"),
+        (["background", "--config", "saved.toml", "--out", "table"], "background names other, but this command makes"),
         (["background", "--source", "synthetic", "--out", "a-file"], "a-file already exists"),
         (["background", "--source", "synthetic", "--out", "a-file", "--overwrite"], "a-file is no background"),
         (["background", "--input", "no-such-file", "--out", "table"], "no-such-file"),
@@ -159,6 +192,8 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
 )
 def test_a_users_mistake_gets_one_clear_error_and_no_traceback(run, tmp_path, arguments, message):
     (tmp_path / "a-file").touch()
+    (tmp_path / "off.toml").write_text("source = 'synthetic'\nnovelty = false\n")
+    (tmp_path / "saved.toml").write_text("source = 'synthetic'\nbackground = 'other'\n")
     status, out, errors = run(*arguments)
     assert status == 1
     assert message in errors
@@ -266,6 +301,11 @@ def test_flags_go_over_the_configuration_file(tmp_path):
         ("[novelty]\nnull = 'exact'\n", "null must be one of analytic, permutation, got 'exact'"),
         ("[novelty]\ncompat = 'mine'\n", "no convention 'mine'"),
         ("[novelty]\nyears = [1990]\n", r"years in \[novelty\]: Expected `array` of length 2"),
+        (
+            "novelty = true\n[novelty]\nseed = 1\n",
+            "A name may be a value or a section, not both. Mend the line it names",
+        ),
+        ("source = 'openalex'\n[openalex]\nmax_references = 'all'\n", r"\[openalex\]: Expected `int`, got `str`"),
         ("novelty = 'no'\n", "novelty in the top level: Expected `bool`, got `str`"),
         ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of: margin, uzzi"),
         ("[records]\ninputs = ['f']\nstrict = 'no'\n", r"strict in \[records\]: Expected `bool`"),

@@ -18,7 +18,8 @@ from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph import build_graph
 from sciscidata.portable_math import natural_log
 from sciscidata.schemas import COMMONNESS
-from sciscidata.venue_pairs import venue_numbers
+from sciscidata.venue_pair_kernels import commonness_of_cells
+from sciscidata.venue_pairs import group, observe, venue_numbers
 from tests import venue_pair_oracle as oracle
 
 DEFAULT = CommonnessConfig()
@@ -146,6 +147,19 @@ def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared
     assert expected.select(pl.col(pl.Float64).is_nan().any()).sum_horizontal().item() == 0
     assert (defined["commonness_p10"] > 0).all()
     assert (defined["commonness_p10"] <= defined["commonness_median"]).all()
+
+
+def test_counts_beyond_two_to_the_31_are_right():
+    counts = np.array([2 * 10**9, 3 * 10**9, 10**9])  # (0, 0), (0, 1), (1, 1)
+    table = (np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), counts)
+    total, ends = 6.0, (5.0, 4.0)
+    expected = [2 * total / 25, 3 * total / (ends[0] * ends[1]), total / 16]
+    assert commonness_of_cells(table, False).tolist() == pytest.approx(expected, rel=1e-15)
+    n_works, length = 4_500, 1_000
+    groups = group(np.arange(n_works + 1) * length, np.zeros(n_works * length, np.int32), 1)
+    cells = observe(groups)
+    assert cells.observed.tolist() == [n_works * 499_500]
+    assert commonness_of_cells((cells.starts, cells.partners, cells.observed), False).tolist() == [1.0]
 
 
 def test_the_bits_of_the_scores_are_pinned():

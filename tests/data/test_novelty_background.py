@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from sciscidata.schemas import PAIR_STATISTICS
 from tests import novelty_oracle as oracle
 from tests.data.test_novelty import ANY_CONFIG, ANY_CORPUS, Records, frames, random_corpus, scored
 
+KEY = b"sciscidata_background"
 SHUFFLES = NoveltyConfig(null="permutation", n_shuffles=4, seed=3)
 
 
@@ -248,6 +250,88 @@ def test_a_folder_in_the_place_of_the_file_is_refused_at_once(tmp_path):
     citations, works = frames({1: (2000, 1)}, [])
     with pytest.raises(StorageError, match=r"cannot write .*: Is a directory"):
         write_background(citations, works, tmp_path)
+
+
+def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
+    records, edges = random_corpus(12, 20, 40, 6, 5)
+    more = records | {10**6: (None, -5), 10**6 + 1: (None, 3), 10**6 + 2: (None, 10**9)}
+    expected = scored(records, edges)
+    for made, asked in [(more, records), (records, more), (more, more)]:
+        write_background(*frames(made, edges), file)
+        rows = scored(asked, edges, background=file)
+        assert rows.filter(pl.col("work_id") < 10**6).equals(expected)
+    assert pl.read_parquet(file)["source_id_a"].min() >= 0
+    citations, works = frames(records, edges)
+    graph = build_graph(citations, works)
+    other = read_background(file).for_venues_of(works.filter(pl.col("source_id") > 0))
+    with pytest.raises(ConfigError, match="does not know these venues"):
+        score_atypicality(graph, venue_numbers(graph, works), background=other)
+
+
+def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None, **how: object) -> Path:
+    """Write a background anew, with other rows or metadata."""
+    metadata = pq.read_metadata(file).metadata
+    table = pq.read_table(file) if rows is None else rows
+    told = {KEY: metadata[KEY] if key is None else key}
+    pq.write_table(table.replace_schema_metadata(told), file, **how)
+    return file
+
+
+def test_a_pair_that_stands_there_twice_is_refused(file):
+    corpus = random_corpus(13, 20, 40, 6, 5)
+    write_background(*frames(*corpus), file)
+    rows = pq.read_table(file)
+    rewritten(file, pa.concat_tables([rows, rows.slice(0, 1)]))
+    with pytest.raises(BackgroundError, match="holds a venue pair of 2000 twice"):
+        scored(*corpus, background=file)
+
+
+def test_a_background_without_column_statistics_is_read_all_the_same(file):
+    corpus = random_corpus(14, 20, 40, 6, 5)
+    write_background(*frames(*corpus), file)
+    rewritten(file, write_statistics=False)
+    assert scored(*corpus, background=file).equals(scored(*corpus))
+
+
+YEAR = b'{"publication_year": 2000, "n_works": 1, "n_references": 1, "n_pairs": 1}'
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (b"{oops", "lacks the metadata"),
+        (b"\xff", "lacks the metadata"),
+        (b"[]", "lacks the metadata"),
+        (b'{"format_version": 1}', "damaged metadata"),
+        (b'{"format_version": 1, "null_model": {}, "years": 7}', "damaged metadata"),
+        (b'{"format_version": 1, "null_model": {}, "years": [{}]}', "damaged metadata"),
+        (b'{"format_version": 1, "null_model": {}, "years": ["2000"]}', "damaged metadata"),
+        (b'{"format_version": 1, "null_model": 3, "years": [' + YEAR + b"]}", "damaged metadata"),
+    ],
+)
+def test_broken_metadata_are_refused_in_words(file, key, said):
+    write_background(*frames({1: (2000, 1)}, []), file)
+    with pytest.raises(BackgroundError, match=said):
+        read_background(rewritten(file, key=key))
+
+
+def test_what_is_no_path_is_refused(file):
+    with pytest.raises(ConfigError, match="background is 3, needs the path"):
+        compute_atypicality(*frames({1: (2000, 1)}, []), background=3)
+
+
+def test_a_folder_of_the_user_is_not_removed(file):
+    citations, works = frames({1: (2000, 1)}, [])
+    kept = file.with_name(f".{file.name}.unfinished") / "kept.txt"
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    with pytest.raises(StorageError, match="look at it, then move it"):
+        write_background(citations, works, file)
+    assert kept.read_text() == "mine"
+    assert not file.exists()
+    kept.unlink()
+    write_background(citations, works, file)  # empty: what a killed run may leave
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])

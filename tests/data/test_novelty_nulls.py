@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata import novelty_kernels, novelty_nulls, venue_pairs
+from sciscidata import novelty_kernels, novelty_nulls, venue_pairs, work_quantile_kernels
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty import score_atypicality, venue_numbers
 from sciscidata.novelty_config import NoveltyConfig
@@ -148,11 +148,11 @@ def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_th
 def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique, repeats, random):
     counts = [[n * repeats for n in work] for work in works]  # 30: more pairs than the kernel keeps room for at first
     offsets = np.concatenate([[0], np.cumsum([len(work) for work in counts])])
-    starts, n_entries = novelty_kernels.entry_places(offsets)
+    starts, n_entries = work_quantile_kernels.entry_places(offsets)
     entries = np.array([random.choice([math.nan, random.gauss(0, 3), 1.0]) for _ in range(n_entries)])
     flat = np.array([n for work in counts for n in work], np.int32)
     n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
-    novelty_kernels.work_quantiles(offsets, flat, starts, entries, n_pairs, low, middle, unique)
+    work_quantile_kernels.work_quantiles(offsets, flat, starts, entries, n_pairs, low, middle, unique)
     place = itertools.count()
     for w, work in enumerate(counts):
         values = []

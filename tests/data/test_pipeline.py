@@ -273,6 +273,28 @@ def test_what_needs_novelty_is_refused_at_once_where_it_is_switched_off(tmp_path
         small(tmp_path, novelty=None, background="pairs.parquet")
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"novelty": "yes"}, "novelty is 'yes', needs a NoveltyConfig"),
+        ({"background": 3}, "background is 3, needs a path"),
+        ({"out": 3}, "out is 3, needs a path"),
+        ({"cache_dir": None}, "cache_dir is None, needs a path"),
+    ],
+)
+def test_what_is_no_setting_is_refused_by_name(tmp_path, changes, says):
+    with pytest.raises(ConfigError, match=says):
+        small(tmp_path, **changes)
+
+
+def test_the_manifest_counts_the_pairs_of_scored_works_only(tmp_path):
+    config = NoveltyConfig(min_pairs=60)
+    stated = build(small(tmp_path, novelty=config)).manifest["atypicality"]
+    world = scan_synthetic(SyntheticConfig(n_works=4_000))
+    scores = compute_atypicality(world.citations, world.works, config).collect()
+    assert stated["scored_pairs"] == scores.drop_nulls("z_p10")["n_pairs"].sum() < scores["n_pairs"].sum()
+
+
 def test_without_balancing_the_natural_shares_are_drawn(tmp_path):
     release = build(small(tmp_path, split=SplitConfig(n_train=600, n_test=60, balance="none")))
     counts = release.manifest["class_counts"]["train"]["disruption_label"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from sciscidata.labels import (
@@ -158,6 +159,66 @@ def test_odd_cases_can_be_drawn(tmp_path, works: pl.DataFrame, rule) -> None:
         draw_novelty_by_year(works, tmp_path / f"by-year-{name}")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "by-year-a.png").read_bytes() == (tmp_path / "by-year-b.png").read_bytes()
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+def test_lazy_frames_give_the_same_pictures(tmp_path, rule) -> None:
+    counts = dict.fromkeys(NOVELTY_LABELS, 1)
+    for name, works in (("a", SCORED), ("b", SCORED.lazy())):
+        options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / f"{name}.png"}
+        draw_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
+        draw_novelty_by_year(works, tmp_path / f"{name}-years.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "a-years.png").read_bytes() == (tmp_path / "b-years.png").read_bytes()
+
+
+def test_a_picture_says_how_many_works_it_does_not_show(tmp_path, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    counts = dict.fromkeys(NOVELTY_LABELS, 2)
+    z = [*np.linspace(-2, 2, 998), 900.0, -900.0]
+    works = pl.DataFrame({"z_median": z, "z_p10": z})
+    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
+    draw_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
+    plane, classes, _ = drawn[0].axes
+    assert plane.get_title() == "1,000 eligible works with a score, 2 of them beyond the edges; rule uzzi"
+    assert int(plane.collections[-1].get_array().sum()) == 998
+    assert classes.get_title() == "Eligible (pale) and drawn works\n(17 more drawn without a label)"
+    works = works.head(998)
+    draw_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
+    plane, classes, _ = drawn[1].axes
+    assert plane.get_title() == "998 eligible works with a score; rule uzzi"
+    assert classes.get_title() == "Eligible (pale) and drawn works"
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+def test_every_hexagon_lies_whole_within_the_picture(tmp_path, monkeypatch, rule) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    counts = dict.fromkeys(NOVELTY_LABELS, 2)
+    ends = pl.DataFrame({"novelty_score": [0.0, 1.0, 0.5], "conventionality_score": [1.0, 0.0, 1.0]})
+    works = ends.with_columns(z_p10=pl.lit(1.0), z_median=pl.Series([0.0, 1.0, 2.0]))
+    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
+    draw_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
+    plane = drawn[0].axes[0]
+    cells = plane.collections[-1]
+    corners = np.concatenate([cells.get_offsets() + corner for corner in cells.get_paths()[0].vertices])
+    (left, right), (low, high) = plane.get_xlim(), plane.get_ylim()
+    assert left < corners[:, 0].min()
+    assert corners[:, 0].max() < right
+    assert low < corners[:, 1].min()
+    assert corners[:, 1].max() < high
+
+
+def test_only_works_are_grey_in_the_planes() -> None:
+    for draw_regions in (
+        lambda axes: _draw_band(axes, 0.15),
+        lambda axes: _draw_quadrants(axes, np.arange(9.0), np.arange(9.0), 4.0, 0.0),
+    ):
+        axes = plane()
+        draw_regions(axes)
+        shades = {to_hex(region.get_facecolor()[0]) for region in axes.collections}
+        assert shades == {COLOURS["novel"].lower(), COLOURS["conventional"].lower()}
 
 
 def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -33,11 +34,12 @@ from sciscidata.errors import (
 from sciscidata.labels import LabelThresholds, label_disruption
 from sciscidata.manifest import DATA_FILES, hash_manifest
 from sciscidata.novelty_scores import add_scores
+from sciscidata.portable_math import sigmoid
 from sciscidata.release import check_target, read_release, render_jsonl, write_release
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.scoring import label_scores
 from sciscidata.splits import SplitConfig, draw_split
-from sciscidata.verification import verify_release
+from sciscidata.verification import _check_labels, verify_release
 
 REPOSITORY = Path(__file__).parents[2]
 SPLIT = SplitConfig(n_train=60, n_test=15)
@@ -622,7 +624,9 @@ def test_one_side_may_be_empty(tmp_path: Path) -> None:
     assert (release.folder / "test.jsonl").read_bytes() == b""
 
 
-def draw_novel(works: pl.DataFrame, split: SplitConfig, thresholds: LabelThresholds) -> pl.LazyFrame:
+def draw_novel(
+    works: pl.DataFrame, split: SplitConfig, thresholds: LabelThresholds, score: Any = "sigmoid"
+) -> pl.LazyFrame:
     """Draw works with z from -4 to 4 and their scores, a seventh of them without."""
     number = pl.int_range(pl.len())
     scored = (
@@ -633,7 +637,7 @@ def draw_novel(works: pl.DataFrame, split: SplitConfig, thresholds: LabelThresho
         .with_columns(pl.when(pl.col("z_p10").is_not_null()).then("z_median").alias("z_median"))
         .with_columns(publication_year=pl.lit(2000))
     )
-    return draw_split(label_scores(add_scores(scored, "sigmoid"), thresholds), split)
+    return draw_split(label_scores(add_scores(scored, score), thresholds), split)
 
 
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])
@@ -675,17 +679,18 @@ def test_a_label_of_uzzis_rule_that_contradicts_the_sigmoids_is_found(by_uzzi: P
     with pytest.raises(VerificationError) as caught:
         verify_release(by_uzzi)
     found = re.search(r"train: novelty_label of (\d+) rows contradicts their score", str(caught.value))
-    # A score that equals that of a cut does not tell on which side z was: z_p10 of 0, z_median of 2.
+    # A score that equals that of a cut does not tell on which side z was: z_p10 of 0, z_median of 2. Where both labels
+    # are that of one cell alone, the other cut is enough.
     assert found is not None
     assert 0 < int(found[1]) <= n
-    assert (int(found[1]) == n) == (new is None)
+    assert (int(found[1]) == n) == (new is None or {old, new} == {"conventional", "novel"})
 
 
 @pytest.mark.parametrize(
     ("old", "new", "is_found"),
     [("novel", "balanced", False), ("novel", "Novel", True), ("novel", None, True), (None, "novel", True)],
 )
-def test_of_ranks_only_the_presence_of_a_uzzi_label_can_be_checked(
+def test_of_ranks_alone_a_uzzi_label_cannot_be_told_but_its_presence_can(
     by_uzzi: Path, old: str | None, new: str | None, is_found: bool
 ) -> None:
     ranked = {"config": {"score": "rank"}, "conventionality_cut": 2.0}
@@ -694,3 +699,47 @@ def test_of_ranks_only_the_presence_of_a_uzzi_label_can_be_checked(
     with pytest.raises(VerificationError) as caught:
         verify_release(by_uzzi)
     assert ("novelty_label of" in str(caught.value)) == is_found
+
+
+@pytest.mark.parametrize("balance", ["disruption", "novelty"])
+def test_uzzi_labels_that_contradict_the_ranks_of_their_year_are_found(tmp_path: Path, balance: Any) -> None:
+    works, split = make_works(), SplitConfig(n_train=60, n_test=15, balance=balance)
+    thresholds = LabelThresholds(novelty_rule="uzzi")
+    stated = manifest(split) | {"thresholds": asdict(thresholds)}
+    stated |= {"atypicality": {"config": {"score": "rank"}, "conventionality_cut": 2.0}}
+    drawn = draw_novel(works, split, thresholds, "rank")
+    folder = write_release(drawn, works, tmp_path / "ranked", manifest=stated).folder
+    verify_release(folder)
+    swapped = {"novel": "conventional", "conventional": "novel"}
+    rewrite(folder, "train", lambda frame: frame.with_columns(pl.col("novelty_label").replace(swapped)))
+    with pytest.raises(VerificationError, match="train: novelty_label of"):
+        verify_release(folder)
+
+
+@pytest.mark.parametrize(
+    ("novelty", "label", "is_found"),
+    [
+        (0.9, "novel", False),  # tail novelty: novel or balanced
+        (0.9, "balanced", False),
+        (0.9, "conventional", True),
+        (0.1, "conventional", False),
+        (0.1, "balanced", False),
+        (0.1, "novel", True),
+    ],
+)
+def test_where_the_cut_lies_beyond_the_sigmoids_the_other_half_is_still_checked(
+    novelty: float, label: str, is_found: bool
+) -> None:
+    highest = float(sigmoid(np.array([8.0]))[0])
+    row = {"openalex_id": "W1", "publication_year": 2000, "cd_index": 0.0, "disruption_label": "neutral"}
+    row |= {"novelty_score": novelty, "conventionality_score": highest, "novelty_label": label}
+    stated = {"config": {"score": "sigmoid"}, "conventionality_cut": 69.0}
+    found = _check_labels("train", pl.DataFrame([row]), LabelThresholds(novelty_rule="uzzi"), stated)
+    assert bool(list(found)) == is_found
+
+
+def test_below_the_highest_sigmoid_a_cut_beyond_it_is_not_reached() -> None:
+    row = {"openalex_id": "W1", "publication_year": 2000, "cd_index": 0.0, "disruption_label": "neutral"}
+    row |= {"novelty_score": 0.9, "conventionality_score": 0.99, "novelty_label": "balanced"}
+    stated = {"config": {"score": "sigmoid"}, "conventionality_cut": 69.0}
+    assert list(_check_labels("train", pl.DataFrame([row]), LabelThresholds(novelty_rule="uzzi"), stated))

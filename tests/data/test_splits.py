@@ -23,7 +23,8 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
-from sciscidata.splits import SplitConfig, class_quotas, draw_split, split_keys
+from sciscidata.quotas import class_quotas, quota_cells
+from sciscidata.splits import SplitConfig, draw_split, split_keys
 
 WORLD_SIZE = 3000
 
@@ -115,10 +116,20 @@ def test_each_side_and_class_holds_the_lowest_keys_of_its_quota(
 
 def test_joint_balance_fills_nine_cells() -> None:
     drawn = draw_split(make_world(), SplitConfig(n_train=130, n_test=20, balance="joint")).collect()
-    cells = list(product(DISRUPTION_LABELS, NOVELTY_LABELS))
+    cells = quota_cells(["disruption_label", "novelty_label"])
+    assert sorted(cells) == sorted(product(DISRUPTION_LABELS, NOVELTY_LABELS))
     for side, size in (("train", 130), ("test", 20)):
         found = drawn.filter(side=side).group_by("disruption_label", "novelty_label").len().rows()
         assert {(d, n): count for d, n, count in found} == class_quotas(size, cells)
+
+
+@given(st.integers(0, 10_000))
+def test_a_joint_draw_is_as_even_as_can_be_in_each_label_too(n: int) -> None:
+    quotas = class_quotas(n, quota_cells(["disruption_label", "novelty_label"]))
+    assert sum(quotas.values()) == n
+    for place, labels in enumerate((DISRUPTION_LABELS, NOVELTY_LABELS)):
+        of_label = [sum(quota for cell, quota in quotas.items() if cell[place] == label) for label in labels]
+        assert max(of_label) - min(of_label) <= 1
 
 
 def test_no_balance_is_a_shuffle_cut_in_two() -> None:
@@ -246,6 +257,16 @@ def test_the_remedy_for_a_rare_cell_names_the_rules_that_spread_novelty() -> Non
     with pytest.raises(NotEnoughWorksError) as caught:
         draw_split(rare, SplitConfig(n_train=9000, n_test=90)).collect()
     assert "uzzi" not in str(caught.value)
+
+
+def test_a_remedy_does_not_claim_what_a_draw_cannot_know() -> None:
+    """A draw sees labels: neither by which rule they were made, nor under which null model."""
+    rare = make_world().filter(pl.col("novelty_label") != "novel")
+    with pytest.raises(NotEnoughWorksError, match="If novelty is labelled by the margin rule, most works"):
+        draw_split(rare, SplitConfig(n_train=90, n_test=9, balance="novelty")).collect()
+    empty = make_world().with_columns(novelty_label=pl.lit(None, dtype=pl.String))
+    with pytest.raises(NotEnoughWorksError, match="If the null model is that of a background, it has to hold"):
+        draw_split(empty, SplitConfig(n_train=90, n_test=9, balance="novelty")).collect()
 
 
 def test_a_work_that_appears_twice_is_refused() -> None:

@@ -304,7 +304,7 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
 
 
 def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_path):
-    took = r"took \d+\.\d s, peak memory \d+\.\d\d GB\n$"
+    took = r"took \d+\.\d s, peak memory \d+\.\d\d GB(, of the largest worker \d+\.\d\d GB)?\n$"
     status, out, errors = run("ingest", "--source", "synthetic", "--n-works", "3000", "--out", "world")
     assert status == 0, errors
     assert re.search(r"works: 3,000\n", out)
