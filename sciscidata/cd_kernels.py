@@ -1,4 +1,4 @@
-"""Compiled loops of the CD index. Called by cdindex.py; nothing else.
+"""Compiled loops of the CD index. Called by cd_counts.py; nothing else.
 
 For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for
 every paper p. Two facts make this fast. Index order is time order, so the window itself is one range of
@@ -11,30 +11,10 @@ focal paper while those of the present one are walked.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from sciscidata.compiled import kernel
-
-
-@intrinsic
-def _prefetch(typingctx, array, position):
-    """Ask for the cache line of ``array[position]`` (flat) without waiting for it."""
-
-    def generate(context, builder, signature, arguments):
-        layout = signature.args[0]
-        data = context.make_array(layout)(context, builder, arguments[0]).data
-        item = builder.bitcast(data, context.get_value_type(layout.dtype).as_pointer())
-        address = builder.bitcast(builder.gep(item, [arguments[1]]), ir.IntType(8).as_pointer())
-        i32 = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, i32(0), i32(3), i32(1)])  # for reading, keep, data
-        return context.get_dummy_value()
-
-    return types.void(array, position), generate
+from sciscidata.prefetch_kernels import prefetch
 
 
 @kernel
@@ -65,14 +45,14 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
     """Collect the non-empty slices of the references of ``focal``; return how many there are."""
     if focal + 1 < last:
         for e in range(ref_offsets[focal + 1], ref_offsets[focal + 2]):
-            _prefetch(window, 2 * np.int64(refs[e]))  # pyright: ignore[reportCallIssue]
+            prefetch(window, 2 * np.int64(refs[e]))  # pyright: ignore[reportCallIssue]
     n = 0
     if focal < last:
         for e in range(ref_offsets[focal], ref_offsets[focal + 1]):
             paper = np.uint32(refs[e])
             begin, end = window[paper, 0], window[paper, 1]
             if end > begin:
-                _prefetch(citers, np.int64(begin))  # pyright: ignore[reportCallIssue]
+                prefetch(citers, np.int64(begin))  # pyright: ignore[reportCallIssue]
                 slices[n, 0] = begin
                 slices[n, 1] = end
                 n += 1
@@ -81,7 +61,7 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
 
 @kernel
 def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, counts):
-    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (n, 3).
+    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, 3).
 
     Every in-window citer of a reference is stamped with the number of the focal paper, modulo 255. New stamps
     counted are n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
@@ -113,9 +93,9 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
         for e in range(begin, end):
             n_j += np.uint32(stamps[np.uint32(np.uint32(citers[e]) - start)] == epoch)
-        counts[focal, 0] = np.uint32(end - begin) - n_j
-        counts[focal, 1] = n_j
-        counts[focal, 2] = n_stamped - n_j
+        counts[focal - first, 0] = np.uint32(end - begin) - n_j
+        counts[focal - first, 1] = n_j
+        counts[focal - first, 2] = n_stamped - n_j
         n_slices = n_next
         now = 1 - now
 
@@ -167,10 +147,10 @@ def count_shared(
                 n_j += np.uint32(1)
                 shared += np.int64(met - unmet)
                 strongly += np.uint32(met - unmet >= strong)
-        counts[focal, 0] = np.uint32(end - begin) - n_j
-        counts[focal, 1] = n_j
-        counts[focal, 2] = n_stamped - n_j
-        n_strong[focal] = strongly
-        n_shared[focal] = shared
+        counts[focal - first, 0] = np.uint32(end - begin) - n_j
+        counts[focal - first, 1] = n_j
+        counts[focal - first, 2] = n_stamped - n_j
+        n_strong[focal - first] = strongly
+        n_shared[focal - first] = shared
         n_slices = n_next
         now = 1 - now

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -88,7 +89,7 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
             if overwrite and target.exists():
                 target.rename(workspace / _OLD)
             new.rename(target)
-            _flush_entry(target.parent)
+            flush(target.parent)
 
 
 @contextmanager
@@ -112,7 +113,63 @@ def scratch_folder() -> Generator[Path]:
             yield folder
 
 
-def cached_folder(target: Path, make: Callable[[Path], None]) -> Path:
+@contextmanager
+def resumable_folder(target: Path) -> Generator[Path]:
+    """Give a folder to fill like atomic_folder, with what a killed run left of the same one.
+
+    It lies in ``.{target.name}.unfinished`` beside ``target``. Whoever fills it must tell whole files from others, for
+    example by a rename at their end, and may leave nothing else behind at its own end. A run that is killed or
+    interrupted leaves the folder for the next one; a run that fails removes it. Where another run is at work on the
+    same target, or the disk knows no locks, it is a folder of atomic_folder.
+
+    Raises:
+        StorageError: as atomic_folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     try:
+        ...         with resumable_folder(Path(home, "result")) as folder:
+        ...             _ = (folder / "first.txt").write_text("1")
+        ...             raise KeyboardInterrupt
+        ...     except KeyboardInterrupt:
+        ...         with resumable_folder(Path(home, "result")) as folder:
+        ...             print([path.name for path in folder.iterdir()])
+        ['first.txt']
+    """
+    target = target.resolve()
+    workspace = target.with_name(f".{target.name}.unfinished")
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            workspace.mkdir(exist_ok=True)
+            lock = stack.enter_context((workspace / _LOCK).open("a"))
+            # Its owner may have removed it while we waited for the lock.
+            ours = _try_lock(lock) and os.path.samestat(os.fstat(lock.fileno()), (workspace / _LOCK).stat())
+        except FileNotFoundError:
+            ours = False
+        except OSError as error:
+            raise storage_error(error, target) from error
+        if not ours:
+            yield stack.enter_context(atomic_folder(target))
+            return
+        clear_leftovers(target)
+        new = workspace / "new"
+        try:
+            with _errors_about(target):
+                new.mkdir(exist_ok=True)
+                yield new
+                _flush(new)
+                new.rename(target)
+                flush(target.parent)
+        except Exception:
+            shutil.rmtree(workspace, ignore_errors=True)
+            raise
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
     """Make a folder whose name decides its content, or reuse what an earlier run made whole.
 
     Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. They are checked
@@ -121,6 +178,7 @@ def cached_folder(target: Path, make: Callable[[Path], None]) -> Path:
     Args:
         target: where to keep it. Two runs may make it at the same time: the first one counts.
         make: fills an empty folder, always with the same files for the same ``target``.
+        resume: keep what a killed run has finished, and give ``make`` a folder with it; see resumable_folder.
 
     Returns:
         ``target``.
@@ -145,7 +203,7 @@ def cached_folder(target: Path, make: Callable[[Path], None]) -> Path:
         logger.warning("%s is damaged or unfinished; it is made again", target)
         shutil.rmtree(target, ignore_errors=True)
     try:
-        with atomic_folder(target) as folder:
+        with resumable_folder(target) if resume else atomic_folder(target) as folder:
             make(folder)
             (folder / _SUMS).write_bytes(_sums(folder))
     except StorageError:
@@ -162,12 +220,15 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _sums(folder: Path) -> bytes:
-    lines: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if path.name != _SUMS and not path.name.startswith("."):  # file managers leave hidden files anywhere
-            with path.open("rb") as file:
-                lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n")
-    return "".join(lines).encode()
+    # File managers leave hidden files anywhere.
+    paths = [path for path in sorted(folder.iterdir()) if path.name != _SUMS and not path.name.startswith(".")]
+    with ThreadPoolExecutor(2) as pool:
+        return "".join(pool.map(_sum_line, paths)).encode()
+
+
+def _sum_line(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n"
 
 
 def storage_error(error: BaseException, path: Path) -> StorageError:
@@ -294,10 +355,15 @@ def _try_lock(file: IO[str]) -> bool:
 def _flush(folder: Path) -> None:
     for path in (*folder.rglob("*"), folder):
         if path.is_file() or path.is_dir():
-            _flush_entry(path)
+            flush(path)
 
 
-def _flush_entry(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Send a file, or the names in a folder, to the disk.
+
+    Example:
+        >>> flush(Path("."))
+    """
     if sys.platform == "win32":  # nothing opened for reading can be flushed there
         return
     descriptor = os.open(path, os.O_RDONLY)

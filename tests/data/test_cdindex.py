@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
-from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph
+from sciscidata import cd_counts
+from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
-from sciscidata.graph import build_graph
+from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
 from tests import oracles
 
@@ -184,7 +188,7 @@ def test_the_family_is_the_same_however_often_the_stamps_run_out(monkeypatch, la
     years |= {200 + i: 2001 for i in range(30)}
     edges = [(100 + i, (i + j) % 10) for i in range(60) for j in range(i % 9)]
     edges += [(200 + i, j) for i in range(30) for j in (*range(i % 10), 100 + i, 159 - i)]
-    monkeypatch.setattr("sciscidata.cdindex._LAST_STAMP", last_stamp)
+    monkeypatch.setattr("sciscidata.cd_counts._LAST_STAMP", last_stamp)
     assert_equals_oracle(years, edges, CDConfig(family=True))
 
 
@@ -343,3 +347,130 @@ def test_the_published_toy_graph_of_cdindex():
     row = compute_cd_index(*frames(years, edges), config).filter(work_id=4).collect().row(0, named=True)
     assert row["cd_index"] == pytest.approx(1 / 6)
     assert row["mcd_index"] == pytest.approx(5 / 6)
+
+
+@pytest.fixture(scope="module")
+def citing_graph() -> CitationGraph:
+    """3,000 works of twelve years and 300 without one, 20,000 citations in any direction."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    years = rng.integers(1990, 2002, 3_300)
+    works = pl.LazyFrame({"work_id": np.arange(3_300), "publication_year": years}).cast({"publication_year": pl.Int32})
+    works = works.with_columns(pl.when(pl.col("work_id") < 3_000).then("publication_year"))
+    edges = pl.LazyFrame(rng.integers(0, 3_500, (20_000, 2)), schema={"citing_id": pl.Int64, "cited_id": pl.Int64})
+    return build_graph(edges, works)
+
+
+@pytest.mark.parametrize("config", [CDConfig(), CDConfig.compat("novelpy", family=True), CDConfig.compat("pyscisci")])
+@given(cuts=st.lists(st.integers(0, 3_300), max_size=5))
+@settings(max_examples=15)
+def test_scores_of_any_ranges_of_works_are_those_of_the_whole(citing_graph, config, cuts):
+    edges = [0, *sorted(cuts), 3_300]
+    parts = [score_graph(citing_graph, config, focal=range(a, b)) for a, b in pairwise(edges)]
+    assert pl.concat(parts).equals(score_graph(citing_graph, config))
+
+
+def test_slices_of_the_arithmetic_change_nothing(citing_graph, monkeypatch):
+    whole = score_graph(citing_graph)
+    monkeypatch.setattr("sciscidata.cdindex._ROWS_AT_ONCE", 100)
+    assert score_graph(citing_graph).equals(whole)
+
+
+@pytest.mark.parametrize("focal", [range(-1, 5), range(5, 2), range(0, 3_301), range(0, 10, 2), (0, 10), 7])
+def test_what_is_no_range_of_works_is_refused(citing_graph, focal):
+    with pytest.raises(ConfigError, match=r"focal is .* needs a range of indices without gaps, from 0 to 3,300"):
+        score_graph(citing_graph, focal=focal)
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 7, 5_000])
+def test_shards_are_all_works_once_with_about_as_many_references_each(citing_graph, n_shards):
+    shards = [shard_range(citing_graph, i, n_shards) for i in range(n_shards)]
+    assert shards[0].start == 0
+    assert shards[-1].stop == citing_graph.n_known
+    assert all(a.stop == b.start for a, b in pairwise(shards))
+    offsets = citing_graph.ref_offsets
+    sizes = [int(offsets[shard.stop] - offsets[shard.start]) for shard in shards]
+    longest = int(np.diff(offsets).max())
+    assert max(sizes) <= sum(sizes) / n_shards + longest
+
+
+@pytest.mark.parametrize(("shard", "n_shards"), [(2, 2), (-1, 2), (0, 0), (True, 2), (0, 1.5)])
+def test_a_shard_that_is_none_is_refused(citing_graph, shard, n_shards):
+    with pytest.raises(ConfigError, match="from 0 to n_shards - 1"):
+        shard_range(citing_graph, shard, n_shards)
+
+
+def test_offsets_may_lie_beyond_the_reach_of_32_bits(citing_graph, tmp_path):
+    """The lists lie at the far end of files of 17 GB that take no room on the disk."""
+    start = 2**32 + 3
+    far: dict[str, Any] = {}
+    for name, offsets in (("refs", "ref_offsets"), ("citers", "citer_offsets")):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(4 * start)
+            file.seek(0, 2)
+            getattr(citing_graph, name).tofile(file)
+        far[name] = np.memmap(tmp_path / name, np.int32, mode="r")
+        far[offsets] = getattr(citing_graph, offsets) + start
+    moved = dataclasses.replace(citing_graph, **far)
+    for config in (CDConfig(), CDConfig.compat("novelpy", family=True), CDConfig.compat("pyscisci")):
+        assert score_graph(moved, config).equals(score_graph(citing_graph, config))
+    assert shard_range(moved, 1, 3) == shard_range(citing_graph, 1, 3)
+
+
+@pytest.mark.parametrize("config", [None, CDConfig.compat("sciscinet_v1_cd5", family=True)])
+def test_scores_in_files_are_those_in_memory_and_their_bytes_do_not_depend_on_threads(citing_graph, tmp_path, config):
+    one, three = (write_cd_index(citing_graph, tmp_path / str(n), config, n_threads=n) for n in (1, 3))
+    assert pl.scan_parquet(one / "*.parquet").collect().equals(score_graph(citing_graph, config))
+    assert one.name == three.name
+    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in three.iterdir())
+    for path in one.iterdir():
+        assert path.read_bytes() == (three / path.name).read_bytes()
+
+
+def test_another_graph_or_convention_has_a_folder_of_its_own_and_the_same_one_is_used_again(citing_graph, tmp_path):
+    first = write_cd_index(citing_graph, tmp_path)
+    written = first.stat().st_mtime_ns
+    assert write_cd_index(citing_graph, str(tmp_path), CDConfig()) == first
+    assert first.stat().st_mtime_ns == written
+    assert write_cd_index(citing_graph, tmp_path, CDConfig(window_years=10)) != first
+    citations, works = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
+    graph = build_graph(citations, works)
+    shifted = build_graph(citations, works.with_columns(pl.col("publication_year") + 1))
+    assert write_cd_index(graph, tmp_path) != write_cd_index(shifted, tmp_path)
+
+
+@pytest.mark.parametrize("n_written", [0, 1, 5, 12])
+def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_graph, tmp_path, monkeypatch, n_written):
+    whole = write_cd_index(citing_graph, tmp_path / "whole")
+    left = n_written
+    write = pl.DataFrame.write_parquet
+
+    def stop(*given):
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+        write(*given)
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_cd_index(citing_graph, tmp_path / "scores")
+    monkeypatch.undo()
+    counted: list[range] = []
+    count = cd_counts.Counter.count
+
+    def note(self, focal):
+        counted.append(focal)
+        return count(self, focal)
+
+    monkeypatch.setattr(cd_counts.Counter, "count", note)
+    resumed = write_cd_index(citing_graph, tmp_path / "scores")
+    assert len(counted) == max(12 - n_written, 0)
+    assert [path.name for path in (tmp_path / "scores").iterdir()] == [whole.name]
+    for path in whole.iterdir():
+        assert path.read_bytes() == (resumed / path.name).read_bytes()
+
+
+def test_works_that_all_lack_a_year_have_files_too(tmp_path):
+    graph = build_graph(*frames({1: None, 2: None}, [(2, 1)]))
+    folder = write_cd_index(graph, tmp_path)
+    assert pl.read_parquet(folder / "*.parquet").rows() == [(1, None, None, None, None), (2, None, None, None, None)]

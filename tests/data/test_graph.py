@@ -6,6 +6,8 @@ import dataclasses
 import errno
 import logging
 import os
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -16,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata import graph as graph_module
+from sciscidata import graph_build, graph_spool
 from sciscidata.cdindex import CDConfig, compute_cd_index
-from sciscidata.errors import SchemaMismatchError, StorageError, WorkIdError
-from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
+from sciscidata.graph import CitationGraph, build_graph, open_graph
 from sciscidata.graph_kernels import add_content_hash
 
 BIG = 2**33
@@ -153,14 +156,14 @@ def test_a_damaged_graph_is_built_again_with_a_warning(dense, tmp_path, name, da
 
 
 def test_a_graph_that_another_run_finishes_meanwhile_is_used(dense, tmp_path, monkeypatch):
-    build = graph_module._build
+    build = graph_module.lay_out
 
     def be_overtaken(*given):
-        monkeypatch.setattr(graph_module, "_build", build)
+        monkeypatch.setattr(graph_module, "lay_out", build)
         build_graph(*dense, cache_dir=tmp_path)
         return build(*given)
 
-    monkeypatch.setattr(graph_module, "_build", be_overtaken)
+    monkeypatch.setattr(graph_module, "lay_out", be_overtaken)
     assert_same(build_graph(*dense, cache_dir=tmp_path), build_graph(*dense))
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -176,7 +179,7 @@ def test_a_full_disk_for_temporary_files_is_a_storage_error(monkeypatch):
     def fill_the_disk(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(graph_module, "_spool_edges", fill_the_disk)
+    monkeypatch.setattr(graph_build, "spool_edges", fill_the_disk)
     with pytest.raises(StorageError, match=r"cannot write .*No space"):
         build_graph(*frames({1: 2000}, []))
 
@@ -193,27 +196,96 @@ def test_works_need_an_id_each_and_no_id_is_the_reserved_one():
     assert build_graph(frames({}, [(reserved + 1, 1)])[0], works).n_citations == 1
 
 
-def test_a_killed_build_leaves_no_graph_behind_and_the_next_one_cleans_up(dense, tmp_path):
-    citations, works = dense
-    citations.sink_parquet(tmp_path / "c.parquet")
-    works.sink_parquet(tmp_path / "w.parquet")
-    program = """
+KILLED_BUILD = """
 import os, signal, sys
 import polars as pl
 from pathlib import Path
-from sciscidata import graph
-home = Path(sys.argv[1])
-def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-graph._citers_by_time = die
-graph.build_graph(pl.scan_parquet(home / "c.parquet"), pl.scan_parquet(home / "w.parquet"), cache_dir=home / "cache")
+from sciscidata.graph import build_graph
+home, left = Path(sys.argv[1]), int(sys.argv[2])
+def watch(event, given):
+    global left
+    if event in ("open", "os.rename", "os.mkdir", "shutil.rmtree") and "cache" in str(given[0]):
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(watch)
+frames = pl.scan_parquet(home / "c.parquet"), pl.scan_parquet(home / "w.parquet")
+build_graph(*frames, cache_dir=home / "cache", memory_limit_mb=1)
 """
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=dict(os.environ))
-    assert killed.returncode == -9
-    left = list((tmp_path / "cache").iterdir())
-    assert left
-    assert all(path.name.startswith(".") for path in left)
-    assert_same(build_graph(*dense), build_graph(*dense, cache_dir=tmp_path / "cache"))
-    assert [path.name[:6] for path in (tmp_path / "cache").iterdir()] == ["graph-"]
+
+
+def killed(home, n_steps: int) -> bool:
+    """Build a graph from the frames in ``home``; say whether it was killed before its step ``n_steps`` on the disk."""
+    done = subprocess.run([sys.executable, "-c", KILLED_BUILD, str(home), str(n_steps)], check=False)
+    assert done.returncode in (0, -signal.SIGKILL)
+    return done.returncode != 0
+
+
+def test_a_build_killed_at_any_step_leaves_no_graph_and_the_next_one_makes_the_same(dense, tmp_path):
+    for frame, name in zip(dense, ("c.parquet", "w.parquet"), strict=True):
+        frame.sink_parquet(tmp_path / name)
+    build_graph(*dense, cache_dir=tmp_path / "whole")
+    (whole,) = (tmp_path / "whole").iterdir()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for n_steps in range(1, 100, 9):
+        if not killed(tmp_path, n_steps):
+            break
+        assert all(path.name.startswith(".") for path in cache.iterdir())
+        build_graph(*dense, cache_dir=cache)
+        (made,) = cache.iterdir()
+        for file in (*whole.iterdir(), *made.iterdir()):
+            assert (whole / file.name).read_bytes() == (made / file.name).read_bytes()
+        shutil.rmtree(made)
+    assert n_steps > 20  # steps were counted at all
+
+
+@pytest.mark.parametrize("stage", ["_sorted_references", "_citer_offsets", "_citers_by_time"])
+def test_an_interrupted_build_does_not_repeat_the_stages_it_has_finished(dense, tmp_path, monkeypatch, stage):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def repeat(*_):
+        raise AssertionError("begins anew")
+
+    monkeypatch.setattr(graph_build, stage, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_graph(*dense, cache_dir=tmp_path)
+    monkeypatch.undo()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".unfinished"]
+    stages = ["spool_edges", "_sorted_references", "_citer_offsets", "_citers_by_time"]
+    for finished in stages[: stages.index(stage)]:
+        monkeypatch.setattr(graph_build, finished, repeat)
+    resumed = build_graph(*dense, cache_dir=tmp_path)
+    monkeypatch.undo()
+    assert_same(build_graph(*dense), resumed)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_neither_threads_nor_buckets_change_an_array(dense, monkeypatch, n_threads):
+    whole = build_graph(*dense)
+    monkeypatch.setattr(graph_spool, "_MIN_BUCKET_WORKS", 64)
+    monkeypatch.setattr(graph_spool, "_CHUNK_EDGES", 100)
+    assert_same(whole, build_graph(*dense, n_threads=n_threads))
+    assert_same(whole, build_graph(*dense, n_threads=n_threads, memory_limit_mb=1))
+
+
+def test_a_number_of_threads_below_one_is_refused():
+    with pytest.raises(ConfigError, match="n_threads is 0"):
+        build_graph(*frames({1: 2000}, []), n_threads=0)
+
+
+def test_a_graph_is_opened_from_its_folder_and_from_no_other(dense, tmp_path):
+    built = build_graph(*dense, cache_dir=tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert_same(built, open_graph(folder))
+    with pytest.raises(InputNotFoundError, match=r"no citation graph in .*graph.json is missing"):
+        open_graph(tmp_path)
+    facts = folder / "graph.json"
+    facts.write_text(facts.read_text().replace('"format_version": 1', '"format_version": 0'))
+    with pytest.raises(InputNotFoundError, match="format 0, needs 1"):
+        open_graph(folder)
 
 
 def test_nulls_among_citations_are_dropped():

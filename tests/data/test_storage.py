@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sciscidata.errors import EmptyInputError, StorageError
-from sciscidata.storage import atomic_folder, cached_folder, scratch_folder
+from sciscidata.storage import atomic_folder, cached_folder, resumable_folder, scratch_folder
 
 STALE = ".result.tmp-0123456789abcdef"
 
@@ -292,3 +292,80 @@ def test_what_is_no_cached_folder_is_not_taken_for_one(tmp_path):
     with pytest.raises(StorageError, match="in the way"):
         cached_folder(tmp_path / "kept", fill)
     assert (tmp_path / "kept").read_text() == "a file"
+
+
+def fill_and_stop(target: Path, error: BaseException):
+    def fill_some():
+        with resumable_folder(target) as folder:
+            (folder / "first").touch()
+            raise error
+
+    with pytest.raises(type(error)):
+        fill_some()
+
+
+def test_an_interrupted_folder_is_there_for_the_next_run_and_then_gone(tmp_path):
+    fill_and_stop(tmp_path / "result", KeyboardInterrupt())
+    assert names(tmp_path) == [".result.unfinished"]
+    with resumable_folder(tmp_path / "result") as folder:
+        assert names(folder) == ["first"]
+        (folder / "second").touch()
+    assert names(tmp_path) == ["result"]
+    assert names(tmp_path / "result") == ["first", "second"]
+
+
+def test_a_failed_folder_is_not_kept(tmp_path):
+    for error in (EmptyInputError("no work"), StorageError("disk is full")):
+        fill_and_stop(tmp_path / "result", error)
+        assert names(tmp_path) == []
+
+
+def test_a_second_run_on_the_same_folder_begins_anew_and_disturbs_nobody(tmp_path):
+    with resumable_folder(tmp_path / "result") as first:
+        (first / "first").touch()
+        fill_and_stop(tmp_path / "result", RuntimeError())
+        assert names(first) == ["first"]
+        cached_folder(tmp_path / "result", fill, resume=True)
+        with pytest.raises(OSError, match="not empty"):
+            first.rename(tmp_path / "result")
+        shutil.rmtree(tmp_path / "result")
+    assert names(tmp_path) == ["result"]
+    assert names(tmp_path / "result") == ["first"]
+
+
+def test_a_folder_that_its_owner_finishes_while_the_lock_is_asked_for_is_not_taken(tmp_path, monkeypatch):
+    def lock_too_late(file):
+        monkeypatch.undo()
+        shutil.rmtree(tmp_path / ".result.unfinished")  # the owner has ended
+        return True
+
+    monkeypatch.setattr("sciscidata.storage._try_lock", lock_too_late)
+    with resumable_folder(tmp_path / "result") as folder:
+        assert folder.parent.suffix != ".unfinished"
+        (folder / "whole").touch()
+    assert names(tmp_path) == ["result"]
+
+
+def test_a_killed_run_is_resumed(tmp_path):
+    program = (
+        "import os, signal, sys; from pathlib import Path; from sciscidata.storage import resumable_folder\n"
+        "with resumable_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'first').touch(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "result")], check=False)
+    assert done.returncode == -9
+    with resumable_folder(tmp_path / "result") as folder:
+        assert names(folder) == ["first"]
+    assert names(tmp_path) == ["result"]
+
+
+def test_a_cached_folder_that_was_interrupted_goes_on(tmp_path):
+    def interrupted(folder):
+        (folder / "a.bin").write_bytes(bytes(1000))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_folder(tmp_path / "kept", interrupted, resume=True)
+    made = cached_folder(tmp_path / "kept", lambda folder: (folder / "b.json").write_text("{}"), resume=True)
+    assert names(made) == ["SHA256SUMS", "a.bin", "b.json"]
+    assert cached_folder(tmp_path / "kept", lambda _: pytest.fail("made again")) == made

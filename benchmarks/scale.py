@@ -1,0 +1,281 @@
+"""How cost grows, up to 116.6M works and 1.255G citations: from Parquet edges to CD_5 of every work, out of core.
+
+python benchmarks/scale.py --sizes 1M 5M 20M          a few minutes
+python benchmarks/scale.py --sizes 117M               needs 16 GB of memory, 40 GB of disk
+python benchmarks/scale.py --sizes L                  the graph L of benchmarks/graphs.py
+python benchmarks/scale.py --sizes L --parts peer     PyPI cdindex beside it; needs: pip install cdindex
+
+Each size is made (once), built, scored and checked, each in a process of its own. The check recounts n_i, n_j and n_k
+of 10,000 random works with joins over the Parquet edges, which share nothing with the graph or the kernels. Figures
+are kept in .cache/scale.json; every run prints all of them and draws .cache/scale.png. CPU seconds are those of all
+threads together, which other work on the machine does not stretch as it does the wall time. Peak memory counts every
+page that the process has touched, of mapped files too, which the system could take back at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.graphs import CACHE, scan_graph
+from benchmarks.measure import in_own_process, report
+
+SIZES = {"1M": 1_000_000, "5M": 5_000_000, "20M": 20_000_000, "50M": 50_000_000, "117M": 116_600_000}
+SEED = 20_260_101
+N_CHECKED = 10_000
+N_PEER = 2_000
+FIGURES = CACHE / "scale.json"
+
+
+def scan(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Return CITATIONS and WORKS of one size, lazily."""
+    if size not in SIZES:
+        return scan_graph(size)
+    folder = CACHE / f"scale-{size}"
+    return pl.scan_parquet(folder / "edges-*.parquet"), pl.scan_parquet(folder / "works.parquet")
+
+
+def graph_folder(size: str) -> Path:
+    """Return where the graph of one size is kept."""
+    return CACHE / f"scale-graph-{size}"
+
+
+def timed(work: Callable[[], Any]) -> dict[str, float]:
+    """Run ``work`` and return wall and CPU seconds, and what it returns besides."""
+
+    def cpu() -> float:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_utime + usage.ru_stime
+
+    start, start_cpu = time.perf_counter(), cpu()
+    figures = work()
+    return {"seconds": time.perf_counter() - start, "cpu_seconds": cpu() - start_cpu} | figures
+
+
+def make(size: str) -> dict[str, float]:
+    """Generate the edges, unless they are there."""
+    from benchmarks.scale_graph import generate
+
+    if size not in SIZES:
+        scan_graph(size)
+        return {}
+    folder = CACHE / f"scale-{size}"
+    if folder.exists():
+        return {}
+    unfinished = folder.with_suffix(".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    n_edges = generate(unfinished, SIZES[size])
+    unfinished.rename(folder)
+    return {"n_edges": n_edges}
+
+
+def build(size: str) -> dict[str, float]:
+    """From Parquet to both directions of the graph, on disk with checksums; an older graph is removed."""
+    from sciscidata.graph import build_graph
+
+    shutil.rmtree(graph_folder(size), ignore_errors=True)
+    graph = build_graph(*scan(size), cache_dir=graph_folder(size))
+    return {"n_works": graph.n_works, "n_citations": graph.n_citations}
+
+
+def cd(size: str) -> dict[str, float]:
+    """From the graph on disk to the scores of every work, in Parquet."""
+    from sciscidata.cdindex import write_cd_index
+    from sciscidata.graph import open_graph
+
+    (folder,) = graph_folder(size).glob("graph-*")
+    for scores in graph_folder(size).glob("cd-*"):
+        shutil.rmtree(scores)
+    write_cd_index(open_graph(folder), graph_folder(size))
+    return {}
+
+
+def neighbourhood(size: str, n: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return all that CD_5 of ``n`` random works depends on, read from the edges.
+
+    That is the works (focal, y), their references (focal, paper), and who cites either (citer, cited_id,
+    publication_year).
+    """
+    citations, works = scan(size)
+    citations = citations.filter(pl.col("citing_id") != pl.col("cited_id"))
+    ids = works.select("work_id").collect(engine="streaming")["work_id"]
+    chosen = pl.DataFrame({"focal": ids.sample(n, seed=SEED)})
+    del ids
+    focal = works.join(chosen.lazy(), left_on="work_id", right_on="focal", how="semi").collect(engine="streaming")
+    focal = focal.rename({"work_id": "focal", "publication_year": "y"})
+    refs = citations.join(focal.lazy(), left_on="citing_id", right_on="focal", how="semi").collect(engine="streaming")
+    refs = refs.unique().rename({"citing_id": "focal", "cited_id": "paper"})
+    papers = pl.concat([focal.select(paper="focal"), refs.select("paper")]).unique()
+    cites = citations.join(papers.lazy(), left_on="cited_id", right_on="paper", how="semi").collect(engine="streaming")
+    citers = cites.select(work_id="citing_id").unique()
+    years = works.join(citers.lazy(), on="work_id", how="semi").collect(engine="streaming")
+    cites = cites.unique().join(years, left_on="citing_id", right_on="work_id").rename({"citing_id": "citer"})
+    return focal, refs, cites
+
+
+def check(size: str) -> dict[str, float]:
+    """Recount a sample with joins over the edges, a thousand works at a time."""
+    focal, refs, cites = neighbourhood(size, N_CHECKED)
+    scores = pl.scan_parquet([*graph_folder(size).glob("cd-*/*.parquet")])
+    found = scores.join(focal.lazy(), left_on="work_id", right_on="focal", how="semi").collect(engine="streaming")
+
+    def citers_of(pairs: pl.DataFrame) -> pl.DataFrame:
+        age = pl.col("publication_year") - pl.col("y")
+        near = pairs.join(cites, left_on="paper", right_on="cited_id").filter((age >= 1) & (age <= 5))
+        return near.select("focal", "citer").unique()
+
+    n_wrong = n_defined = 0
+    for some in focal.iter_slices(1_000):
+        of_focal = citers_of(some.with_columns(paper="focal"))
+        with_refs = refs.join(some, on="focal")
+        of_refs = citers_of(with_refs)
+        counted = some.select("focal")
+        both = of_focal.join(of_refs, on=["focal", "citer"])
+        for name, pairs in (("f", of_focal), ("r", of_refs), ("j", both), ("n_refs", with_refs)):
+            counted = counted.join(pairs.group_by("focal").len(name), on="focal", how="left")
+        n_i, n_j, n_k = pl.col("f") - pl.col("j"), pl.col("j"), pl.col("r") - pl.col("j")
+        total = n_i + n_j + n_k
+        counted = counted.fill_null(0).cast(pl.Int64).select("focal", "n_refs", i=n_i, j=n_j, k=n_k, total=total)
+        defined = (pl.col("n_refs") > 0) & (pl.col("total") > 0)
+        cd_index = pl.when(defined).then((pl.col("i") - pl.col("j")) / pl.col("total"))
+        row = counted.with_columns(cd=cd_index).join(found, left_on="focal", right_on="work_id", validate="1:1")
+        right = pl.col("cd").eq_missing(pl.col("cd_index"))
+        for ours, theirs in (("n_i", "i"), ("n_j", "j"), ("n_k", "k")):
+            right &= pl.col(ours) == pl.col(theirs)
+        n_wrong += some.height - row.filter(right).height
+        n_defined += row["cd"].count()
+    if n_wrong:
+        sys.exit(f"{size}: {n_wrong:,} of {focal.height:,} works differ")
+    return {"n_checked": focal.height, "n_defined": n_defined, "n_pairs": cites.height}
+
+
+def peer(size: str) -> dict[str, float]:
+    """Time PyPI cdindex on some works, and ours on all, with one thread each; compare the peer's values with ours.
+
+    The peer gets only the citations that the values depend on, for at L it would need 15 GB. It is faster so than on
+    the whole graph, because it searches every citer's list of references.
+    """
+    import cdindex
+
+    from sciscidata.cdindex import CDConfig, score_graph
+    from sciscidata.graph import open_graph
+
+    focal, refs, cites = neighbourhood(size, N_PEER)
+    edges = pl.concat([refs.select("focal", "paper").rename({"focal": "citer", "paper": "cited_id"}), cites[:, :2]])
+    dated = pl.concat([focal.rename({"focal": "id"}), cites.select(id="citer", y="publication_year")])
+    rest = edges.select(id="cited_id").unique().join(dated, on="id", how="anti")
+    dated = pl.concat(
+        [
+            dated,
+            scan(size)[1]
+            .collect()
+            .join(rest, left_on="work_id", right_on="id", how="semi")
+            .rename({"work_id": "id", "publication_year": "y"}),
+        ]
+    )
+    graph = cdindex.Graph()
+    for work, year in dated.unique().cast({"id": pl.String}).iter_rows():
+        graph.add_vertex(work, year)
+    for citer, cited in edges.unique().cast(pl.String).iter_rows():
+        graph.add_edge(citer, cited)
+    names = focal["focal"].cast(pl.String).to_list()
+    values: list[float] = []
+    theirs = timed(lambda: values.extend(graph.cdindex(name, 5) for name in names) or {})
+    (folder,) = graph_folder(size).glob("graph-*")
+    whole = open_graph(folder)
+    scored: list[pl.DataFrame] = []
+    ours = timed(lambda: scored.append(score_graph(whole, CDConfig.compat("cdindex"), n_threads=1)) or {})
+    told = pl.DataFrame({"work_id": focal["focal"], "cd": values}, schema_overrides={"cd": pl.Float64}).fill_nan(None)
+    both = told.join(scored[0], on="work_id", validate="1:1")
+    if both.filter(pl.col("cd").eq_missing(pl.col("cd_index"))).height != N_PEER:
+        sys.exit(f"{size}: values differ from the peer's")
+    per_work = {"peer_us": theirs["cpu_seconds"] / N_PEER * 1e6, "ours_us": ours["cpu_seconds"] / whole.n_works * 1e6}
+    return per_work | {"times_faster": per_work["peer_us"] / per_work["ours_us"]}
+
+
+PARTS: dict[str, Callable[[str], dict[str, float]]] = {
+    "make": make,
+    "build": build,
+    "cd": cd,
+    "check": check,
+    "peer": peer,
+}
+
+
+def table(figures: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Set the figures of all sizes side by side."""
+    names = ("works", "citations", "build, s", "CPU, s", "GB", "CD_5, s", "CPU, s", "GB", "µs per work", "checked")
+    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    for parts in sorted(figures.values(), key=lambda parts: parts["build"]["n_citations"]):
+        b, c = parts["build"], parts["cd"]
+        cells = [f"{b['n_works']:,}", f"{b['n_citations']:,}"]
+        for part in (b, c):
+            cells += [f"{part['seconds']:.1f}", f"{part['cpu_seconds']:.1f}", f"{part['peak_gb']:.2f}"]
+        cells += [f"{c['seconds'] / b['n_works'] * 1e6:.2f}", f"{parts.get('check', {}).get('n_checked', 0):,}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(figures: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """Draw seconds and peak memory against citations, both axes logarithmic."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sizes = [parts for size, parts in figures.items() if size in SIZES]
+    sizes.sort(key=lambda parts: parts["build"]["n_citations"])
+    edges = [parts["build"]["n_citations"] for parts in sizes]
+    picture = Figure(figsize=(9, 4), layout="constrained")
+    FigureCanvasAgg(picture)
+    for axes, figure, label in zip(picture.subplots(1, 2), ("seconds", "peak_gb"), ("seconds", "peak GB"), strict=True):
+        for part, name in (("build", "build the graph"), ("cd", "CD_5 of every work")):
+            axes.plot(edges, [parts[part][figure] for parts in sizes], marker="o", label=name)
+        axes.set(xscale="log", yscale="log", xlabel="citations", ylabel=label)
+        axes.grid(visible=True, which="both", alpha=0.3)
+        axes.legend()
+    picture.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", choices=[*SIZES, "S", "M", "L"], default=["1M", "5M"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["make", "build", "cd", "check"])
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    CACHE.mkdir(exist_ok=True)
+    if options.part:
+        warm_up()
+        return report(**timed(lambda: PARTS[options.part](options.sizes[0])))
+    for size in options.sizes:
+        for part in options.parts:
+            found = in_own_process(__file__, "--sizes", size, "--part", part)
+            print(f"{size} {part}: {json.dumps(found)}", flush=True)
+            figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+            figures.setdefault(size, {})[part] = found
+            FIGURES.write_text(json.dumps(figures, indent=1))
+    figures = {size: parts for size, parts in json.loads(FIGURES.read_text()).items() if {"build", "cd"} <= set(parts)}
+    print(table(figures))
+    draw(figures, CACHE / "scale.png")
+
+
+def warm_up() -> None:
+    """Compile what numba has not compiled on this machine yet."""
+    from sciscidata.cdindex import score_graph
+    from sciscidata.graph import build_graph
+
+    works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]})
+    citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 7]})
+    score_graph(build_graph(citations, works.cast({"publication_year": pl.Int32})))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""How the arrays of a citation graph are made in bounded memory, whatever the number of edges.
+
+1. Spool (graph_spool.py): edges come in any order. Their ids become indices, and the pairs of indices go to a file in
+   chunks, each of one bucket: a range of citing indices.
+2. References: bucket after bucket is read back and sorted.
+3. Citers: the transpose, a range of cited indices at a time; the references are only walked, so this needs no file.
+
+Every file is written from front to back and gets its name when it is whole, so that a later run goes on after the
+last stage that was finished. What lies in the spool depends on the order of the input; the arrays do not.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata.graph_spool import Int32Array, Int64Array, Means, Spool, spool_edges
+from sciscidata.openalex.threads import map_in_order
+from sciscidata.progress import progress_bar
+from sciscidata.storage import flush
+
+DTYPES: dict[str, type[np.generic]] = {
+    "work_ids": np.int64,
+    "years": np.int32,
+    "year_offsets": np.int64,
+    "ref_offsets": np.int64,
+    "refs": np.int32,
+    "citer_offsets": np.int64,
+    "citers": np.int32,
+}
+
+
+def lay_out(
+    citations: pl.LazyFrame, nodes: pl.DataFrame, scratch: Path, folder: Path | None, means: Means
+) -> dict[str, npt.NDArray[Any]]:
+    """Make the arrays of a CitationGraph; those that ``folder`` holds already are kept.
+
+    Args:
+        citations: citing_id and cited_id without nulls, in any order.
+        nodes: work_id and publication_year in index order.
+        scratch: for the spool. One that another run finished is used.
+        folder: for the arrays. None: they are held in memory, or, where they exceed it, in files in ``scratch``,
+            whose pages outlive its removal for as long as they stay mapped.
+        means: limits.
+    """
+    store = Store(folder, means.lasting)
+    refs = store.find("refs")
+    if refs is None:
+        if not (spool_folder := scratch / "spool").exists():
+            spool_edges(citations, nodes["work_id"].to_numpy(), scratch, means)
+        spool = Spool(spool_folder, nodes.height)
+        if folder is None and spool.n_edges > means.most_edges:
+            store = Store(scratch)
+        store.keep("work_ids", nodes.height + spool.new_ids.size, [nodes["work_id"].to_numpy(), np.sort(spool.new_ids)])
+        refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
+    shutil.rmtree(scratch / "spool", ignore_errors=True)  # what came of it is whole
+    n = store.get("work_ids").size
+    if (citer_offsets := store.find("citer_offsets")) is None:
+        citer_offsets = store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
+    if store.find("citers") is None:
+        store.keep("citers", refs.size, _citers_by_time(store.get("ref_offsets"), refs, citer_offsets, means))
+    per_year = nodes["publication_year"].drop_nulls().value_counts().sort("publication_year")
+    store.keep("years", per_year.height, [per_year["publication_year"].to_numpy()])
+    store.keep("year_offsets", per_year.height + 1, [_offsets(per_year["count"].to_numpy())])
+    return {name: store.get(name) for name in DTYPES}
+
+
+class Store:
+    """Where finished arrays live: a file each, mapped into memory, or plain memory when there is no folder."""
+
+    def __init__(self, folder: Path | None, lasting: bool = False) -> None:
+        self._folder, self._lasting = folder, lasting
+        self._held: dict[str, npt.NDArray[Any]] = {}
+
+    def find(self, name: str) -> npt.NDArray[Any] | None:
+        """Return the array if it is finished."""
+        if name not in self._held and self._folder is not None and (self._folder / f"{name}.bin").exists():
+            self._held[name] = map_array(self._folder, name)
+        return self._held.get(name)
+
+    def get(self, name: str) -> npt.NDArray[Any]:
+        """Return an array that is finished."""
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def keep(self, name: str, most: int, blocks: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Put blocks end to end, ``most`` numbers in all or fewer; only one block of a file is in memory."""
+        if self._folder is None:
+            whole = np.empty(most, DTYPES[name])
+            size = 0
+            for block in blocks:
+                whole[size : size + block.size] = block
+                size += block.size
+            self._held[name] = whole[:size]
+        else:
+            unfinished = self._folder / f"{name}.part"
+            with unfinished.open("wb") as file:
+                for block in blocks:
+                    file.write(np.ascontiguousarray(block, DTYPES[name]).data)
+            if self._lasting:
+                flush(unfinished)
+            unfinished.replace(self._folder / f"{name}.bin")
+        return self.get(name)
+
+
+def map_array(folder: Path, name: str) -> npt.NDArray[Any]:
+    """Map a finished array into memory."""
+    path = folder / f"{name}.bin"
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, DTYPES[name])
+    return np.memmap(path, DTYPES[name], mode="r")
+
+
+def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int32Array]:
+    """Sort edges by (citing, cited), a block of citing works at a time; keep ``ref_offsets`` before the end."""
+    from sciscidata import graph_kernels as kernels
+
+    budget = max(1, means.most_edges // means.n_threads)
+    degree = np.zeros(spool.n_works, np.int64)
+
+    def count(bucket: int, low: int, high: int, chunks: Iterable[Int32Array]) -> Int64Array:
+        lengths = np.zeros(high - low, np.int64)
+        for pairs in chunks:
+            kernels.count_rows(pairs, low, lengths)
+        return _offsets(lengths)
+
+    def blocks() -> Iterator[tuple[int, int, int]]:
+        for bucket, (low, high) in enumerate(pairwise(spool.starts)):
+            if spool.sizes[bucket] <= budget:
+                yield bucket, low, high
+            else:  # a few papers with most of the references, or most citing works without a record
+                offsets = count(bucket, low, high, spool.read(bucket))
+                yield from ((bucket, low + first, low + last) for first, last in _blocks(offsets, budget))
+
+    def sort(block: tuple[int, int, int], _: object) -> Int32Array:
+        bucket, low, high = block
+        held = list(spool.read(bucket)) if spool.sizes[bucket] <= budget else None
+        offsets = count(*block, held if held is not None else spool.read(bucket))
+        refs = np.empty(offsets[-1], np.int32)
+        cursor = offsets[:-1].copy()
+        for pairs in held if held is not None else spool.read(bucket):
+            kernels.scatter_references(pairs, low, cursor, refs)
+        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])]
+
+    with progress_bar("sort references", spool.n_works, unit="works") as advance:
+        for (_, low, high), refs in map_in_order(sort, blocks(), means.n_threads):
+            yield refs
+            advance(high - low)
+    store.keep("ref_offsets", spool.n_works + 1, [_offsets(degree)])
+
+
+def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
+    """Count the citers of each work; each thread counts those of its share of the works."""
+    from sciscidata import graph_kernels as kernels
+
+    degree = np.zeros(n_works, np.int64)
+    cuts: list[int] = np.linspace(0, n_works, means.n_threads + 1).astype(np.int64).tolist()
+
+    def count(share: tuple[int, int], _: object) -> None:
+        kernels.count_citers(refs, share[0], degree[share[0] : share[1]])
+
+    for _ in map_in_order(count, pairwise(cuts), means.n_threads):
+        pass
+    return _offsets(degree)
+
+
+def _citers_by_time(
+    ref_offsets: Int64Array, refs: Int32Array, citer_offsets: Int64Array, means: Means
+) -> Iterator[Int32Array]:
+    """Transpose, a block of cited works at a time."""
+    from sciscidata import graph_kernels as kernels
+
+    def scatter(block: tuple[int, int], _: object) -> Int32Array:
+        low, high = block
+        citers = np.empty(citer_offsets[high] - citer_offsets[low], np.int32)
+        kernels.scatter_citers(ref_offsets, refs, low, citer_offsets[low:high] - citer_offsets[low], citers)
+        return citers
+
+    # Four bytes per edge, in two blocks per thread: those at work and those that wait to be written.
+    budget = max(1, min(2 * means.most_edges // means.n_threads, -(-refs.size // means.n_threads)))
+    with progress_bar("sort citers", refs.size, unit="citations") as advance:
+        for _, citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
+            yield citers
+            advance(citers.size)
+
+
+def _offsets(lengths: npt.NDArray[Any]) -> Int64Array:
+    """Turn row lengths into the start of each row, and the end of the last."""
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _blocks(offsets: Int64Array, budget: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into ranges of at most ``budget`` entries (one row at least)."""
+    low, n = 0, offsets.size - 1
+    while low < n:
+        high = max(low + 1, int(np.searchsorted(offsets, offsets[low] + budget, side="right")) - 1)
+        yield low, min(high, n)
+        low = high
