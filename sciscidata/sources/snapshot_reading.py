@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,17 +10,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from isal import isal_zlib  # inflates twice as fast as zlib
 
 from sciscidata.errors import CorruptRecordError
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.works import Work, parse_work
-
-try:  # Intel's library inflates twice as fast, where it is installed
-    from isal import isal_zlib as _zlib
-except ImportError:  # pragma: no cover
-    _zlib = zlib
-_gunzip: Any = _zlib
 
 Advance = Callable[[float], None]
 #: A work, or the number of a line and the reason why there is none.
@@ -122,10 +116,10 @@ def _decompressed(path: Path, advance: Advance | None) -> Iterator[bytes]:
             continue
         left = chunk
         while left:  # gzip members may follow each other
-            decoder = decoder or _gunzip.decompressobj(wbits=31)
+            decoder = decoder or isal_zlib.decompressobj(wbits=31)
             try:
                 yield decoder.decompress(left)
-            except (zlib.error, _gunzip.error) as error:
+            except isal_zlib.error as error:  # pyright: ignore[reportGeneralTypeIssues]  # its stub says Exception
                 msg = f"the compressed data is damaged ({error})"
                 raise CorruptRecordError(msg) from error
             if not decoder.eof:
