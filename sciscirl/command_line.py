@@ -1,0 +1,103 @@
+"""Options as the cookbook's tools take them (``preset=exp4``) and as everyone's do (``--preset exp4``)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import chz
+from chz.blueprint import (
+    ConstructionException,
+    EntrypointHelpException,
+    ExtraneousBlueprintArg,
+    InvalidBlueprintArg,
+    MissingBlueprintArg,
+)
+
+from sciscidata.errors import SciSciDataError
+from sciscirl.errors import SciSciRLError
+
+Options = TypeVar("Options")
+
+
+def read_options(target: type[Options], words: Sequence[str]) -> Options | str:
+    """Read a command line into a chz class.
+
+    Args:
+        target: the class.
+        words: what follows the name of the script.
+
+    Returns:
+        An object of that class; or the text of ``--help``, if asked for.
+
+    Raises:
+        SciSciRLError: if an option is unknown, or its value not of its type.
+
+    Example:
+        >>> @chz.chz
+        ... class Trip:
+        ...     goal: str
+        ...     n_days: int = 1
+        ...     by_train: bool = False
+        >>> read_options(Trip, ["--goal", "Basel", "n_days=2", "--by-train"])
+        Trip(goal='Basel', n_days=2, by_train=True)
+        >>> read_options(Trip, ["goal=Basel", "--days=2"])
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: Extraneous argument 'days' to Blueprint ... See --help.
+    """
+    if "--help" in words or "-h" in words:
+        words = ["--help"]
+    else:
+        words = _as_pairs(words, {name for name, hint in target.__annotations__.items() if hint in {"bool", bool}})
+    try:
+        return chz.Blueprint(target).make_from_argv(list(words))
+    except EntrypointHelpException as error:
+        return str(error)
+    except (
+        ExtraneousBlueprintArg,
+        InvalidBlueprintArg,
+        MissingBlueprintArg,
+        ConstructionException,
+        ValueError,
+    ) as error:
+        # Of chz's message the first line says what is wrong, the rest is about its own machinery.
+        message = str(error).strip().splitlines()[0].removesuffix("...")
+        msg = f"{message}. See --help."
+        raise SciSciRLError(msg) from error
+
+
+def _as_pairs(words: Sequence[str], flags: set[str]) -> list[str]:
+    """Write every option as name=value."""
+    pairs: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            pairs.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not equals and name in flags:
+            value = "True"
+        elif not equals:
+            if not rest:
+                msg = f"{word} needs a value. See --help."
+                raise SciSciRLError(msg)
+            value = rest.pop(0)
+        pairs.append(f"{name}={value}")
+    return pairs
+
+
+def run_script(main: Callable[[Sequence[str]], None]) -> int:
+    """Run a script: a user's mistake is one line and exit code 1, Ctrl-C is 130."""
+    try:
+        main(sys.argv[1:])
+    except SciSciDataError as error:
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return 130
+    return 0

@@ -1,0 +1,29 @@
+"""Every error a user of the learning half can cause. Scripts show the message as one line and exit with 1."""
+
+from __future__ import annotations
+
+from sciscidata.errors import SciSciDataError
+
+
+class SciSciRLError(SciSciDataError):
+    """Base class: catch this to catch every error a user's input can cause here."""
+
+
+class SliceError(SciSciRLError, ValueError):
+    """A release is missing, was altered, or does not hold what the task needs."""
+
+
+class PromptError(SciSciRLError, ValueError):
+    """A prompt cannot be made: an unknown style, or a paper that does not fit under the token cap."""
+
+
+class RewardError(SciSciRLError, ValueError):
+    """A reward table has an impossible value, or an answer is scored against a label that does not exist."""
+
+
+class PredictionsError(SciSciRLError, ValueError):
+    """A table of predictions is empty, lacks a column, or contradicts itself."""
+
+
+class LocalServerError(SciSciRLError, RuntimeError):
+    """A Tinker server of one's own cannot be set up or started: no network, no model, a port in use."""

@@ -1,0 +1,262 @@
+"""Evaluate a model, a checkpoint, baselines, or predictions made earlier, on one side of a slice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import Preset, check_positive, find_preset
+from sciscirl.metrics import bootstrap_intervals, compute_metrics
+from sciscirl.predictions import read_predictions, write_predictions
+from sciscirl.run_folder import RUN_FILE, describe_run, write_json
+from sciscirl.task import Side, read_split
+
+METRICS_FILE: Final = "metrics.json"
+_SHOWN: Final = (
+    "label_match",
+    "macro_f1",
+    "balanced_accuracy",
+    "min_class_recall",
+    "mcc",
+    "recall/disruptive",
+    "recall/consolidating",
+    "recall/neutral",
+    "parse_ok",
+    "format_strict_ok",
+    "invalid",
+    "brier",
+    "ece",
+    "reward",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationConfig:
+    """What is judged, and on what.
+
+    Attributes:
+        release: the folder of a slice.
+        side: of it.
+        preset: whose prompt, contract, reward and length of answer apply; of a run, its own do.
+        model: the base model; else the preset's.
+        checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
+        run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
+        renderer: chat format; by default the model's own, without thinking.
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+        temperature: of sampling; None: the preset's; 0 is greedy.
+        max_tokens: of an answer; None: the preset's.
+        n_papers: judge the first so many only.
+        group_size: answers to each paper.
+        out: folder of the result.
+
+    Raises:
+        SciSciRLError: on construction, if values contradict each other or are impossible.
+    """
+
+    release: Path
+    out: Path
+    side: Side = "test"
+    preset: str = "baseline"
+    model: str | None = None
+    checkpoint: str | None = None
+    run: Path | None = None
+    renderer: str | None = None
+    base_url: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    n_papers: int | None = None
+    group_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.run is not None and (self.checkpoint is not None or self.model is not None):
+            msg = (
+                "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
+            )
+            raise SciSciRLError(msg)
+        find_preset(self.preset)
+        check_positive(group_size=self.group_size)
+        for name in ("max_tokens", "n_papers"):
+            if getattr(self, name) is not None:
+                check_positive(**{name: getattr(self, name)})
+        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
+            msg = f"temperature is {self.temperature!r}, needs a number of at least 0."
+            raise SciSciRLError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """What exactly is asked: everything that a run's folder can say about it."""
+
+    preset: Preset
+    renderer_name: str | None
+    checkpoint: str | None
+    temperature: float
+
+
+def find_subject(config: EvaluationConfig) -> Subject:
+    """Work out preset, chat format and checkpoint, from the options or from a run's folder.
+
+    Raises:
+        SciSciRLError: if the folder holds no run, or one without a checkpoint to sample from.
+    """
+    if config.run is None:
+        preset, renderer, checkpoint = find_preset(config.preset), config.renderer, config.checkpoint
+    else:
+        preset, renderer, checkpoint = _read_run(config.run)
+        renderer = config.renderer or renderer
+    given = {"model": config.model, "max_tokens": config.max_tokens}
+    preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
+    temperature = preset.temperature if config.temperature is None else config.temperature
+    return Subject(preset=preset, renderer_name=renderer, checkpoint=checkpoint, temperature=temperature)
+
+
+def _read_run(folder: Path) -> tuple[Preset, str, str]:
+    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+
+    path = folder / RUN_FILE
+    if not path.is_file():
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        raise SciSciRLError(msg)
+    settings: dict[str, Any] = json.loads(path.read_text("utf-8"))["settings"]
+    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    if checkpoint is None or checkpoint.sampler_path is None:
+        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
+        raise SciSciRLError(msg)
+    preset = find_preset(settings["name"])
+    rules = replace(preset.rules, max_paper_tokens=settings["max_paper_tokens"])
+    preset = replace(
+        preset,
+        rules=rules,
+        **{name: settings[name] for name in ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")},
+    )
+    return preset, settings["renderer"], checkpoint.sampler_path
+
+
+async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
+    """Ask a model about every paper of a side.
+
+    Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
+
+    Returns:
+        What ``compute_metrics`` and ``bootstrap_intervals`` compute; no intervals with several answers to a paper.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint.
+    """
+    import tinker
+
+    from sciscirl.chat_format import choose_renderer, make_renderer
+    from sciscirl.evaluator import DisruptionEvaluator
+    from sciscirl.server import check_server, clear_errors
+
+    papers = read_split(config.release, config.side)[: config.n_papers]
+    subject = find_subject(config)
+    preset = subject.preset
+    renderer_name = subject.renderer_name or choose_renderer(preset.model)
+    check_server(preset.model, config.base_url, needs_training=False)
+    evaluator = DisruptionEvaluator(
+        papers,
+        preset.rules,
+        make_renderer(preset.model, renderer_name),
+        max_tokens=preset.max_tokens,
+        temperature=subject.temperature,
+        group_size=config.group_size,
+        name=config.side,
+    )
+    with clear_errors(config.base_url), tinker.ServiceClient(base_url=config.base_url) as service:
+        if subject.checkpoint is None:
+            client = await service.create_sampling_client(base_model=preset.model)
+        else:
+            client = await service.create_sampling_client(model_path=subject.checkpoint)
+        await evaluator(client)
+    if evaluator.predictions is None:
+        msg = "an evaluation that returned has predictions"
+        raise AssertionError(msg)
+    asked = {"model": preset.model, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
+    return save_evaluation(evaluator.predictions, config, asked | sampled | {"preset": preset.name})
+
+
+def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
+    """Let the cheap baselines judge the same papers; each gets a folder below ``config.out``.
+
+    Returns:
+        Metrics by name of the baseline.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if there is nothing to learn from.
+    """
+    from sciscirl.baselines import BASELINES, run_baseline
+
+    train, asked = read_split(config.release, "train"), read_split(config.release, config.side)[: config.n_papers]
+    reward = find_subject(config).preset.rules.reward
+    return {
+        name: save_evaluation(
+            run_baseline(name, train, asked, seed=seed, reward=reward),
+            replace(config, out=config.out / name),
+            {"baseline": name, "side": config.side, "seed": seed},
+        )
+        for name in BASELINES
+    }
+
+
+def evaluate_predictions(path: Path) -> dict[str, float]:
+    """Recompute metrics and intervals from a predictions file: no slice, no server.
+
+    Raises:
+        PredictionsError: if there is no such file, or it holds no table of predictions.
+    """
+    return measure(read_predictions(path))
+
+
+def measure(predictions: pl.DataFrame) -> dict[str, float]:
+    """Compute the metrics, and intervals where each paper has one answer."""
+    metrics = compute_metrics(predictions)
+    if "openalex_id" in predictions.columns and predictions["openalex_id"].is_duplicated().any():
+        return metrics
+    return metrics | bootstrap_intervals(predictions)
+
+
+def save_evaluation(
+    predictions: pl.DataFrame, config: EvaluationConfig, settings: Mapping[str, Any]
+) -> dict[str, float]:
+    """Write predictions, metrics and what they are of; return the metrics."""
+    metrics = measure(predictions)
+    write_predictions(predictions, config.out / "predictions.parquet")
+    write_json(config.out / RUN_FILE, describe_run(config.release, settings))
+    write_json(config.out / METRICS_FILE, metrics)
+    return metrics
+
+
+def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
+    """Draw the main metrics as a table for a terminal: one row for each, one column for each result.
+
+    Example:
+        >>> print(render_metrics({"majority": {"label_match": 1 / 3, "label_match/low": 0.3, "label_match/high": 0.4}}))
+                     majority
+        label_match  0.3333 [0.3000, 0.4000]
+    """
+    rows = [["", *results]]
+    for name in _SHOWN:
+        if any(name in metrics for metrics in results.values()):
+            rows.append([name, *(_cell(metrics, name) for metrics in results.values())])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _cell(metrics: Mapping[str, float], name: str) -> str:
+    if name not in metrics:
+        return "-"
+    if f"{name}/low" not in metrics:
+        return f"{metrics[name]:.4f}"
+    return f"{metrics[name]:.4f} [{metrics[f'{name}/low']:.4f}, {metrics[f'{name}/high']:.4f}]"

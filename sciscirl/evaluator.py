@@ -1,0 +1,115 @@
+"""Judge a model on held-out papers: the cookbook's evaluator, inside training or alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import tinker
+from tinker_cookbook.completers import TinkerTokenCompleter, TokenCompleter
+from tinker_cookbook.rl.metric_util import RLTestSetEvaluator
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig, serialize_rollout_summaries
+from tinker_cookbook.rl.rollouts import do_group_rollout
+from tinker_cookbook.rl.types import TrajectoryGroup
+from tinker_cookbook.utils import logtree
+
+from sciscirl.dataset import DisruptionDataset
+from sciscirl.experiments import TaskRules
+from sciscirl.metrics import compute_metrics
+from sciscirl.predictions import collect_predictions, write_predictions
+from sciscirl.task import Paper
+
+if TYPE_CHECKING:
+    from tinker_cookbook.renderers import Renderer
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+
+class DisruptionEvaluator(RLTestSetEvaluator):
+    """Asks a model about every held-out paper, all at once, and computes the published metrics and more.
+
+    A subclass of the cookbook's evaluator, because the training loop tells only that one which step it is. Unlike it,
+    this one has a temperature, sees all answers together (a macro-F1 is no mean over papers), and writes them down.
+
+    Args:
+        papers: held-out ones, in the order in which their predictions are written.
+        rules: prompt, contract and reward, as in training.
+        renderer: from ``get_renderer``.
+        max_tokens: of an answer.
+        temperature: of sampling; 0 is greedy.
+        group_size: answers to each paper; every one counts.
+        name: before every metric, and in the names of files.
+        folder: where to write predictions; None: nowhere.
+
+    Attributes:
+        predictions: one row for each answer of the last evaluation.
+    """
+
+    def __init__(
+        self,
+        papers: Sequence[Paper],
+        rules: TaskRules,
+        renderer: Renderer,
+        *,
+        max_tokens: int,
+        temperature: float = 1.0,
+        group_size: int = 1,
+        name: str = "test",
+        folder: Path | None = None,
+    ) -> None:
+        dataset = DisruptionDataset(
+            papers, rules, renderer, batch_size=max(len(papers), 1), group_size=group_size, keep_rest=True
+        )
+        super().__init__(dataset, max_tokens, name=name)
+        self.temperature = temperature
+        self.folder = folder
+        self.predictions: pl.DataFrame | None = None
+
+    async def __call__(
+        self,
+        sampling_client: tinker.SamplingClient,
+        *,
+        rollout_summary_export: RolloutSummaryExportConfig | None = None,
+        store: TrainingRunStore | None = None,
+    ) -> dict[str, float]:
+        """Judge a model on a Tinker server; see ``eval_token_completer``."""
+        policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
+        return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
+
+    async def eval_token_completer(
+        self,
+        policy: TokenCompleter,
+        *,
+        rollout_summary_export: RolloutSummaryExportConfig | None = None,
+        store: TrainingRunStore | None = None,
+    ) -> dict[str, float]:
+        """Judge whatever completes tokens.
+
+        An error of the server is raised, not counted as a wrong answer.
+
+        Returns:
+            What ``compute_metrics`` computes, each name after that of this evaluator and a slash.
+        """
+        groups = await asyncio.gather(
+            *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
+        )
+        if rollout_summary_export is not None and store is not None:
+            records = serialize_rollout_summaries(
+                split=rollout_summary_export.split,
+                iteration=rollout_summary_export.iteration,
+                trajectory_groups_P=groups,
+                taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
+            )
+            store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
+        self.predictions = collect_predictions(groups)
+        if self.folder is not None:
+            step = rollout_summary_export.iteration if rollout_summary_export is not None else None
+            file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
+            write_predictions(self.predictions, self.folder / file)
+        return {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+
+    async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
+        with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
+            return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)

@@ -1,0 +1,299 @@
+"""From a short command line to the cookbook's training loop, and back to a folder that says what happened."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import chz
+import tinker
+from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+from tinker_cookbook.rl import train
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+from tinker_cookbook.utils.ml_log import dump_config
+
+from sciscirl.chat_format import choose_renderer
+from sciscirl.contracts import render_answer
+from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
+from sciscirl.envs import build_messages
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.experiments import Preset, check_positive, describe, find_preset
+from sciscirl.prices import PRICES_DATE, estimate_usage
+from sciscirl.run_folder import begin_run, locked_folder
+from sciscirl.server import check_server, clear_errors
+from sciscirl.task import read_split
+
+_N_PROMPTS_COUNTED: Final = 256
+
+
+@chz.chz
+class TrainOptions:
+    """What ``scripts/train_rl.py`` takes. What is None comes from the preset."""
+
+    preset: str = chz.field(default="baseline", doc="which experiment; --list shows them")
+    release: str = chz.field(default="slices/openalex", doc="the folder of a slice")
+    model: str | None = chz.field(default=None, doc="base model: a name, or a folder that the server serves")
+    renderer: str | None = chz.field(default=None, doc="chat format; by default the model's own, without thinking")
+    log_path: str | None = chz.field(default=None, doc="folder of the run (runs/PRESET)")
+    resume: bool = chz.field(default=False, doc="go on where the run in log_path stopped")
+    dry_run: bool = chz.field(default=False, doc="show config, prompts and cost; ask no server")
+    base_url: str | None = chz.field(default=None, doc="a Tinker server; else TINKER_BASE_URL, else Tinker")
+    max_steps: int = chz.field(default=250, doc="training steps; the published tables are of step 250")
+    n_epochs: int | None = chz.field(default=None, doc="how often each paper may be shown; as many as max_steps takes")
+    eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
+    save_every: int = chz.field(default=50, doc="steps between checkpoints")
+    n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
+    n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
+    interleave: bool = chz.field(default=False, doc="spread the classes evenly over the batches")
+    seed: int | None = chz.field(default=None, doc="of the order of the papers")
+    batch_size: int | None = None
+    group_size: int | None = None
+    max_tokens: int | None = None
+    max_paper_tokens: int | None = chz.field(default=None, doc="a paper's record is cut to so many tokens")
+    learning_rate: float | None = None
+    lora_rank: int | None = None
+    temperature: float | None = None
+    eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
+    remove_constant_reward_groups: bool = chz.field(default=False, doc="skip groups whose rewards are all equal")
+    load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
+    wandb_project: str | None = chz.field(default=None, doc="also log to Weights & Biases")
+    wandb_name: str | None = None
+
+
+def resolve_preset(options: TrainOptions) -> Preset:
+    """Return the preset with what the command line says over it.
+
+    Raises:
+        SciSciRLError: if there is no such preset, or a value is impossible.
+
+    Example:
+        >>> resolve_preset(TrainOptions(preset="exp4", model="Qwen/Qwen3-8B")).model
+        'Qwen/Qwen3-8B'
+    """
+    preset = find_preset(options.preset)
+    given: dict[str, Any] = {
+        name: value
+        for name in (
+            "model", "seed", "batch_size", "group_size", "max_tokens", "learning_rate", "lora_rank", "temperature"
+        )
+        if (value := getattr(options, name)) is not None
+    }  # fmt: skip
+    if options.max_paper_tokens is not None:
+        given["rules"] = replace(preset.rules, max_paper_tokens=options.max_paper_tokens)
+    return replace(preset, **given)
+
+
+def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDatasetBuilder:
+    """Return what builds the training batches.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if the cookbook knows no chat format for the model and none is named.
+    """
+    builder = DisruptionDatasetBuilder(
+        release=options.release,
+        model_name=preset.model,
+        renderer_name=options.renderer or choose_renderer(preset.model),
+        style=preset.rules.style,
+        contract=preset.rules.contract,
+        reward=preset.rules.reward,
+        max_paper_tokens=preset.rules.max_paper_tokens,
+        batch_size=preset.batch_size,
+        group_size=preset.group_size,
+        eval_group_size=preset.eval_group_size,
+        seed=preset.seed,
+        n_epochs=options.n_epochs or 1,
+        interleave=options.interleave,
+        n_train=options.n_train,
+        has_test=False,  # our own evaluator judges the same papers, by more measures
+    )
+    if options.n_epochs is not None:
+        return builder
+    n_papers = len(read_split(options.release, "train")[: options.n_train])
+    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
+    return chz.replace(builder, n_epochs=max(n_epochs, 1))
+
+
+def make_config(options: TrainOptions) -> train.Config:
+    """Build the cookbook's config of a run. Reads the slice's training side, asks no server.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible.
+    """
+    check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
+    preset = resolve_preset(options)
+    if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
+        msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
+        raise SciSciRLError(msg)
+    if options.wandb_project and importlib.util.find_spec("wandb") is None:
+        msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
+        raise SciSciRLError(msg)
+    log_path = Path(options.log_path or f"runs/{preset.name}")
+    builder = make_dataset_builder(options, preset)
+    return train.Config(
+        learning_rate=preset.learning_rate,
+        dataset_builder=builder,
+        model_name=preset.model,
+        renderer_name=builder.renderer_name,
+        recipe_name="sciscirl_disruption",
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature,
+        lora_rank=preset.lora_rank,
+        max_steps=options.max_steps,
+        eval_every=options.eval_every,
+        save_every=options.save_every,
+        log_path=str(log_path),
+        base_url=options.base_url,
+        load_checkpoint_path=options.load_checkpoint,
+        remove_constant_reward_groups=options.remove_constant_reward_groups,
+        wandb_project=options.wandb_project,
+        wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
+        evaluator_builders=[lambda: make_evaluator(options, builder)],
+    )
+
+
+def make_evaluator(options: TrainOptions, builder: DisruptionDatasetBuilder) -> DisruptionEvaluator:
+    """Return what judges the held-out side during a run.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
+    """
+    preset = resolve_preset(options)
+    papers, rules, renderer = read_split(builder.release, "test")[: options.n_test], builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    return DisruptionEvaluator(
+        papers,
+        rules,
+        renderer,
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature if options.eval_temperature is None else options.eval_temperature,
+        group_size=preset.eval_group_size,
+        name="test",
+        folder=Path(options.log_path or f"runs/{preset.name}") / "predictions",
+    )
+
+
+async def train_preset(options: TrainOptions) -> Path:
+    """Train, with evaluations on the way and one after the last step.
+
+    The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
+    cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
+
+    Returns:
+        That folder.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
+            refuses the key or does not offer the model.
+    """
+    config = make_config(options)
+    folder = Path(config.log_path)
+    read_split(options.release, "test")  # an altered side is said before a server is asked
+    check_server(config.model_name, config.base_url)
+    # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
+    make_evaluator(options, _builder_of(config))
+    await config.dataset_builder()
+    with locked_folder(folder):
+        begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        with clear_errors(config.base_url):
+            await train.main(config)
+            await _evaluate_last(options, config)
+    return folder
+
+
+def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
+    """List what decides how a step goes, not how many there are or how often something is saved."""
+    builder = _builder_of(config)
+    more = ("n_train", "n_test", "interleave", "eval_temperature", "remove_constant_reward_groups", "load_checkpoint")
+    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
+    return describe(resolve_preset(options)) | own
+
+
+def _builder_of(config: train.Config) -> DisruptionDatasetBuilder:
+    builder = config.dataset_builder
+    if not isinstance(builder, DisruptionDatasetBuilder):
+        msg = f"a config of this package has a DisruptionDatasetBuilder, not a {type(builder).__name__}"
+        raise TypeError(msg)
+    return builder
+
+
+async def _evaluate_last(options: TrainOptions, config: train.Config) -> None:
+    """Judge the trained model: the cookbook's loop evaluates before a step, so that the last one goes unseen."""
+    checkpoint = get_last_checkpoint(config.log_path, "sampler_path")
+    if checkpoint is None or checkpoint.batch is None:
+        return
+    store = TrainingRunStore(storage_from_uri(config.log_path))
+    if any(row.get("step") == checkpoint.batch and "test/label_match" in row for row in store.read_metrics()):
+        return
+    evaluator = make_evaluator(options, _builder_of(config))
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=checkpoint.batch, base_name="eval_test")
+    with tinker.ServiceClient(base_url=config.base_url) as service:
+        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
+        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+    store.write_metrics(metrics, step=checkpoint.batch)
+
+
+def render_dry_run(options: TrainOptions) -> str:
+    """Describe a run before it costs anything: config, three prompts as the model sees them, tokens, dollars.
+
+    Needs the slice and the tokenizer, and no server.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    config = make_config(options)
+    builder = _builder_of(config)
+    preset = resolve_preset(options)
+    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
+    papers = papers[: n_steps * preset.batch_size]
+    spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
+    counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
+    prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
+    lengths = [len(prompt) for prompt in prompts]
+    answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
+    n_test = len(read_split(builder.release, "test")[: options.n_test]) * preset.eval_group_size
+    n_evaluations = -(-n_steps // options.eval_every) + 1
+    usage = estimate_usage(
+        prompt_tokens=statistics.fmean(lengths),
+        max_tokens=preset.max_tokens,
+        n_steps=n_steps,
+        batch_size=preset.batch_size,
+        group_size=preset.group_size,
+        n_evaluations=n_evaluations,
+        n_test=n_test,
+    )
+    dollars = usage.dollars(preset.model)
+    cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
+    resolved = dump_config(config)
+    del resolved["evaluator_builders"]
+    shown = [
+        f"--- prompt {number} of {papers[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
+        f"{renderer.tokenizer.decode(prompts[number - 1])}"
+        for number in range(1, min(3, len(prompts)) + 1)
+    ]
+    return "\n".join(
+        [
+            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
+            *shown,
+            "---",
+            f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
+            f"{n_evaluations} evaluations of {n_test:,} answers",
+            f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
+            f"({len(lengths):,} prompts counted)",
+            f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
+            f"at most {usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
+        ]
+    )

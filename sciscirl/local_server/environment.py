@@ -1,0 +1,90 @@
+"""The server's own virtual environment: set up once for these pins, kept under the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+from filelock import FileLock
+
+from sciscirl.errors import LocalServerError
+
+logger = logging.getLogger(__name__)
+
+_REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
+_COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
+
+
+def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path:
+    """Make the server's environment, unless an earlier run made it whole.
+
+    Its folder's name holds a hash of the pins and of Python's version, so that other pins make another one. A set-up
+    that was killed or failed is begun again; two at a time wait for each other.
+
+    Args:
+        cuda: JAX with CUDA 13, for an NVIDIA GPU; without it, for the CPU alone.
+        cache: where environments lie; by default the user's cache folder for sciscirl.
+
+    Returns:
+        The interpreter to start the server with.
+
+    Raises:
+        LocalServerError: if the environment cannot be made: no network, no space, no wheel for this platform.
+    """
+    pins = _REQUIREMENTS.read_text("utf-8")
+    extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []
+    made_from = hashlib.sha256(f"{pins}{extra}{sys.version}{platform.machine()}".encode()).hexdigest()
+    folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"skyrl-{made_from[:12]}"
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not (folder / _COMPLETE).exists():
+                logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
+                _install(folder, python, pins, extra)
+    except OSError as error:
+        msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
+        raise LocalServerError(msg) from error
+    return python
+
+
+def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
+    for command in (
+        [sys.executable, "-m", "venv", str(folder)],
+        # torch first, with whatever its wheel for this platform needs; the rest is listed whole.
+        [*pip, f"torch=={_pinned_version(pins, 'torch')}"],
+        [*pip, "--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
+        *([[*pip, *extra]] if extra else []),
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = _last_error(done.stderr or done.stdout)
+            msg = (
+                f"the server's environment cannot be set up: `{' '.join(command[1:4])} ...` failed: {reason} It needs "
+                "the network once, and about 3 GB; run again when that is mended, nothing half made is kept."
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            raise LocalServerError(msg)
+    (folder / _COMPLETE).touch()
+
+
+def _pinned_version(pins: str, package: str) -> str:
+    return next(line.split("==")[1] for line in pins.splitlines() if line.startswith(f"{package}=="))
+
+
+def _last_error(output: str) -> str:
+    """Of pip's many lines the first that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["no reason given"])[-1].removeprefix("ERROR:").strip().rstrip(".") + "."

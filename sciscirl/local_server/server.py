@@ -1,0 +1,253 @@
+"""Start SkyRL's Tinker API on this machine, wait until its model is loaded, stop it with all its children."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from sciscirl.errors import LocalServerError
+
+logger = logging.getLogger(__name__)
+
+#: Any key of Tinker's form will do: the server checks none.
+API_KEY: Final = "tml-local"
+
+_HOST: Final = "127.0.0.1"
+_PROGRAM: Final = Path(__file__).with_name("skyrl_process.py")
+_SECONDS_TO_STOP: Final = 15
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalServerConfig:
+    """What to serve, and how much at a time.
+
+    Attributes:
+        model: a model directory as Transformers reads it; clients name the model by this path, made absolute.
+        state: folder for checkpoints, the server's database and its log; checkpoints outlive the server there.
+        port: 0 takes a free one.
+        max_lora_rank: highest LoRA rank that a client may ask for; the cookbook's default is 32.
+        max_lora_adapters: adapters in memory: one for the base model, one for every training run that goes on, one
+            for every other model that is sampled from. On a CPU each costs time in every pass, used or not.
+        sample_batch: answers sampled at a time.
+        train_batch: sequences in one forward and backward pass. These two fixed, batches of other sizes are not
+            compiled anew.
+        seconds_to_start: how long loading the model may take.
+
+    Raises:
+        LocalServerError: on construction, if the folder holds no model or a number is out of range.
+
+    Example:
+        >>> LocalServerConfig(model=Path("no-such-model"), state=Path("state"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.LocalServerError: no-such-model holds no model: it has no config.json. Name a model directory as
+        Transformers saves it, or make a small one with --tiny.
+    """
+
+    model: Path
+    state: Path
+    port: int = 8000
+    max_lora_rank: int = 32
+    max_lora_adapters: int = 4
+    sample_batch: int = 32
+    train_batch: int = 32
+    seconds_to_start: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("config.json", "tokenizer.json"):
+            if not (self.model / name).is_file():
+                msg = (
+                    f"{self.model} holds no model: it has no {name}. Name a model directory as Transformers saves it, "
+                    "or make a small one with --tiny."
+                )
+                raise LocalServerError(msg)
+        if not 0 <= self.port < 65536:
+            msg = f"port is {self.port}, needs a whole number from 0 (any free one) to 65535."
+            raise LocalServerError(msg)
+        for name in ("max_lora_rank", "max_lora_adapters", "sample_batch", "train_batch", "seconds_to_start"):
+            if getattr(self, name) <= 0:
+                msg = f"{name} is {getattr(self, name)}, needs a positive number."
+                raise LocalServerError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server that answers. ``process`` ends when it is stopped, or when it fails."""
+
+    base_url: str
+    model: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def wait(self) -> int:
+        """Return the status with which the server ends, when it does."""
+        while (status := self.process.poll()) is None:
+            time.sleep(0.2)  # unlike waiting in the system, this lets signals through whoever installed their handlers
+        return status
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a client's environment has to say: where the server is, and a key of the right form."""
+        return {"TINKER_BASE_URL": self.base_url, "TINKER_API_KEY": API_KEY}
+
+
+@contextmanager
+def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
+    """Run the server while the block runs.
+
+    Args:
+        config: what to serve.
+        python: the server's interpreter, from ``environment.set_up_environment``.
+
+    Yields:
+        The running server, its model loaded.
+
+    Raises:
+        LocalServerError: if the port is in use, the state folder cannot be written or serves another server, or the
+            server ends before its model is loaded: then with the last error in its log.
+    """
+    with _claimed(config.state):
+        port = _choose_port(config.port)
+        log, ready = config.state / "server.log", config.state / "ready"
+        ready.unlink(missing_ok=True)
+        with log.open("wb") as output:
+            # Standard input is a pipe that nobody writes to: it closes when this process ends, however it ends.
+            process = subprocess.Popen(
+                _command(config, python, port),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_child_environment(ready, python.parent.parent / "compiled"),
+                start_new_session=True,
+            )
+        try:
+            server = LocalServer(f"http://{_HOST}:{port}", str(config.model.resolve()), log, process)
+            _wait_until_ready(server, ready, config.seconds_to_start)
+            yield server
+        finally:
+            _stop(process)
+
+
+def _command(config: LocalServerConfig, python: Path, port: int) -> list[str]:
+    state = config.state.resolve()
+    backend = {
+        "max_lora_adapters": config.max_lora_adapters,
+        "max_lora_rank": config.max_lora_rank,
+        "sample_max_num_sequences": config.sample_batch,
+        "train_micro_batch_size": config.train_batch,
+    }
+    options = {
+        "--base-model": str(config.model.resolve()),
+        "--backend": "jax",
+        "--backend-config": json.dumps(backend),
+        "--checkpoints-base": str(state / "checkpoints"),
+        "--database-url": f"sqlite:///{state / 'server.db'}",
+        # A client says every ten seconds that it is alive; the adapter of one that was killed is soon needed again.
+        "--session-timeout-sec": "90",
+        "--session-cleanup-interval-sec": "10",
+        "--host": _HOST,
+        "--port": str(port),
+    }
+    return [str(python), str(_PROGRAM), "api", *(word for option in options.items() for word in option)]
+
+
+def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
+    # The model is a folder: nothing is to be asked of a hub, and nothing of this interpreter's packages to be seen.
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TINKER", "SKYRL"))}
+    return {
+        **mine,
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "SCISCIRL_READY_FILE": str(ready.resolve()),
+        # Compiled once for a model and its batch sizes: half a minute less at the next start.
+        "JAX_COMPILATION_CACHE_DIR": str(compiled),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    }
+
+
+def _choose_port(wanted: int) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's may linger for a minute
+        try:
+            probe.bind((_HOST, wanted))
+        except OSError as error:
+            msg = f"port {wanted} of {_HOST} cannot be used: {error.strerror}. Choose another, or 0 for a free one."
+            raise LocalServerError(msg) from error
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(server: LocalServer, ready: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not (ready.exists() and _is_healthy(server.base_url)):
+        if server.process.poll() is not None:
+            msg = f"the server ended while loading {server.model}: {_last_error(server.log)} All it said: {server.log}."
+            raise LocalServerError(msg)
+        if time.monotonic() > deadline:
+            msg = f"the server has not loaded {server.model} in {seconds:.0f} s. What it says: {server.log}."
+            raise LocalServerError(msg)
+        time.sleep(0.2)
+
+
+def _is_healthy(base_url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{base_url}/api/v1/healthz", timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _last_error(log: Path) -> str:
+    """Return the last line of the server's log that names an error: of a traceback, its last line."""
+    lines = [line.strip() for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "Error: " in line]
+    return (errors or lines or ["no reason given"])[-1].rstrip(".") + "."
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server, which ends its engine; then whatever of them is left."""
+    try:
+        if process.stdin:
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_TO_STOP)
+    finally:  # also when the user cannot wait that long
+        with suppress(ProcessLookupError, PermissionError):
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def _claimed(state: Path) -> Generator[None]:
+    """Make the folder if need be, and keep other servers out of it."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(state / "lock", timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        msg = f"{state} is in use by another server. Stop that one, or choose another folder with --state."
+        raise LocalServerError(msg) from error
+    except OSError as error:
+        msg = f"{state} cannot be written: {error.strerror}. Choose another folder with --state."
+        raise LocalServerError(msg) from error
+    try:
+        yield
+    finally:
+        lock.release()

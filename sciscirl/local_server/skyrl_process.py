@@ -1,0 +1,198 @@
+"""SkyRL's Tinker API, run by the server's own interpreter: what SkyRL 0.4.0 lacks for the SDK this project pins.
+
+Run as a file, never imported: ``python skyrl_process.py api --port 8000 ...`` starts the API, which starts this file
+once more as ``engine``. Neither sciscirl nor sciscidata is installed for this interpreter.
+
+Each patch names the failure that it cures; with a SkyRL that has no such failure it can go.
+"""
+
+# SkyRL, FastAPI and SQLModel are in the server's environment only, where no type checker looks.
+# pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import typing
+from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+logger = logging.getLogger("skyrl.sciscirl")
+
+#: The engine makes this file once the model is loaded; the API answers "healthy" long before.
+READY_FILE = "SCISCIRL_READY_FILE"
+#: Models whose training ended, kept in adapter slots for sampling.
+REVIVED_MODELS = 1
+SECONDS_TO_STOP = 10
+
+
+def mend_typed_dict() -> None:
+    """Let SkyRL be imported: pydantic refuses typing.TypedDict before Python 3.12, PydanticUserError."""
+    import typing_extensions
+
+    typing.TypedDict = typing_extensions.TypedDict
+
+
+def stop_when_the_launcher_is_gone() -> None:
+    """End the API and its engine when standard input closes: the launcher holds its other end, even if it is killed."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)  # the API stops its engine
+        time.sleep(SECONDS_TO_STOP)
+        if hasattr(os, "killpg"):
+            os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def serve_api() -> None:
+    """Start the HTTP server with patched routes."""
+    import argparse
+
+    import uvicorn
+    from skyrl.tinker import api
+    from skyrl.tinker.config import EngineConfig, add_model, config_to_argv
+
+    # SkyRL starts its engine with `uv run`; uv need not be there, and this environment is complete.
+    api._build_uv_run_cmd_engine = lambda _, config: [sys.executable, __file__, "engine", *config_to_argv(config)]
+    patch_routes(api)
+    parser = argparse.ArgumentParser(prog="skyrl_process.py api")
+    add_model(parser, EngineConfig)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    options = vars(parser.parse_args())
+    host, port = options.pop("host"), options.pop("port")
+    api.app.state.engine_config = EngineConfig.model_validate(options)
+    uvicorn.run(api.app, host=host, port=port, log_level="warning", timeout_keep_alive=75, timeout_graceful_shutdown=2)
+
+
+def patch_routes(api: ModuleType) -> None:
+    """Replace or add the three requests that SDK 0.38 makes and SkyRL does not understand."""
+    from fastapi import Depends
+    from skyrl.tinker import types
+    from skyrl.tinker.db_models import ModelDB, SessionDB
+    from sqlmodel import select
+
+    Reply = dict[str, object]
+    DatabaseSession = Annotated[api.AsyncSession, Depends(api.get_session)]
+
+    class LoadWeightsRequest(api.LoadWeightsRequest):
+        model_id: str | None = None
+        session_id: str | None = None
+        model_seq_id: int | None = None
+
+    async def asample(request: api.SampleRequest, req: api.Request, session: DatabaseSession) -> Reply:
+        # SDK >= 0.26 asserts one id for every sample in the reply.
+        reply = await api.asample(request, req, session)
+        ids = [f"{reply.request_id}-{number}" for number in range(request.num_samples)]
+        return {**reply.model_dump(), "sample_sequence_ids": ids}
+
+    async def load_weights(request: LoadWeightsRequest, req: api.Request, session: DatabaseSession) -> Reply:
+        # SDK 0.38 resumes with this one request: the model is to be made from the checkpoint's own settings, under
+        # an id that the SDK derives in the same way. SkyRL wants it made beforehand.
+        if request.model_id is None:
+            request.model_id = f"{request.session_id}:train:{request.model_seq_id}"
+            path = types.TinkerPath.parse(request.path)
+            if path is None:
+                raise api.HTTPException(400, f"{request.path} is not tinker://MODEL/weights/CHECKPOINT")
+            source = await api.get_model(session, path.primary_id)
+            settings = types.LoraConfig.model_validate(source.lora_config)
+            created = await api.create_future(
+                session, types.RequestType.CREATE_MODEL, request.model_id, types.CreateModelInput(lora_config=settings)
+            )
+            session.add(
+                ModelDB(
+                    model_id=request.model_id,
+                    base_model=source.base_model,
+                    lora_config=source.lora_config,
+                    status="created",
+                    request_id=created,
+                    session_id=request.session_id,
+                )
+            )
+            await session.flush()
+        return (await api.load_weights(request, req, session)).model_dump()
+
+    async def finish(session_id: str, session: DatabaseSession) -> Reply:
+        # The SDK says goodbye here; without a session its adapter slots are free at once, not after five minutes.
+        found = await session.get(SessionDB, session_id)
+        if found is None:
+            raise api.HTTPException(404, "Session not found")
+        found.status = "finished"
+        models = await session.exec(select(ModelDB).where(ModelDB.session_id == session_id))
+        for model in models.all():
+            await api.create_future(session, types.RequestType.UNLOAD_MODEL, model.model_id, types.UnloadModelInput())
+        await session.commit()
+        return {}
+
+    for path, handler in (
+        ("/api/v1/asample", asample),
+        ("/api/v1/load_weights", load_weights),
+        ("/api/v1/sessions/{session_id}/finish", finish),
+    ):
+        routes = api.app.router.routes
+        routes[:] = [route for route in routes if getattr(route, "path", None) != path]
+        api.app.post(path)(handler)
+
+
+def run_engine() -> None:
+    """Load the model and work off requests."""
+    import argparse
+
+    from skyrl.tinker import types
+    from skyrl.tinker.config import EngineConfig, add_model
+    from skyrl.tinker.db_models import FutureDB, ModelDB, RequestStatus
+    from skyrl.tinker.engine import TinkerEngine
+    from sqlmodel import Session, update
+
+    class Engine(TinkerEngine):
+        """Also samples from checkpoints of models that are no longer loaded, as Tinker does."""
+
+        def __init__(self, config: EngineConfig) -> None:
+            super().__init__(config)
+            self.revived: OrderedDict[str, None] = OrderedDict()
+
+        def _filter_valid_requests(self, requests: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            for model_id, asked in requests.values():
+                if model_id and isinstance(asked, types.SampleInput) and not self.backend.has_model(model_id):
+                    self._revive(model_id)
+            return super()._filter_valid_requests(requests)
+
+        def _revive(self, model_id: str) -> None:
+            with Session(self.db_engine) as session:
+                known = session.get(ModelDB, model_id)
+            if known is None:
+                return
+            while len(self.revived) >= REVIVED_MODELS:
+                oldest, _ = self.revived.popitem(last=False)
+                if self.backend.has_model(oldest):
+                    self.backend.delete_model(oldest)
+            self.backend.create_model(model_id, types.LoraConfig.model_validate(known.lora_config))
+            self.revived[model_id] = None
+            logger.info("model %s is loaded again, for sampling", model_id)
+
+    parser = argparse.ArgumentParser(prog="skyrl_process.py engine")
+    add_model(parser, EngineConfig)
+    engine = Engine(EngineConfig.model_validate(vars(parser.parse_args())))
+    with Session(engine.db_engine) as session:  # what was asked of an earlier server, nobody waits for any more
+        answer = types.ErrorResponse(error="the server was restarted", status="failed").model_dump_json()
+        overdue = update(FutureDB).where(FutureDB.status == RequestStatus.PENDING)
+        session.exec(overdue.values(status=RequestStatus.FAILED, result_data=answer))
+        session.commit()
+    Path(os.environ[READY_FILE]).touch()
+    engine.run()
+
+
+if __name__ == "__main__":
+    mend_typed_dict()
+    if sys.argv.pop(1) == "engine":
+        run_engine()
+    else:
+        stop_when_the_launcher_is_gone()
+        serve_api()

@@ -1,0 +1,90 @@
+"""What Tinker charges, and what a run is going to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens read, sampled and trained on; train is None where none is listed."""
+
+    prefill: float
+    sample: float
+    train: float | None
+
+
+#: As listed in September and October 2026, after the rise of 2026-07-17. Prompts that are cached cost a fifth, which
+#: is not counted on here. Source: https://tinker-docs.thinkingmachines.ai/tinker/models.json
+PRICES_DATE: Final = "2026-10"
+PRICES: Final[Mapping[str, Price]] = MappingProxyType(
+    {
+        "Qwen/Qwen3-8B": Price(0.195, 0.60, 0.44),
+        "Qwen/Qwen3.5-4B": Price(0.33, 1.005, 0.737),
+        "Qwen/Qwen3.5-9B": Price(0.66, 1.995, 1.463),
+        "Qwen/Qwen3.6-35B-A3B": Price(0.54, 1.335, 1.177),
+        "Qwen/Qwen3.8-27B": Price(1.86, 5.595, 4.103),
+        "openai/gpt-oss-20b": Price(0.18, 0.45, None),
+        "openai/gpt-oss-120b": Price(0.33, 0.84, None),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens of a run, as an upper bound: every answer as long as it may be, no prompt cached."""
+
+    prefill: int
+    sample: int
+    train: int
+
+    def dollars(self, model_name: str) -> float | None:
+        """Return the cost; None where a price is not known.
+
+        Example:
+            >>> Usage(prefill=1_000_000, sample=1_000_000, train=2_000_000).dollars("Qwen/Qwen3-8B")
+            1.675
+        """
+        price = PRICES.get(model_name)
+        if price is None or price.train is None:
+            return None
+        millionths = self.prefill * price.prefill + self.sample * price.sample + self.train * price.train
+        return millionths / 1e6
+
+
+def estimate_usage(
+    *,
+    prompt_tokens: float,
+    max_tokens: int,
+    n_steps: int,
+    batch_size: int,
+    group_size: int,
+    n_evaluations: int,
+    n_test: int,
+) -> Usage:
+    """Bound the tokens of a run from above.
+
+    Args:
+        prompt_tokens: of a prompt, on average.
+        max_tokens: of an answer, at most.
+        n_steps: of training.
+        batch_size: papers a step.
+        group_size: answers to a paper.
+        n_evaluations: how often the held-out side is judged.
+        n_test: answers in one evaluation.
+
+    Example:
+        >>> estimate_usage(
+        ...     prompt_tokens=600, max_tokens=64, n_steps=250, batch_size=16, group_size=2, n_evaluations=6, n_test=500
+        ... )
+        Usage(prefill=6600000, sample=704000, train=5312000)
+    """
+    n_rollouts = n_steps * batch_size * group_size
+    n_answers = n_rollouts + n_evaluations * n_test
+    return Usage(
+        prefill=round(n_answers * prompt_tokens),
+        sample=n_answers * max_tokens,
+        train=round(n_rollouts * (prompt_tokens + max_tokens)),
+    )

@@ -1,0 +1,148 @@
+"""The folder of a run: one process at a time, and on record what was run on what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+
+from sciscirl.errors import SciSciRLError
+
+RUN_FILE: Final = "run.json"
+METRICS_FILE: Final = "metrics.jsonl"
+#: Settings that make a run what it is; one that goes on has to have the same.
+_FIXED: Final = ("release", "settings")
+_PACKAGES: Final = ("sciscidata", "tinker", "tinker-cookbook", "transformers", "tokenizers", "polars", "scikit-learn")
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Generator[None]:
+    """Hold a run folder, made if need be, until the block ends or the process does.
+
+    Raises:
+        SciSciRLError: if another process holds it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        msg = f"{folder} is in use by another run. Wait for it, or choose another log_path."
+        raise SciSciRLError(msg) from error
+    except OSError as error:
+        msg = f"{folder} cannot be written ({error.strerror}). Choose another log_path."
+        raise SciSciRLError(msg) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> int:
+    """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
+
+    Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again.
+
+    Args:
+        folder: of the run.
+        release: the slice.
+        settings: whatever decides what the run does, in JSON types.
+        resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
+
+    Returns:
+        The step at which training begins.
+
+    Raises:
+        SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings.
+    """
+    facts = describe_run(release, settings)
+    path = folder / RUN_FILE
+    if not path.exists():
+        if (folder / METRICS_FILE).exists() or (folder / "checkpoints.jsonl").exists():
+            msg = f"{folder} holds a run of something else. Choose another log_path."
+            raise SciSciRLError(msg)
+        write_json(path, facts)
+        return 0
+    if not resume:
+        msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
+        raise SciSciRLError(msg)
+    older = json.loads(path.read_text("utf-8"))
+    for section in _FIXED:
+        for name in facts[section]:
+            if older.get(section, {}).get(name) != facts[section][name]:
+                msg = (
+                    f"{folder} was begun with {name}={older.get(section, {}).get(name)!r}, now it is "
+                    f"{facts[section][name]!r}. Resume with what it was begun with, or choose another log_path."
+                )
+                raise SciSciRLError(msg)
+    checkpoint = get_last_checkpoint(str(folder))
+    step = (checkpoint.batch or 0) if checkpoint else 0
+    _drop_metrics(folder / METRICS_FILE, step)
+    return step
+
+
+def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Say in JSON types what is run: settings, the slice's hash, the commit of this code, versions."""
+    return {
+        "settings": dict(settings),
+        "release": {"manifest_sha256": hashlib.sha256((release / "manifest.json").read_bytes()).hexdigest()},
+        "release_folder": release.name,
+        "commit": find_commit(),
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+    }
+
+
+def find_commit() -> str | None:
+    """Return the commit of this code, with ``+changes`` if it was edited since; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:  # installed below some other project
+            return None
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file, whole or not at all."""
+    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _drop_metrics(path: Path, step: int) -> None:
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text("utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:  # the line that a killed run was writing
+            continue
+        if row.get("step") is None or row["step"] < step:
+            kept.append(line)
+    _write(path, "".join(f"{line}\n" for line in kept))
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text, "utf-8")
+    unfinished.replace(path)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

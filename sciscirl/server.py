@@ -1,0 +1,130 @@
+"""Ask a Tinker server before any work is done, and say in one line what it will not do."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import httpx
+import tinker
+from tinker.lib.base_url import resolve_base_url
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import HISTORICAL_MODEL
+from sciscirl.prices import PRICES
+
+_TIMEOUT_SECONDS = 30.0
+_LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
+
+
+def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
+    """Make sure that the server answers, takes the key, and offers the model.
+
+    The SDK itself would retry for minutes.
+
+    Args:
+        model_name: the base model.
+        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
+        needs_training: whether the model has to be trainable there too.
+
+    Raises:
+        SciSciRLError: if it does not, with what it offers instead.
+    """
+    with clear_errors(base_url):
+        check_offer(model_name, list_models(base_url), resolve_base_url(base_url), needs_training=needs_training)
+
+
+def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
+    """Return the models that a server offers.
+
+    Raises:
+        SciSciRLError: if nobody answers there.
+        tinker.TinkerError: if the server refuses, for example the key; see ``clear_errors``.
+    """
+    url = resolve_base_url(base_url)
+    try:
+        httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _no_server(url, error) from error
+
+    def ask() -> tinker.types.GetServerCapabilitiesResponse:
+        # The client's constructor asks the server too, and blocks while it retries.
+        return tinker.RestClient(base_url=base_url).get_server_capabilities().result()
+
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+    try:
+        return pool.submit(ask).result(timeout=_TIMEOUT_SECONDS).supported_models
+    except TimeoutError as error:
+        raise _no_server(url, error) from error
+    finally:
+        pool.shutdown(wait=False)
+
+
+def check_offer(
+    model_name: str, models: Sequence[tinker.types.SupportedModel], url: str, *, needs_training: bool = True
+) -> None:
+    """Make sure that a model is among those that a server offers.
+
+    Raises:
+        SciSciRLError: if it is not; the message names the cheapest that are.
+
+    Example:
+        >>> offer = [tinker.types.SupportedModel(model_name="Qwen/Qwen3-8B")]
+        >>> check_offer("meta-llama/Llama-3.1-8B-Instruct", offer, "https://tinker.example")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: https://tinker.example does not offer 'meta-llama/Llama-3.1-8B-Instruct'
+        (Tinker retired it on 2026-06-12). Choose one that it offers: model=Qwen/Qwen3-8B
+    """
+    offered = [
+        model.model_name
+        for model in models
+        if model.model_name is not None and (model.trainable if needs_training else model.sampleable) is not False
+    ]
+    if model_name in offered:
+        return
+    retired = " (Tinker retired it on 2026-06-12)" if model_name == HISTORICAL_MODEL else ""
+    # Cheapest first: what is tried out first should be.
+    ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
+    choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
+    more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
+    msg = f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}"
+    raise SciSciRLError(msg)
+
+
+@contextmanager
+def clear_errors(base_url: str | None = None) -> Generator[None]:
+    """Turn the errors of the SDK that a user can mend into one line.
+
+    Raises:
+        SciSciRLError: in place of them.
+    """
+    url = resolve_base_url(base_url)
+    try:
+        yield
+    except tinker.APIConnectionError as error:
+        raise _no_server(url, error) from error
+    except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
+        msg = f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
+        raise SciSciRLError(msg) from error
+    except tinker.APIStatusError as error:
+        msg = f"{url} answered {error.status_code}: {_one_line(error)}"
+        raise SciSciRLError(msg) from error
+    except tinker.RequestFailedError as error:
+        msg = f"{url} could not do what was asked: {_one_line(error)}"
+        raise SciSciRLError(msg) from error
+    except tinker.TinkerError as error:  # the key is missing or malformed
+        msg = f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}"
+        raise SciSciRLError(msg) from error
+
+
+def _no_server(url: str, error: BaseException) -> SciSciRLError:
+    return SciSciRLError(
+        f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection, "
+        f"{_LOCAL_HINT}"
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

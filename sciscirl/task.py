@@ -1,0 +1,118 @@
+"""The task: papers of a release, parted into what a model may see and what it is judged by."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final, Literal
+
+from sciscidata.errors import SciSciDataError
+from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
+from sciscidata.release import read_release
+from sciscirl.errors import SliceError
+
+Side = Literal["train", "test"]
+#: The vocabulary of every label column; the thresholds behind the labels are the release's own affair.
+VOCABULARIES: Final = {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
+
+_SIDES: Final = ("train", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperView:
+    """What a prompt may say of a paper. There is no field for a score or a label, so none can leak.
+
+    Attributes:
+        title: plain text, null where the release has none.
+        abstract: likewise.
+        publication_year: calendar year.
+        cited_by_count: citations when the release was made, whatever the window of the score.
+        primary_field: OpenAlex field, for example ``"Neuroscience"``.
+    """
+
+    title: str | None
+    abstract: str | None
+    publication_year: int | None
+    cited_by_count: int | None
+    primary_field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """What an answer is judged by: the two labels, null where the score is undefined."""
+
+    disruption_label: str | None
+    novelty_label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """One row of a release without its scores."""
+
+    openalex_id: str
+    view: PaperView
+    gold: Gold
+
+
+_SEEN: Final = tuple(field.name for field in fields(PaperView))
+_JUDGED: Final = tuple(field.name for field in fields(Gold))
+
+
+def read_split(
+    release_folder: str | Path, side: Side, *, needs: tuple[str, ...] = ("disruption_label",)
+) -> list[Paper]:
+    """Read one side of a release, after checking that its file is the one that the manifest describes.
+
+    Args:
+        release_folder: what ``scripts/build_slice.py`` made.
+        side: ``"train"`` or ``"test"``.
+        needs: label columns that every row must have; the others may be null.
+
+    Returns:
+        One Paper per row, in the order of the release.
+
+    Raises:
+        SliceError: if the folder is no release or cannot be read, the side's Parquet file does not have the SHA-256
+            that the manifest states, a needed label is null or unknown, or there is no such side.
+
+    Example:
+        >>> read_split("no-such-slice", "test")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SliceError: no-such-slice is not a release: it has no manifest.json. Build one with
+        scripts/build_slice.py.
+    """
+    if side not in _SIDES:
+        msg = f"side is {side!r}, needs one of: {', '.join(_SIDES)}."
+        raise SliceError(msg)
+    path = Path(release_folder) / f"{side}.parquet"
+    try:
+        release = read_release(release_folder)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except (SciSciDataError, OSError) as error:
+        raise SliceError(str(error)) from error
+    stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
+    if found != stated:
+        msg = (
+            f"{path} was altered after it was released: its SHA-256 is {found}, the manifest states {stated}. "
+            "Copy the release again, or rebuild it."
+        )
+        raise SliceError(msg)
+    rows = (release.train if side == "train" else release.test).select("openalex_id", *_SEEN, *_JUDGED)
+    for column in needs:
+        strays = rows.filter(~rows[column].is_in(VOCABULARIES[column]).fill_null(value=False))
+        if len(strays):
+            msg = (
+                f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}. "
+                f"The task needs one of {', '.join(VOCABULARIES[column])} in each: build a slice balanced by it."
+            )
+            raise SliceError(msg)
+    return [
+        Paper(
+            row["openalex_id"],
+            PaperView(**{name: row[name] for name in _SEEN}),
+            Gold(**{name: row[name] for name in _JUDGED}),
+        )
+        for row in rows.iter_rows(named=True)
+    ]

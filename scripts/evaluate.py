@@ -1,0 +1,64 @@
+"""Evaluate a model or checkpoint on a side of a slice: python scripts/evaluate.py --help."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sciscirl.command_line import run_script
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluate import (
+    EvaluationConfig,
+    evaluate_baselines,
+    evaluate_model,
+    evaluate_predictions,
+    render_metrics,
+)
+from sciscirl.experiments import PRESETS
+
+
+def main(words: Sequence[str]) -> None:
+    """Read the options, evaluate, and print the main metrics."""
+    options = vars(_parser().parse_args(words))
+    predictions, baselines = options.pop("from_predictions", None), options.pop("baselines", False)
+    seed, has_model = options.pop("seed", 0), bool({"model", "checkpoint", "run"} & set(options))
+    if predictions is not None:
+        print(render_metrics({predictions.stem: evaluate_predictions(predictions)}))
+        return
+    if "release" not in options or not (has_model or baselines):
+        msg = "nothing to do. Give --release with --model, --checkpoint, --run or --baselines; or --from-predictions."
+        raise SciSciRLError(msg)
+    config = EvaluationConfig(**{"out": Path("evaluations") / options["release"].name, **options})
+    results = {"model": asyncio.run(evaluate_model(config))} if has_model else {}
+    if baselines:
+        results |= evaluate_baselines(config, seed=seed)
+    print(render_metrics(results))
+    print(f"result: {config.out}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser.add_argument("--release", type=Path, metavar="FOLDER", help="a slice")
+    parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
+    parser.add_argument("--model", help="a base model; with --checkpoint, the one it was trained from")
+    parser.add_argument("--checkpoint", metavar="PATH", help="weights to sample from (tinker://...)")
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="a training run: its last checkpoint")
+    parser.add_argument("--baselines", action="store_true", help="majority, random by prior, TF-IDF and regression")
+    parser.add_argument("--from-predictions", type=Path, metavar="FILE", help="recompute metrics; needs nothing else")
+    parser.add_argument("--preset", choices=tuple(PRESETS), help="prompt, contract and reward (baseline)")
+    parser.add_argument("--renderer", help="chat format (the model's own, without thinking)")
+    parser.add_argument("--temperature", type=float, help="of sampling; 0 is greedy (the preset's)")
+    parser.add_argument("--max-tokens", type=int, help="of an answer (the preset's)")
+    parser.add_argument("--group-size", type=int, help="answers to each paper (1)")
+    parser.add_argument("--n-papers", type=int, help="only the first so many")
+    parser.add_argument("--seed", type=int, help="of the random baseline (0)")
+    parser.add_argument("--base-url", metavar="URL", help="a Tinker server (TINKER_BASE_URL, else Tinker)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the result goes (evaluations/RELEASE)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,33 @@
+"""Train on a released slice: python scripts/train_rl.py preset=exp4 release=slices/openalex model=Qwen/Qwen3-8B.
+
+--list shows the experiments, --dry-run what one would send and cost, --help every option.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from sciscirl.command_line import read_options, run_script
+from sciscirl.experiments import render_presets
+
+
+def main(words: Sequence[str]) -> None:
+    """Read the options, do what they say, and tell where the result lies."""
+    if "--list" in words:
+        print(render_presets())
+        return
+    from sciscirl.launch import TrainOptions, render_dry_run, train_preset
+
+    options = read_options(TrainOptions, words)
+    if isinstance(options, str):
+        print(options)
+    elif options.dry_run:
+        print(render_dry_run(options))
+    else:
+        print(f"run: {asyncio.run(train_preset(options))}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,49 @@
+"""As much of a Tinker server as is asked before a run: health, settings, and which models there are."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+KEY = "tml-right"
+
+
+@contextmanager
+def serve_models(models: list[dict[str, object]]) -> Generator[str]:
+    """Answer on a free port of this machine; only KEY is let in."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.path.endswith("/healthz"):
+                status, body = 200, {"status": "ok"}
+            elif self.headers.get("X-API-Key") != KEY:
+                status, body = 401, {"detail": "Invalid key"}
+            elif self.path.endswith("/get_server_capabilities"):
+                status, body = 200, {"supported_models": models}
+            else:
+                status, body = 200, {}
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
