@@ -15,6 +15,8 @@ from sciscidata.progress import Advance
 #: DI_5 counts only citers that share at least this many references.
 STRONG = 5
 _LAST_STAMP = np.iinfo(np.uint32).max
+_WIDE_WINDOW = 1 << 23  # works; what takes more stays in no cache, and is taken part by part
+_PART = 1 << 21
 _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
@@ -50,7 +52,7 @@ class Counter:
             if config.family:
                 kernels.count_shared(*given, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
-                kernels.count_citers(*given, counts[rows])
+                kernels.count_citers(*given, _stamps(window.high - window.low), counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
@@ -130,6 +132,11 @@ def _empty_slices(graph: CitationGraph) -> npt.NDArray[Any]:
     """Make room for a slice per paper; half the memory, and half the wait for it, while 32 bits suffice."""
     position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
     return np.empty((graph.n_works, 2), position)
+
+
+def _stamps(span: int) -> npt.NDArray[Any]:
+    """Make the stamps for a window. One byte each while there is one part; numbers run out faster with more."""
+    return np.zeros(max(span, 1), np.uint8) if span <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
 
 
 def _cuts(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for
 every paper p. Two facts make this fast. Index order is time order, so the window itself is one range of
-indices [base, base + span), small enough for its stamps to stay in the processor's cache. And what remains is
+indices [base, base + span), whose stamps stay in the processor's cache, part by part at least. And what remains is
 the wait for memory at the head of each reference's list, which is hidden by asking for the lists of the next
 focal paper while those of the present one are walked.
 """
@@ -60,40 +60,62 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
 
 
 @kernel
-def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, counts):
+def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, stamps, counts):
     """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, 3).
 
-    Every in-window citer of a reference is stamped with the number of the focal paper, modulo 255. New stamps
-    counted are n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
+    Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are
+    n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
+
+    ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own: lists are
+    sorted, so each goes on in the next part where it stopped in this one.
     """
-    stamps = np.zeros(span, np.uint8)
+    highest = np.iinfo(stamps.dtype).max
     longest = 1
     for focal in range(first, last):
         longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
     slices = np.empty((2, longest, 2), window.dtype)
-    start = np.uint32(base)
-    epoch = np.uint8(0)
+    number = np.int64(0)
     now = 0
     n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
     for focal in range(first, last):
         n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
-        if epoch == 255:
-            stamps[:] = 0
-            epoch = np.uint8(0)
-        epoch = np.uint8(epoch + 1)
-        if omit_focal:
-            stamps[focal - base] = epoch
         n_stamped = np.uint32(0)
-        for s in range(n_slices):
-            for e in range(np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])):
-                citer = np.uint32(np.uint32(citers[e]) - start)
-                n_stamped += np.uint32(stamps[citer] != epoch)
-                stamps[citer] = epoch
         n_j = np.uint32(0)
-        begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
-        for e in range(begin, end):
-            n_j += np.uint32(stamps[np.uint32(np.uint32(citers[e]) - start)] == epoch)
-        counts[focal - first, 0] = np.uint32(end - begin) - n_j
+        own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        n_citers = np.uint32(end - own)
+        for low in range(base, base + span, stamps.size):
+            start, size = np.uint32(low), np.uint32(min(stamps.size, base + span - low))
+            if number == highest:
+                stamps[:] = 0
+                number = np.int64(0)
+            number += 1
+            stamp = stamps.dtype.type(number)
+            if omit_focal and low <= focal < low + size:
+                stamps[focal - low] = stamp
+            n_left = 0
+            for s in range(n_slices):
+                e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
+                while e < stop:
+                    citer = np.uint32(np.uint32(citers[e]) - start)
+                    if citer >= size:
+                        break
+                    n_stamped += np.uint32(stamps[citer] != stamp)
+                    stamps[citer] = stamp
+                    e += np.uint64(1)
+                if e < stop:
+                    slices[now, n_left, 0] = e
+                    slices[now, n_left, 1] = stop
+                    n_left += 1
+            n_slices = n_left
+            while own < end:
+                citer = np.uint32(np.uint32(citers[own]) - start)
+                if citer >= size:
+                    break
+                n_j += np.uint32(stamps[citer] == stamp)
+                own += np.uint64(1)
+            if n_slices == 0:
+                break
+        counts[focal - first, 0] = n_citers - n_j
         counts[focal - first, 1] = n_j
         counts[focal - first, 2] = n_stamped - n_j
         n_slices = n_next

@@ -369,6 +369,15 @@ def test_scores_of_any_ranges_of_works_are_those_of_the_whole(citing_graph, conf
     assert pl.concat(parts).equals(score_graph(citing_graph, config))
 
 
+@pytest.mark.parametrize("part", [1, 7, 100, 1_000])
+@pytest.mark.parametrize("name", COMPAT)
+def test_windows_too_wide_for_the_cache_are_counted_part_by_part(citing_graph, monkeypatch, name, part):
+    whole = score_graph(citing_graph, CDConfig.compat(name))
+    monkeypatch.setattr("sciscidata.cd_counts._WIDE_WINDOW", 50)
+    monkeypatch.setattr("sciscidata.cd_counts._PART", part)
+    assert score_graph(citing_graph, CDConfig.compat(name)).equals(whole)
+
+
 def test_slices_of_the_arithmetic_change_nothing(citing_graph, monkeypatch):
     whole = score_graph(citing_graph)
     monkeypatch.setattr("sciscidata.cdindex._ROWS_AT_ONCE", 100)
