@@ -26,6 +26,7 @@ from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 
 _URL = "https://openalex.org/"
 _MAX_INDEX_BYTES = 32_760
+_N_DELETED = 3  # records of part 0
 _STRINGS = pa.list_(pa.string())
 
 
@@ -210,7 +211,7 @@ def write_synthetic(folder: Path, editions: Iterable[str], n_parts: int, n_recor
             )
             rows = [] if edition == "jsonl" else _rows_of(shifted)
             write_part(folder, edition, name, rows, shifted)
-        write_deleted(folder, edition, [1, 2, 3])
+        write_deleted(folder, edition, [int(row["id"].rpartition("W")[2]) for row in template[:_N_DELETED]])
         write_manifest(folder, edition, counts)
 
 
