@@ -31,7 +31,7 @@ _FAMILY = Flag(
 def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (argparse's own type is private)
     """Add these commands to the parser's."""
     ingest = _command(commands, "ingest", "read a whole source once into a corpus on disk")
-    flags = [flag for flag in list_flags() if flag.section in _SOURCES or flag.name in ("source", "cache_dir")]
+    flags = [flag for flag in list_flags() if flag.section in _SOURCES or _is_top(flag, {*_TOP, "source"})]
     add_flags(ingest, [flag for flag in flags if flag.flag != "--recompute"])
     ingest.add_argument("--out", dest=".out", metavar="CORPUS", required=True, help="the folder to write")
     ingest.add_argument(
@@ -78,7 +78,9 @@ def _ingest(configure: Configure, options: argparse.Namespace) -> None:
 
     config = configure(options, {})
     with measured():
-        ingest_corpus(config.source, config.out, cache_dir=config.cache_dir, texts=options.texts)
+        ingest_corpus(
+            config.source, config.out, cache_dir=config.cache_dir, texts=options.texts, overwrite=config.overwrite
+        )
         print_corpus(config.out)
 
 

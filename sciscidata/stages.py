@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +29,7 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.progress import progress_bar
 from sciscidata.scored_source import SourceConfig, open_corpus
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.corpus_folder import CorpusConfig, naming_damage, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
@@ -38,9 +41,15 @@ logger = logging.getLogger(__name__)
 
 _KEY: Final = b"sciscidata_stage"
 _ROWS_PER_GROUP: Final = 1 << 18
+_ROWS_PER_BATCH: Final = 1 << 21  # about, and at once in memory, with what sorting them needs about 1 GB
+_SAMPLE: Final = 1 << 16
+#: Raised by one whenever the same corpus and config give other scores.
+_FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
 
 
-def ingest_corpus(source: SourceConfig, out: str | Path, *, cache_dir: str | Path, texts: bool = True) -> Corpus:
+def ingest_corpus(
+    source: SourceConfig, out: str | Path, *, cache_dir: str | Path, texts: bool = True, overwrite: bool = False
+) -> Corpus:
     """Read a source once into a corpus on disk, from where every later stage reads it. Executes.
 
     Args:
@@ -48,12 +57,14 @@ def ingest_corpus(source: SourceConfig, out: str | Path, *, cache_dir: str | Pat
         out: a folder of its own.
         cache_dir: for records parsed on the way.
         texts: write titles and abstracts too; of a snapshot they always are.
+        overwrite: replace another corpus that is there; files that are none of a corpus never are.
 
     Returns:
         What ``scan_corpus`` gives.
 
     Raises:
-        ConfigError: at once, if the source is the API or a corpus.
+        ConfigError: at once, if the source is the API or a corpus, or a snapshot and not ``texts``.
+        ReleaseExistsError: at once, if ``out`` holds another corpus and not ``overwrite``.
         SciSciDataError: as the source and ``write_corpus`` raise. What was written so far is kept.
 
     Example:
@@ -71,8 +82,11 @@ def ingest_corpus(source: SourceConfig, out: str | Path, *, cache_dir: str | Pat
         )
         raise ConfigError(msg)
     if isinstance(source, SnapshotConfig):
+        if not texts:
+            msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False (--no-texts)."
+            raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
-            return ingest_snapshot(source, out, advance)
+            return ingest_snapshot(source, out, advance, overwrite=overwrite)
     inputs: list[Path] = []
     if isinstance(source, SciSciNetConfig):
         tables = scan_sciscinet(source)
@@ -84,7 +98,7 @@ def ingest_corpus(source: SourceConfig, out: str | Path, *, cache_dir: str | Pat
     else:
         corpus = open_corpus(source, Path(cache_dir))
     with progress_bar("write corpus", unit="rows") as advance:
-        return write_corpus(corpus, out, texts=texts, inputs=inputs, advance=advance)
+        return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
 
 
 def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
@@ -97,6 +111,7 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
     Raises:
         InputNotFoundError: at once; no corpus, or an unfinished one.
         EmptyInputError: it holds no citations.
+        StorageError: a file of it is damaged.
         SciSciDataError: as build_graph raises.
 
     Example:
@@ -107,8 +122,9 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
         ...     open_graph_of(Path(home) / "world", cache_dir=home).n_works
         500
     """
-    works, citations, _ = _scan_with_citations(folder)
-    return build_graph(citations, works, cache_dir=cache_dir)
+    with naming_damage(Path(folder)):
+        works, citations, _ = _scan_with_citations(folder)
+        return build_graph(citations, works, cache_dir=cache_dir)
 
 
 def graph_folder(graph: CitationGraph) -> Path:
@@ -140,8 +156,9 @@ def write_cd_scores(
 
     Raises:
         InputNotFoundError, EmptyInputError: as open_graph_of.
+        ConfigError: at once, if ``out`` is named like another kind of file than Parquet.
         ReleaseExistsError: at once, if ``out`` holds something else, or another result and not ``overwrite``.
-        StorageError: the disk is full, or ``out`` cannot be written.
+        StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -155,11 +172,12 @@ def write_cd_scores(
     """
     config = config or CDConfig()
     facts = _facts("cd", folder, asdict(config))
+    _refuse_suffix(Path(out))
     if _is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     graph = open_graph_of(folder, cache_dir=cache_dir)
     years = write_cd_index(graph, cache_dir, config)
-    return _write(pl.scan_parquet(years / "*.parquet").collect(engine="streaming"), Path(out), facts)
+    return _write(_sorted_batches(pl.scan_parquet(sorted(years.glob("*.parquet"))), graph), Path(out), facts)
 
 
 def write_novelty_scores(
@@ -202,13 +220,16 @@ def write_novelty_scores(
     config = config or NoveltyConfig()
     stated = describe_background(None if background is None else Path(background), config)
     facts = _facts("novelty", folder, asdict(config)) | {"background": stated}
+    _refuse_suffix(Path(out))
     if _is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     works = scan_corpus(folder).works
     graph = open_graph_of(folder, cache_dir=cache_dir)
-    table = None if background is None else read_background(background).for_venues_of(works)
-    rows = score_atypicality(graph, venue_numbers(graph, works), config, background=table)
-    return _write(rows, Path(out), facts)
+    with naming_damage(Path(folder)):
+        table = None if background is None else read_background(background).for_venues_of(works)
+        venues = venue_numbers(graph, works)
+    rows = score_atypicality(graph, venues, config, background=table)
+    return _write([rows.sort("work_id")], Path(out), facts)
 
 
 def read_result(path: str | Path) -> dict[str, Any]:
@@ -258,6 +279,7 @@ def _facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, 
     provenance = scan_corpus(folder).provenance
     return {
         "stage": stage,
+        "format_version": _FORMAT_VERSIONS[stage],
         "config": config,
         "source": provenance.get("kind"),
         "corpus_sha256": provenance["report_sha256"],
@@ -282,12 +304,40 @@ def _is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     return False
 
 
-def _write(rows: pl.DataFrame, out: Path, facts: Mapping[str, Any]) -> Path:
-    """Write rows in the order of their ids, whole or not at all."""
+def _refuse_suffix(out: Path) -> None:
+    if out.suffix not in ("", ".parquet"):
+        msg = f"scores are written as Parquet, and {out.name} is named otherwise. Choose {out.stem}.parquet, say."
+        raise ConfigError(msg)
+
+
+def _sorted_batches(scores: pl.LazyFrame, graph: CitationGraph) -> Iterator[pl.DataFrame]:
+    """Sort the scores of all works by their ids, one span of ids after the other, so that they need not fit in memory.
+
+    The years, of which each is sorted by itself, are scanned once per span; statistics spare most of the reading.
+    """
+    ids = graph.work_ids[: graph.n_known]
+    sample = np.sort(ids[:: max(1, ids.size // _SAMPLE)])
+    n_spans = -(-ids.size // _ROWS_PER_BATCH)
+    bounds = [int(sample[sample.size * edge // n_spans]) for edge in range(1, n_spans)]
+    work_id = pl.col("work_id")
+    for low, high in pairwise([None, *bounds, None]):
+        span = scores if low is None else scores.filter(work_id >= low)
+        yield (span if high is None else span.filter(work_id < high)).collect(engine="streaming").sort("work_id")
+
+
+def _write(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any]) -> Path:
+    """Write rows, which come in the order of their ids, whole or not at all."""
     home = out.with_name(f".{out.name}.unfinished")
     with atomic_folder(home, overwrite=True) as folder:
-        metadata = {_KEY.decode(): json.dumps(facts, sort_keys=True)}
-        rows.sort("work_id").write_parquet(folder / out.name, row_group_size=_ROWS_PER_GROUP, metadata=metadata)
+        metadata = {_KEY: json.dumps(facts, sort_keys=True)}
+        with ExitStack() as stack:
+            writer: Any = None
+            for rows in batches:
+                table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+                if writer is None:
+                    schema = table.schema.with_metadata(metadata)
+                    writer = stack.enter_context(pq.ParquetWriter(folder / out.name, schema, compression="zstd"))
+                writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
         flush(folder / out.name)
         (folder / out.name).replace(out)
     home.rmdir()

@@ -119,8 +119,8 @@ def resumable_folder(target: Path) -> Generator[Path]:
 
     It lies in ``.{target.name}.unfinished`` beside ``target``. Whoever fills it must tell whole files from others, for
     example by a rename at their end, and may leave nothing else behind at its own end. A run that is killed or
-    interrupted leaves the folder for the next one; a run that fails removes it. Where another run is at work on the
-    same target, or the disk knows no locks, it is a folder of atomic_folder.
+    interrupted, or whose disk is full, leaves the folder for the next one; a run that fails in another way removes it.
+    Where another run is at work on the same target, or the disk knows no locks, it is a folder of atomic_folder.
 
     Raises:
         StorageError: as atomic_folder.
@@ -163,6 +163,10 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 _flush(new)
                 new.rename(target)
                 flush(target.parent)
+        except StorageError:
+            if target.exists():  # of another run, in whose way it would be
+                shutil.rmtree(workspace, ignore_errors=True)
+            raise
         except Exception:
             shutil.rmtree(workspace, ignore_errors=True)
             raise

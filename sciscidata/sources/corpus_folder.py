@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from sciscidata.errors import ConfigError, InputNotFoundError, StorageError
+from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
 
@@ -25,8 +28,9 @@ TABLES: dict[str, pl.Schema] = {
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
     "citations": CITATIONS,
 }
-INDEX, REMOVED_FILE, MADE_OF = "corpus.json", "removed.parquet", "made_of.json"
+INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 _KEY = "work_id"
+_OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +70,7 @@ def scan_corpus(out: str | Path) -> Corpus:
 
     Raises:
         InputNotFoundError: at once; there is no corpus, or the run that makes it has not ended.
-        StorageError: at once; a file is missing or has another size.
+        StorageError: at once; a file is missing or has another size, or ``removed.parquet`` another content.
 
     Example:
         >>> scan_corpus("no/such/folder")
@@ -83,6 +87,8 @@ def scan_corpus(out: str | Path) -> Corpus:
         for name, file in part["files"].items():
             _check_file(out / name, file["bytes"])
             stems[Path(name).parent.name].append(Path(name).stem)
+    if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report.get("removed_sha256")}):
+        raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = pl.read_parquet(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
     works = register_io_source(_works_reader(out, stems, by_part), schema=WORKS, explain_name="corpus on disk")
@@ -112,12 +118,76 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
     return report, hashlib.sha256(text).hexdigest()
 
 
+def own_files(out: Path, folder: str) -> list[Path]:
+    """List the files of one folder of a corpus that have a name which this package gives, in order.
+
+    Example:
+        >>> own_files(Path("no/such/folder"), "works")
+        []
+    """
+    return [path for path in sorted((out / folder).glob("part-*")) if _OWN_NAME.fullmatch(path.name)]
+
+
+def find_damaged(out: Path, sums: Mapping[str, str | None]) -> list[str]:
+    """Read files of a corpus, and name those that are missing or have another SHA-256 than ``sums`` says.
+
+    Args:
+        out: the corpus.
+        sums: by name; None where only a missing file is damage.
+
+    Example:
+        >>> find_damaged(Path("no/such/folder"), {"removed.parquet": None})
+        ['removed.parquet']
+    """
+
+    def is_whole(item: tuple[str, str | None]) -> bool:
+        try:
+            with (out / item[0]).open("rb") as file:
+                return item[1] is None or hashlib.file_digest(file, "sha256").hexdigest() == item[1]
+        except OSError:
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        return [name for name, whole in zip(sums, pool.map(is_whole, sums.items()), strict=True) if not whole]
+
+
+def recorded_sums(report: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the SHA-256 of every file of a corpus, as its report says.
+
+    Example:
+        >>> recorded_sums({"parts": [{"files": {"works/part-000000.parquet": {"bytes": 4, "sha256": "99"}}}]})
+        {'works/part-000000.parquet': '99', 'removed.parquet': None}
+    """
+    sums = {name: facts["sha256"] for part in report["parts"] for name, facts in part["files"].items()}
+    return sums | {REMOVED_FILE: report.get("removed_sha256")}
+
+
+@contextmanager
+def naming_damage(out: Path) -> Generator[None]:
+    """Look, when reading a corpus fails, whether one of its files is damaged, which readers do not name.
+
+    Raises:
+        StorageError: a file is. Other errors of the block pass through unchanged.
+    """
+    try:
+        yield
+    except SciSciDataError:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:
+        damaged = find_damaged(out, recorded_sums(read_report(out)[0]))
+        if damaged:
+            raise _damage(out / damaged[0], "is damaged: its SHA-256 is not the recorded one") from error
+        raise
+
+
 def _check_file(path: Path, n_bytes: int) -> None:
     size = path.stat().st_size if path.is_file() else None
     if size != n_bytes:
-        what = "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}"
-        msg = f"{path} {what}. Run the same ingest again: it mends what is damaged."
-        raise StorageError(msg)
+        raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}")
+
+
+def _damage(path: Path, what: str) -> StorageError:
+    return StorageError(f"{path} {what}. Run the same ingest again: it mends what is damaged.")
 
 
 def _scan(folder: Path, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:

@@ -6,19 +6,29 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata.errors import EmptyInputError, StorageError
+from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import INDEX, MADE_OF, REMOVED_FILE, TABLES, read_report, scan_corpus
+from sciscidata.sources.corpus_folder import (
+    INDEX,
+    MADE_OF,
+    RECEIPTS,
+    REMOVED_FILE,
+    TABLES,
+    find_damaged,
+    own_files,
+    read_report,
+    recorded_sums,
+    scan_corpus,
+)
 from sciscidata.storage import flush, storage_error
 
 logger = logging.getLogger(__name__)
@@ -35,19 +45,22 @@ def write_corpus(
     *,
     texts: bool = True,
     inputs: Sequence[Path] = (),
+    overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory but for what the frames themselves take. Executes.
 
     Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
     ``corpus.json`` is written last. A killed run goes on after what it has written, with the same bytes; a finished
-    one is used as it is. What another corpus has left in the folder is removed.
+    one is used as it is, when the SHA-256 of all its files have been checked. Of another corpus, which is only replaced
+    when asked, the files that this package has written are removed, and nothing else.
 
     Args:
         corpus: of any source; its frames need to give the same rows in the same order every time.
         out: a folder of its own; made if it is missing.
         texts: write titles and abstracts too.
         inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
+        overwrite: replace another corpus that is there, or this one made with other ``texts`` or of changed ``inputs``.
         advance: told the number of works and citations written or found, to advance a progress bar.
 
     Returns:
@@ -56,8 +69,9 @@ def write_corpus(
     Raises:
         SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
         EmptyInputError: there is no work.
-        StorageError: the disk is full, the folder cannot be written or holds something else, or another run is at work
-            in it.
+        ReleaseExistsError: at once; the folder holds another corpus and not ``overwrite``.
+        StorageError: the disk is full, the folder cannot be written or holds something that is no corpus, or another
+            run is at work in it.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -77,12 +91,10 @@ def write_corpus(
     sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
     made_of = {"format_version": _FORMAT_VERSION, "texts": texts, "inputs": sizes, "source": corpus.provenance}
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    _refuse_foreign(out)
+    refuse_foreign(out)
     with locked_folder(out):
-        if _read(out / MADE_OF) != identity:
-            clear_corpus(out)
-            write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
-        elif (out / INDEX).exists() and not _remove_damaged(out):
+        claim_folder(out, identity, overwrite=overwrite)
+        if (out / INDEX).exists() and not _remove_damaged(out):
             return scan_corpus(out)
         wanted = [name for name in TABLES if texts or name != "texts"]
         columns = list(WORKS) if texts else TABLES["works"].names()
@@ -97,17 +109,55 @@ def write_corpus(
     return scan_corpus(out)
 
 
-def clear_corpus(out: Path) -> None:
-    """Remove a corpus from its folder, the report first, and nothing else.
+def refuse_foreign(out: Path) -> None:
+    """Keep out of a folder in which something lies, unless a file of ours there says that it is a corpus.
+
+    Raises:
+        StorageError: something else lies there, or the folder cannot be read.
 
     Example:
-        >>> clear_corpus(Path("no/such/folder"))
+        >>> refuse_foreign(Path("no/such/folder"))
     """
+    if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
+        return
+    try:
+        entries = [path for path in (sorted(out.iterdir()) if out.is_dir() else ()) if not path.name.startswith(".")]
+        empty = {name for name in (*TABLES, RECEIPTS) if (out / name).is_dir() and not any((out / name).iterdir())}
+    except OSError as error:
+        raise storage_error(error, out) from error
+    foreign = [path for path in entries if path.name not in {*empty, "cache"}]
+    if foreign:
+        inside = min(foreign[0].iterdir(), default=foreign[0]) if foreign[0].is_dir() else foreign[0]
+        msg = f"{out} holds {inside.relative_to(out)}, which is no part of a corpus. Choose a folder of its own."
+        raise StorageError(msg)
+
+
+def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
+    """Write down of what the corpus in a locked folder is made; remove another one, if that was asked for.
+
+    Raises:
+        ReleaseExistsError: the folder holds another one and not ``overwrite``.
+        StorageError: it cannot be written.
+    """
+    if _read(out / MADE_OF) == identity:
+        return
+    if not overwrite and any(own_files(out, name) for name in TABLES):
+        msg = (
+            f"{out} holds another corpus: of another source, with other options, or of files that have changed since. "
+            "Choose another folder, or replace it: overwrite=True (--overwrite)."
+        )
+        raise ReleaseExistsError(msg)
+    _clear_corpus(out)
+    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+
+
+def _clear_corpus(out: Path) -> None:
+    """Remove the files of ours, the report first: what somebody else has put beside them stays."""
     (out / INDEX).unlink(missing_ok=True)
-    for name in TABLES:
-        for path in (out / name).glob("*.parquet"):
-            path.unlink()
-    shutil.rmtree(out / "receipts", ignore_errors=True)  # of a snapshot
+    for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
+        path.unlink()
+    with suppress(OSError):  # none, or not empty
+        (out / RECEIPTS).rmdir()
 
 
 def write_small(target: Path, write: Callable[[Path], Any]) -> None:
@@ -153,31 +203,26 @@ def locked_folder(out: Path) -> Generator[None]:
 
 
 def _remove_damaged(out: Path) -> bool:
-    """Remove from a finished corpus the files that have another size than they had, and say whether there were any."""
-    files = [item for part in read_report(out)[0]["parts"] for item in part["files"].items()]
-    damaged = [out / name for name, facts in files if _size(out / name) != facts["bytes"]]
+    """Remove from a finished corpus the files that are not what they were, and say whether there were any."""
+    try:
+        damaged = [out / name for name in find_damaged(out, recorded_sums(read_report(out)[0]))]
+    except InputNotFoundError:  # the report itself
+        damaged = [out / INDEX]
     if damaged:
         logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
-        (out / INDEX).unlink()
+        (out / INDEX).unlink(missing_ok=True)
     for path in damaged:
         path.unlink(missing_ok=True)
     return bool(damaged)
 
 
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
-
-
-def _refuse_foreign(out: Path) -> None:
-    """Keep out of folders in which something else lies."""
-    ours = {*TABLES, INDEX, REMOVED_FILE, MADE_OF, "receipts", "cache"}
+def _holds(path: Path, key: str) -> bool:
+    """Whether a file is JSON of ours."""
     try:
-        foreign = sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not path.name.startswith("."))
-    except OSError as error:
-        raise storage_error(error, out) from error
-    if foreign and not ours.issuperset(foreign):
-        msg = f"{out} holds {next(name for name in foreign if name not in ours)}, which is no part of a corpus. "
-        raise StorageError(msg + "Choose a folder of its own.")
+        facts: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(facts, dict) and key in facts
 
 
 def _write_parts(
@@ -222,7 +267,7 @@ def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: 
     write_small(out / REMOVED_FILE, nothing.write_parquet)
     parts: dict[str, dict[str, Any]] = {}
     for table in tables:
-        for path in sorted((out / table).glob("part-*.parquet")):
+        for path in own_files(out, table):
             with path.open("rb") as file:
                 facts = {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
             parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = facts
@@ -230,6 +275,7 @@ def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: 
         **provenance,
         **counts,
         "parts": [{"name": name, "files": files} for name, files in sorted(parts.items())],
+        "removed_sha256": hashlib.sha256((out / REMOVED_FILE).read_bytes()).hexdigest(),
     }
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     write_small(out / INDEX, lambda path: path.write_text(text, "utf-8"))

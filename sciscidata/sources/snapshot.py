@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,8 @@ import polars as pl
 from sciscidata.checks import is_whole
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import INDEX, MADE_OF, REMOVED_FILE, scan_corpus
-from sciscidata.sources.corpus_writing import locked_folder, write_small
+from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, scan_corpus
+from sciscidata.sources.corpus_writing import claim_folder, locked_folder, refuse_foreign, write_small
 from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
@@ -27,6 +28,9 @@ from sciscidata.sources.snapshot_workers import run_jobs
 from sciscidata.works import PARSER_VERSION
 
 _LOG = logging.getLogger(__name__)
+_KIND = "openalex snapshot"
+#: Which one is not said: a newer copy, or one with other options, takes the place of the older one part by part.
+_MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
     "lines", "works", "citations", "xpac_works", "corrupt_lines", "duplicate_ids", "malformed_references",
 )  # fmt: skip
@@ -88,7 +92,13 @@ class SnapshotConfig:
             raise ConfigError(msg)
 
 
-def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[float], None] | None = None) -> Corpus:
+def ingest_snapshot(
+    config: SnapshotConfig,
+    out: str | Path,
+    advance: Callable[[float], None] | None = None,
+    *,
+    overwrite: bool = False,
+) -> Corpus:
     r"""Read a snapshot into Parquet, once; a second run reads only the parts that have changed.
 
     In ``out``, with one file per part of the snapshot, named after it, its rows in the order of the part:
@@ -98,12 +108,14 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
     ``corpus.json``, the report, written last.
 
     Parts are read by ``n_workers`` processes in bounded memory, and kept one by one: a killed run goes on where it
-    ended, with the same bytes on any number of workers. Parts that the snapshot no longer has are removed.
+    ended, with the same bytes on any number of workers. Parts that the snapshot no longer has are removed; files of
+    other names than these never are.
 
     Args:
         config: what to read.
         out: a folder of its own; made if it is missing.
         advance: told the bytes of the snapshot as they are read or found already done, to advance a progress bar.
+        overwrite: replace a corpus of another source that is there. An earlier snapshot is brought up to date anyway.
 
     Returns:
         What :func:`scan_corpus` gives.
@@ -111,8 +123,9 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
     Raises:
         InputNotFoundError: at once; no snapshot in the folder, no manifest, or (unless corrupt parts are skipped)
             parts of it that are not there or not whole.
-        StorageError: at once, if the disk is too small for what this would write; also when it cannot be written,
-            another run is at work in ``out``, or a worker was killed.
+        ReleaseExistsError: at once; ``out`` holds a corpus of another source and not ``overwrite``.
+        StorageError: at once, if the disk is too small for what this would write, or ``out`` holds something that is
+            no corpus; also when it cannot be written, another run is at work in it, or a worker was killed.
         CorruptRecordError: at the end, when all good parts are done, naming all corrupt ones.
         EmptyInputError: at the end; no work in any part.
 
@@ -133,15 +146,18 @@ def ingest_snapshot(config: SnapshotConfig, out: str | Path, advance: Callable[[
     out = Path(out)
     layout = _find(config)
     _report_problems(layout, config)
+    refuse_foreign(out)
     jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail") for part in layout.parts]
-    receipts = {job.part.name: receipt for job in jobs if (receipt := read_receipt(job))}
+    with ThreadPoolExecutor() as pool:
+        found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
+        receipts = {job.part.name: receipt for job, receipt in found if receipt}
     todo = [job for job in jobs if job.part.name not in receipts]
     _check_disk(todo, out)
     if advance is not None:
         advance(sum(receipt.bytes for receipt in receipts.values()))
     with locked_folder(out):
-        for name in (INDEX, MADE_OF):  # until the end, what lies here is not one snapshot
-            (out / name).unlink(missing_ok=True)
+        claim_folder(out, _MADE_OF, overwrite=overwrite)
+        (out / INDEX).unlink(missing_ok=True)  # until the end, what lies here is not one snapshot
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         problems = dict(layout.problems)
@@ -187,7 +203,7 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
         name, reason = next(iter(layout.problems.items()))
         msg = (
             f"{len(layout.problems):,} of {len(layout.problems) + len(layout.parts):,} parts are missing or not whole; "
-            f"the first: {name} {reason}. Finish the copy, or leave them out with corrupt='skip'."
+            f"the first: {name} {reason}. Finish the copy, or leave them out: corrupt='skip' (--corrupt skip)."
         )
         raise InputNotFoundError(msg)
     for name, reason in layout.problems.items():
@@ -199,7 +215,7 @@ def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:
         named = "; ".join(f"{name}: {reason}" for name, reason in sorted(problems.items()))
         msg = (
             f"{len(problems)} corrupt part(s): {named}. Copy them again and run again (all other parts are done and "
-            "kept), or leave out what is corrupt with corrupt='skip'."
+            "kept), or leave out what is corrupt: corrupt='skip' (--corrupt skip)."
         )
         raise CorruptRecordError(msg)
 
@@ -232,7 +248,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
     write_small(out / REMOVED_FILE, lambda path: removed.write_parquet(path))
     deleted = int(removed["is_deleted"].sum())
     report = {
-        "kind": "openalex snapshot",
+        "kind": _KIND,
         "edition": layout.edition,
         "snapshot_date": layout.date,
         "include_xpac": config.include_xpac,

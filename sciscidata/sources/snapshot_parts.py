@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, SciSciDataError
-from sciscidata.sources.corpus_folder import TABLES
+from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, find_damaged, own_files
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
 from sciscidata.storage import storage_error
@@ -26,7 +26,7 @@ from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 _FORMAT_VERSION = 1
 
 _KEPT_PROBLEMS = 20
-_UNFINISHED, _RECEIPTS = ".unfinished", "receipts"
+_UNFINISHED = ".unfinished"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -86,8 +86,8 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
             _write_tables(job, receipt, scratch, advance)
             for name in TABLES:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
-            (scratch / _RECEIPTS).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=1))
-            _move(scratch / _RECEIPTS, _receipt_path(out, part.stem))
+            (scratch / RECEIPTS).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=1))
+            _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return receipt
@@ -96,21 +96,20 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
 def read_receipt(job: Job) -> Receipt | None:
     """Give the receipt of an earlier run, if the part and what was made of it are still the same.
 
-    Compared are the size and time of the part, the options, and the sizes of the three files.
+    Compared are the size and time of the part, the options, and the SHA-256 of the three files.
     """
     out, stem = Path(job.out), job.part.stem
     try:
         receipt = msgspec.json.decode(_receipt_path(out, stem).read_bytes(), type=Receipt)
         state = Path(job.part.path).stat()
-        sizes = {name: (out / name / f"{stem}.parquet").stat().st_size for name in TABLES}
     except (OSError, msgspec.MsgspecError):
         return None
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
         job.part.name, state.st_size, state.st_mtime_ns, _made_by(job),
     )  # fmt: skip
-    is_whole = sizes == {name: table.bytes for name, table in receipt.tables.items()}
     had_loss = job.strict and receipt.corrupt_lines > 0
-    return receipt if is_same and is_whole and not had_loss else None
+    sums = {f"{name}/{stem}.parquet": table.sha256 for name, table in receipt.tables.items()}
+    return receipt if is_same and not had_loss and not find_damaged(out, sums) else None
 
 
 def remove_part(out: Path, stem: str) -> None:
@@ -123,7 +122,7 @@ def remove_part(out: Path, stem: str) -> None:
 def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
     """Remove the half work of killed runs, and all parts that are not among ``stems``; name these."""
     shutil.rmtree(out / _UNFINISHED, ignore_errors=True)
-    found = {path.stem for name in (_RECEIPTS, *TABLES) for path in (out / name).glob("part-*")}
+    found = {path.stem for name in (RECEIPTS, *TABLES) for path in own_files(out, name)}
     for stem in found - stems:
         remove_part(out, stem)
     return sorted(found - stems)
@@ -134,7 +133,7 @@ def _made_by(job: Job) -> list[int | bool]:
 
 
 def _receipt_path(out: Path, stem: str) -> Path:
-    return out / _RECEIPTS / f"{stem}.json"
+    return out / RECEIPTS / f"{stem}.json"
 
 
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[float], None] | None) -> None:

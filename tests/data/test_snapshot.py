@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from benchmarks.make_snapshot import export_index, export_record, json_lines, write_deleted, write_manifest, write_part
+from benchmarks.make_snapshot import (
+    export_index,
+    export_record,
+    json_lines,
+    write_deleted,
+    write_manifest,
+    write_part,
+    write_synthetic,
+)
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.cdindex import compute_cd_index
 from sciscidata.errors import (
@@ -118,7 +127,7 @@ def test_parquet_is_taken_where_both_editions_are_there(real, tmp_path):
 
 def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, tmp_path):
     folder = shared_data / "openalex" / "snapshot_legacy"
-    with pytest.raises(InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*corrupt='skip'"):
+    with pytest.raises(InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*--corrupt skip"):
         read(folder, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     corpus = read(folder, tmp_path / "out", corrupt="skip")
@@ -184,6 +193,11 @@ def test_a_rerun_reads_only_what_has_changed(tmp_path, monkeypatch):
     asked.clear()
     read(folder, out)
     assert [job.part.stem for job in asked] == ["part-2026-06-09-0000"]
+    changed = folder / "data/jsonl/works" / (DAYS[0] + ".gz")  # of the same size, as far as anybody can tell
+    os.utime(changed, ns=(0, changed.stat().st_mtime_ns + 1))
+    asked.clear()
+    read(folder, out)
+    assert [job.part.name for job in asked] == [DAYS[0] + ".gz"]
 
 
 def test_other_options_read_everything_again(tmp_path):
@@ -224,6 +238,12 @@ def test_the_newest_copy_of_a_work_counts_and_deleted_works_do_not(tmp_path):
     assert (report["deleted_works"], report["stale_copies"], report["duplicate_ids"]) == (1, 1, 1)
     write_deleted(folder, "jsonl", [])
     assert ids(read(folder, tmp_path / "out")) == [2, 3, 1]  # no part is read again for that
+
+
+def test_the_snapshot_of_the_benchmarks_has_deleted_works_that_it_still_holds(tmp_path):
+    write_synthetic(tmp_path / "s", ["jsonl"], n_parts=2, n_records=60)
+    report = read(tmp_path / "s", tmp_path / "out", include_xpac=True).provenance
+    assert (report["works"], report["deleted_works"]) == (120, 3)
 
 
 def test_merged_ids_of_the_old_layout_are_removed_too(tmp_path):
@@ -278,7 +298,7 @@ def test_a_corrupt_part_is_named_and_fatal_or_skipped_by_choice(tmp_path, editio
     part = next(folder.glob(f"data/{edition}/works/{DAYS[1]}*"))
     damage(part, how)
     (folder / "data" / edition / "works" / "manifest.json").unlink()
-    with pytest.raises(CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*corrupt='skip'"):
+    with pytest.raises(CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*--corrupt skip"):
         read(folder, out, allow_missing_manifest=True)
     assert len(list((out / "works").iterdir())) == 2  # the good ones are kept
     with pytest.raises(InputNotFoundError, match="is not finished"):
@@ -432,6 +452,7 @@ def test_workers_report_progress_and_what_went_wrong(tmp_path, caplog):
     assert list(corpus.provenance["corrupt_parts"]) == [DAYS[1] + ".gz"]
     assert "compressed data is damaged" in caplog.text
     assert sum(read_bytes) == sum(path.stat().st_size for path in folder.rglob("part_*"))
+    shutil.copytree(tmp_path / "out", tmp_path / "full", ignore=shutil.ignore_patterns("part-*"))
     (tmp_path / "full" / "works" / "part-2026-06-01-0000.parquet" / "in the way").mkdir(parents=True)
     with pytest.raises(StorageError, match="cannot write"):
         ingest_snapshot(config, tmp_path / "full")

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
+from sciscidata import stages
 from sciscidata.cdindex import CDConfig, compute_cd_index
 from sciscidata.cli import main
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
@@ -31,7 +33,7 @@ from sciscidata.pipeline import BuildConfig, build
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.scored_source import score_structure
 from sciscidata.sources import Corpus, corpus_writing
-from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.corpus_folder import CorpusConfig, naming_damage, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, scan_records
@@ -133,13 +135,18 @@ def test_any_rows_come_back_in_their_order_from_any_number_of_parts(ids, edges):
         assert len(list((Path(home) / "corpus" / "works").iterdir())) == -(-len(ids) // 7)
 
 
-def test_a_second_ingest_of_the_same_writes_nothing_and_of_another_replaces(tmp_path):
+def test_a_second_ingest_of_the_same_writes_nothing_and_of_another_replaces_when_asked(tmp_path):
     places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache"}
     ingest_corpus(WORLD, **places)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
     ingest_corpus(WORLD, **places)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
-    other = ingest_corpus(SyntheticConfig(n_works=50), **places)
+    with pytest.raises(ReleaseExistsError, match=r"holds another corpus.*--overwrite"):
+        ingest_corpus(SyntheticConfig(n_works=50), **places)
+    with pytest.raises(ReleaseExistsError, match="with other options"):
+        ingest_corpus(WORLD, **places, texts=False)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
+    other = ingest_corpus(SyntheticConfig(n_works=50), **places, overwrite=True)
     assert other.works.select("work_id").collect().height == other.provenance["works"] == 50
 
 
@@ -153,25 +160,90 @@ def test_a_damaged_corpus_is_named_and_mended_by_the_same_ingest(world, tmp_path
     assert files(tmp_path / "out") == whole
 
 
+@pytest.mark.parametrize("damage", ["missing", "zeros"])
+def test_a_corpus_without_its_list_of_removed_rows_is_named_and_mended(world, tmp_path, damage):
+    shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache"))
+    whole, file = files(tmp_path / "out"), tmp_path / "out" / "removed.parquet"
+    file.unlink() if damage == "missing" else file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(StorageError, match=r"removed.parquet is missing or damaged.*same ingest again"):
+        open_graph_of(tmp_path / "out", cache_dir=tmp_path / "cache")
+    ingest_corpus(WORLD, tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert files(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("kind", ["world", "snapshot"])
+@pytest.mark.parametrize("table", ["works", "texts", "citations"])
+def test_damage_that_leaves_the_size_is_named_when_reading_fails_and_found_by_the_same_ingest(tmp_path, table, kind):
+    source = SyntheticConfig(n_works=900)
+    if kind == "snapshot":
+        source = SnapshotConfig(folder=str(snapshot(tmp_path / "openalex")), n_workers=1)
+    places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache"}
+    ingest_corpus(source, **places)
+    whole = files(tmp_path / "out")
+    file = sorted((tmp_path / "out" / table).glob("*.parquet"))[0]
+    content = bytearray(file.read_bytes())
+    length = min(2_000, len(content) // 2)
+    content[40 : 40 + length] = b"x" * length
+    file.write_bytes(content)
+    if table == "citations":
+        with pytest.raises(StorageError, match=rf"{file.name} is damaged: its SHA-256.*same ingest again"):
+            open_graph_of(tmp_path / "out", cache_dir=tmp_path / "graph")
+    ingest_corpus(source, **places)
+    assert files(tmp_path / "out") == whole
+
+
+def test_another_failure_than_damage_keeps_its_own_error(world):
+    with pytest.raises(ZeroDivisionError), naming_damage(world):
+        raise ZeroDivisionError
+
+
 def test_a_changed_table_is_another_corpus(tmp_path):
     make_sciscinet(tmp_path / "tables", 300, n_bytes=200)
     source, places = SciSciNetConfig(folder=str(tmp_path / "tables")), {"cache_dir": tmp_path / "cache"}
     ingest_corpus(source, tmp_path / "out", texts=False, **places)
     papers = pl.read_parquet(tmp_path / "tables" / "sciscinet_papers.parquet")
     papers.head(200).write_parquet(tmp_path / "tables" / "sciscinet_papers.parquet")
+    with pytest.raises(ReleaseExistsError, match="files that have changed since"):
+        ingest_corpus(source, tmp_path / "out", texts=False, **places)
+    places |= {"overwrite": True}
     assert ingest_corpus(source, tmp_path / "out", texts=False, **places).provenance["works"] == 200
     assert ingest_corpus(source, tmp_path / "out", **places).works.collect()["title"].count() > 100  # and so are texts
 
 
-def test_a_snapshot_and_a_world_take_the_same_folder_one_after_the_other(tmp_path):
+def test_a_snapshot_and_a_world_replace_one_another_only_when_asked(tmp_path):
     places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache"}
     small = SyntheticConfig(n_works=50)
     before = files(tmp_path / "out") if ingest_corpus(small, **places) else {}
     folder = snapshot(tmp_path / "openalex", 60)
-    read = ingest_corpus(SnapshotConfig(folder=str(folder), n_workers=1), **places)
-    assert read.works.select("work_id").collect().height == 60
-    assert ingest_corpus(small, **places).works.select("work_id").collect().height == 50
+    config = SnapshotConfig(folder=str(folder), n_workers=1)
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        ingest_corpus(config, **places)
     assert files(tmp_path / "out") == before
+    read = ingest_corpus(config, **places, overwrite=True)
+    assert read.works.select("work_id").collect().height == 60
+    snapshot_files = files(tmp_path / "out")
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        ingest_corpus(small, **places)
+    assert files(tmp_path / "out") == snapshot_files
+    assert ingest_corpus(small, **places, overwrite=True).works.select("work_id").collect().height == 50
+    assert files(tmp_path / "out") == before
+
+
+def test_a_snapshot_is_read_with_its_texts_or_not_at_all(tmp_path):
+    config = SnapshotConfig(folder=str(snapshot(tmp_path / "openalex", 60)), n_workers=1)
+    with pytest.raises(ConfigError, match="--no-texts"):
+        ingest_corpus(config, tmp_path / "out", cache_dir=tmp_path, texts=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_replaces_a_corpus_when_asked(run):
+    assert run("ingest", "--source", "synthetic", "--n-works", "90", "--out", "world")[0] == 0
+    status, _, errors = run("ingest", "--source", "synthetic", "--n-works", "80", "--out", "world")
+    assert status == 1
+    assert "error: world holds another corpus" in errors
+    status, out, _ = run("ingest", "--source", "synthetic", "--n-works", "80", "--out", "world", "--overwrite")
+    assert status == 0
+    assert "works: 80\n" in out
 
 
 def test_two_runs_do_not_write_one_corpus(tmp_path):
@@ -187,6 +259,44 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     with pytest.raises(StorageError, match=r"holds thesis\.tex, which is no part of a corpus"):
         ingest_corpus(WORLD, tmp_path, cache_dir=tmp_path / "cache")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+FOREIGN = ("works/hand_curated.parquet", "works/part-00000-abc.snappy.parquet", "citations/part-000000.parquet",
+           "receipts/rent.pdf", "thesis.tex", "works", "corpus.json", "removed.parquet")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("kind", ["world", "snapshot"])
+def test_what_is_no_corpus_is_never_taken_for_one(tmp_path, name, kind):
+    file = tmp_path / "mine" / name
+    file.parent.mkdir(parents=True)
+    file.write_text('{"parts of": "a choir"}')
+    source = WORLD if kind == "world" else SnapshotConfig(folder=str(snapshot(tmp_path / "openalex", 60)), n_workers=1)
+    for overwrite in (False, True):
+        with pytest.raises(StorageError, match=rf"mine holds {re.escape(name)}, which is no part of a corpus"):
+            ingest_corpus(source, tmp_path / "mine", cache_dir=tmp_path, overwrite=overwrite)
+    assert files(tmp_path / "mine") == {name: b'{"parts of": "a choir"}'}
+
+
+def test_files_that_somebody_puts_into_a_corpus_stay_and_do_not_count(tmp_path):
+    places = {"out": tmp_path / "out", "cache_dir": tmp_path / "cache", "overwrite": True}
+    small = SyntheticConfig(n_works=50)
+    config = SnapshotConfig(folder=str(snapshot(tmp_path / "openalex", 60)), n_workers=1)
+    ingest_corpus(small, **places)
+    theirs = [tmp_path / "out" / name for name in FOREIGN[:2]] + [tmp_path / "out" / "notes.txt"]
+    for file in theirs:
+        file.write_text("mine")
+    for source, n_works in ((WORLD, 3_000), (config, 60), (config, 60), (small, 50)):
+        assert ingest_corpus(source, **places).works.select("work_id").collect().height == n_works
+        assert [file.read_text() for file in theirs] == ["mine"] * 3
+
+
+def test_an_unfinished_corpus_of_another_source_is_kept_too(world, tmp_path):
+    shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache", "corpus.json"))
+    whole = files(tmp_path / "out")
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        ingest_corpus(SyntheticConfig(n_works=50), tmp_path / "out", cache_dir=tmp_path)
+    assert files(tmp_path / "out") == whole
 
 
 @pytest.mark.parametrize("source", [OpenAlexConfig(), CorpusConfig(folder="x")])
@@ -208,6 +318,36 @@ def test_scores_on_disk_are_those_of_the_frames_sorted_by_id(world, tmp_path):
     novelty = pl.read_parquet(write_novelty_scores(world, tmp_path / "novelty.parquet", ranked, **places))
     assert_frame_equal(novelty, compute_atypicality(source.citations, source.works, ranked).collect().sort("work_id"))
     assert len(list((tmp_path / "cache").glob("graph-*"))) == 1
+
+
+@pytest.mark.parametrize("rows_per_batch", [100, 1_500, 2_999, 3_000])
+def test_scores_are_the_same_rows_in_any_number_of_batches_of_which_none_is_large(
+    world, tmp_path, monkeypatch, rows_per_batch
+):
+    places = {"cache_dir": world.parent / "scores"}
+    whole = pl.read_parquet(write_cd_scores(world, tmp_path / "whole.parquet", **places))
+    monkeypatch.setattr(stages, "_ROWS_PER_BATCH", rows_per_batch)
+    path = write_cd_scores(world, tmp_path / "cd.parquet", **places)
+    assert_frame_equal(pl.read_parquet(path), whole)
+    metadata = pq.read_metadata(path)
+    largest = max(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    assert largest <= 2 * rows_per_batch
+    assert (metadata.num_row_groups > 1) == (rows_per_batch < 3_000)
+
+
+def test_scores_of_another_format_are_other_scores(world, tmp_path, monkeypatch):
+    out, places = tmp_path / "cd.parquet", {"cache_dir": world.parent / "scores"}
+    write_cd_scores(world, out, **places)
+    monkeypatch.setattr(stages, "_FORMAT_VERSIONS", {"cd": 2, "novelty": 1})
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        write_cd_scores(world, out, **places)
+
+
+@pytest.mark.parametrize("write", [write_cd_scores, write_novelty_scores])
+def test_scores_are_not_written_under_the_name_of_another_format(world, tmp_path, write):
+    with pytest.raises(ConfigError, match=r"cd\.csv is named otherwise\. Choose cd\.parquet"):
+        write(world, tmp_path / "cd.csv", cache_dir=tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_structure_counts_what_the_filters_ask_for(world):

@@ -294,13 +294,13 @@ def test_what_is_no_cached_folder_is_not_taken_for_one(tmp_path):
     assert (tmp_path / "kept").read_text() == "a file"
 
 
-def fill_and_stop(target: Path, error: BaseException):
+def fill_and_stop(target: Path, error: BaseException, expected: type[BaseException] | None = None):
     def fill_some():
         with resumable_folder(target) as folder:
             (folder / "first").touch()
             raise error
 
-    with pytest.raises(type(error)):
+    with pytest.raises(expected or type(error)):
         fill_some()
 
 
@@ -315,9 +315,29 @@ def test_an_interrupted_folder_is_there_for_the_next_run_and_then_gone(tmp_path)
 
 
 def test_a_failed_folder_is_not_kept(tmp_path):
-    for error in (EmptyInputError("no work"), StorageError("disk is full")):
+    for error in (EmptyInputError("no work"), RuntimeError("a mistake")):
         fill_and_stop(tmp_path / "result", error)
         assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [StorageError("disk is full"), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_folder_for_which_the_disk_was_too_small_goes_on_when_there_is_room(tmp_path, error):
+    fill_and_stop(tmp_path / "result", error, StorageError)
+    assert names(tmp_path) == [".result.unfinished"]
+    with resumable_folder(tmp_path / "result") as folder:
+        assert names(folder) == ["first"]
+    assert names(tmp_path) == ["result"]
+
+
+def test_what_another_run_has_made_meanwhile_leaves_no_half_work_beside_it(tmp_path):
+    def race():
+        with resumable_folder(tmp_path / "result"):
+            (tmp_path / "result").mkdir()
+            (tmp_path / "result" / "theirs").touch()
+
+    with pytest.raises(StorageError, match="in the way"):
+        race()
+    assert names(tmp_path) == ["result"]
 
 
 def test_a_second_run_on_the_same_folder_begins_anew_and_disturbs_nobody(tmp_path):
