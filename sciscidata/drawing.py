@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from sciscidata.eligibility import EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.splits import SplitConfig, draw_split
 from sciscidata.statement import count_stages
+
+_CHECK: Final = (
+    "Check that the source has what they ask for: texts (no --no-texts, --sciscinet-texts), references, years."
+)
 
 
 class Drawn(NamedTuple):
@@ -51,7 +57,7 @@ def draw_after_text(
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
-        NotEnoughWorksError, WorkIdError: as ``draw_split``.
+        EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
         >>> from sciscidata.scoring import add_novelty, label_scores
@@ -69,6 +75,49 @@ def draw_after_text(
     candidates = join_candidates(works, labelled, citations)
     marked = mark_ineligible(candidates, eligibility, window_years=window_years).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    drawn = draw_split(eligible, split).collect()
+    counts = count_stages(marked, eligible, eligibility.last_year)
+    drawn = draw_or_explain(eligible, split, counts["filters"])
     scored = marked.filter(pl.col("z_p10").is_not_null())
-    return Drawn(drawn, works, eligible, scored, count_stages(marked, eligible, eligibility.last_year))
+    return Drawn(drawn, works, eligible, scored, counts)
+
+
+def draw_or_explain(
+    eligible: pl.DataFrame, split: SplitConfig, filters: Mapping[str, int], *, n_unread: int = 0
+) -> pl.DataFrame:
+    """Draw, or say what became of the works: a source without texts is not mended by a smaller draw. Executes.
+
+    Args:
+        eligible: as ``draw_split`` takes it.
+        split: how many, and which classes are balanced.
+        filters: ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``.
+        n_unread: how many of the eligible works have a text that nobody has read yet.
+
+    Returns:
+        As ``draw_split``.
+
+    Raises:
+        EmptyInputError: there is no work at all.
+        NotEnoughWorksError: none or too few are eligible; how many works each filter removed is said with it.
+        SchemaMismatchError, WorkIdError: as ``draw_split``.
+
+    Example:
+        >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
+        >>> draw_or_explain(nothing, SplitConfig(n_train=3, n_test=0), {"works": 9, "no_title": 9, "eligible": 0})
+        Traceback (most recent call last):
+        sciscidata.errors.NotEnoughWorksError: none of 9 works may be drawn. The filters removed: no_title 9. ...
+    """
+    if not filters["works"]:
+        msg = "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
+        raise EmptyInputError(msg)
+    found = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
+    removed = f"The filters removed: {found}."
+    if not filters["eligible"]:
+        msg = f"none of {filters['works']:,} works may be drawn. {removed} {_CHECK}"
+        raise NotEnoughWorksError(msg)
+    try:
+        return draw_split(eligible, split).collect()
+    except NotEnoughWorksError as error:
+        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if found else "No filter removed a work."]
+        if n_unread:
+            lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
+        raise NotEnoughWorksError("\n".join(lines)) from error

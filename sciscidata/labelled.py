@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,8 +84,9 @@ def write_labelled(
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
         progress_bar("write labelled works", unit="works") as advance,
+        closing(_render(rows, n_threads or pl.thread_pool_size())) as rendered,
     ):
-        for frame, lines in _render(rows, n_threads or pl.thread_pool_size()):
+        for frame, lines in rendered:
             file.write(lines)
             digest.update(lines)
             n_rows, n_bytes = n_rows + frame.height, n_bytes + len(lines)
@@ -128,11 +131,10 @@ def _examples(works: pl.LazyFrame, labelled: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _render(rows: pl.LazyFrame, n_threads: int) -> Iterator[tuple[pl.DataFrame, bytes]]:
+def _render(rows: pl.LazyFrame, n_threads: int) -> Generator[tuple[pl.DataFrame, bytes]]:
     """Render batches on several threads, a few at a time, and give them in order."""
-    batches = rows.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True)
     waiting: deque[tuple[pl.DataFrame, Future[bytes]]] = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
+    with closing(_batches(rows)) as batches, ThreadPoolExecutor(n_threads) as pool:
         for frame in batches:
             waiting.append((frame, pool.submit(render_lines, frame)))
             if len(waiting) > n_threads:
@@ -140,3 +142,28 @@ def _render(rows: pl.LazyFrame, n_threads: int) -> Iterator[tuple[pl.DataFrame, 
                 yield done, lines.result()
         for done, lines in waiting:
             yield done, lines.result()
+
+
+def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
+    """Run a query batch by batch; who stops early stops the query too.
+
+    Polars would read on in threads of its own, and one that is in Python when the interpreter ends aborts it.
+    """
+    stopped = threading.Event()
+
+    def check(frame: pl.DataFrame) -> pl.DataFrame:
+        if stopped.is_set():
+            raise _StoppedError
+        return frame
+
+    batches = rows.map_batches(check, streamable=True).collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True)
+    try:
+        yield from batches
+    finally:
+        stopped.set()
+        with suppress(Exception):  # whatever it was, the caller has an error of its own
+            deque(batches, maxlen=0)
+
+
+class _StoppedError(Exception):
+    """Ends a query that nobody waits for."""

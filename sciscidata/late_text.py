@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.drawing import Drawn
+from sciscidata.drawing import Drawn, draw_or_explain
 from sciscidata.duplicates import normalise_title
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.labels import VOCABULARIES, count_labels
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
-from sciscidata.splits import BALANCED, SplitConfig, class_quotas, draw_split, side_of_keys, split_keys
+from sciscidata.splits import BALANCED, SplitConfig, class_quotas, side_of_keys, split_keys
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,9 @@ def draw_before_text(
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
-        NotEnoughWorksError: a class falls short, when every work of it has been read.
+        EmptyInputError: there is no work at all.
+        NotEnoughWorksError: a class falls short on a side, when every work of it there has been read. Works of sides
+            that are full are not read for that; the message counts them as eligible, and says how many they are.
         WorkIdError: as ``draw_split``.
 
     Example:
@@ -91,8 +93,10 @@ def draw_before_text(
         ...     return pl.DataFrame(texts, schema=WORKS)
         >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3)
         >>> draw = draw_before_text(structure.lazy(), read_works, *settings, window_years=5)
-        >>> draw.works.height, all(work_id % 2 for work_id in draw.drawn["work_id"]), draw.counts["filters"]["works"]
-        (9, True, 60)
+        >>> draw.works.collect().height, all(work_id % 2 for work_id in draw.drawn["work_id"])
+        (9, True)
+        >>> draw.counts["filters"]["works"]
+        60
     """
     frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
     marked = _mark_structure(frame, eligibility, window_years)
@@ -116,16 +120,17 @@ def draw_before_text(
     enough = len(drawn_ids) == split.n_train + split.n_test
     # Short of works, the draw says which class and by how many, and for that needs to see all of them.
     pool = remaining.filter(pl.col("work_id").is_in(drawn_ids.implode())) if enough else remaining
-    drawn = draw_split(pool, split).collect()
+    filters, n_unread = _count_filters(counted, queue), queue.eligible.height - queue.read.height
+    drawn = draw_or_explain(pool, split, filters, n_unread=n_unread)
     works = queue.read.filter(pl.col("work_id").is_in(drawn_ids.implode())).select(WORKS.names())
     counts = {
-        "filters": _count_filters(counted, queue),
+        "filters": filters,
         "scored": {name: _sum_labels(counted, name) for name in labels},
         "eligible": {name: count_labels(remaining, name) for name in labels},
         "text": {
             "read": queue.read.height,
             "passed": queue.read.height - len(queue.rejected),
-            "not_read": queue.eligible.height - queue.read.height,
+            "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
         "first_year": counted["first"].min(),

@@ -27,7 +27,8 @@ from sciscidata.release import Release, check_target, write_release
 from sciscidata.scored_source import ScoredSource, SourceConfig, open_corpus, open_source
 from sciscidata.scoring import label_scores
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
-from sciscidata.sources.sciscinet import SciSciNetConfig
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
 
@@ -245,8 +246,10 @@ def build_background(
     path = Path(path)
     _check_replaceable(path, overwrite=overwrite)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
-    works, citations, _ = open_corpus(source, cache_dir)
-    return read_background(write_background(citations, works, path, config, cache_dir=cache_dir))
+    tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
+    with reading(tables):
+        works, citations, _ = open_corpus(source, cache_dir)
+        return read_background(write_background(citations, works, path, config, cache_dir=cache_dir))
 
 
 def _check_replaceable(path: Path, *, overwrite: bool) -> None:

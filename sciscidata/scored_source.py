@@ -34,6 +34,7 @@ from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.sources.sciscinet_values import compare_scores, compare_z, rescore
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
@@ -73,7 +74,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
             yield _pull_scored(config, source, client)
     elif isinstance(source, SciSciNetConfig):
-        yield _open_sciscinet(config, scan_sciscinet(source))
+        tables = scan_sciscinet(source)
+        with reading(tables.tables):
+            yield _open_sciscinet(config, tables)
     elif isinstance(source, SnapshotConfig | CorpusConfig):
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
@@ -135,7 +138,7 @@ def score_structure(
         >>> citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]})
         >>> scores = score_structure(citations, works, CDConfig(), None)
         >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
-        [(1, None, 0, 1), (2, 1.0, 1, 1), (3, None, 2, 0)]
+        [(1, None, 0, 0), (2, 1.0, 1, 1), (3, None, 2, 0)]
     """
     graph = build_graph(citations, works, cache_dir=cache_dir)
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))

@@ -33,6 +33,8 @@ from sciscidata.sources.corpus_folder import CorpusConfig, naming_damage, scan_c
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_reading import reading
+from sciscidata.sources.sciscinet_tables import Table
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.statement import describe_background
 from sciscidata.storage import atomic_folder, flush
@@ -88,16 +90,17 @@ def ingest_corpus(
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             return ingest_snapshot(source, out, advance, overwrite=overwrite)
     inputs: list[Path] = []
+    held: Mapping[str, Table] = {}
     if isinstance(source, SciSciNetConfig):
         tables = scan_sciscinet(source)
-        inputs = _local_files(tables)
+        inputs, held = _local_files(tables), tables.tables
         # Without texts no other order is given; and only a fixed one gives the same files every time.
         works = tables.in_text_order() if texts else tables.works.drop("title", "abstract").sort("work_id")
         absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]
         corpus = Corpus(works.with_columns(absent), tables.citations, tables.provenance)
     else:
         corpus = open_corpus(source, Path(cache_dir))
-    with progress_bar("write corpus", unit="rows") as advance:
+    with reading(held), progress_bar("write corpus", unit="rows") as advance:
         return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
 
 

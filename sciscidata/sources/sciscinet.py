@@ -301,7 +301,8 @@ class SciSciNet:
         linked = table.scan("work_id", "source_id").drop_nulls().group_by("work_id").agg(pl.col("source_id").min())
         if "source_name" not in wanted or "sources" not in self.tables:
             return linked
-        names = self.tables["sources"].scan("source_id", "source_name").unique("source_id", keep="any")
+        named = self.tables["sources"].scan("source_id", "source_name").drop_nulls("source_id")
+        names = named.group_by("source_id").agg(pl.col("source_name").min())
         return linked.join(names, on="source_id", how="left")
 
     def _table(self, name: str, purpose: str) -> Table:
@@ -309,7 +310,7 @@ class SciSciNet:
             stem = LAYOUTS[self.config.version][name].stems[0]
             msg = (
                 f"{self.config.folder} has no table {stem}, which {purpose} are read from. Download it there, or "
-                "do without: of SciSciNet only the table of papers is needed for everything."
+                "do without: only the table of papers is always needed."
             )
             raise InputNotFoundError(msg)
         return self.tables[name]

@@ -18,8 +18,8 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
 
     Args:
         links: ``work_id`` Int64, ``field_id`` Int64, ``score`` Float64 or null.
-        fields: ``field_id`` Int64, ``field_name`` String, ``level`` Int64; one row per field. Links to others, and to
-            fields without a name, are left out.
+        fields: ``field_id`` Int64, ``field_name`` String, ``level`` Int64; of several rows of a field, the one
+            whose name comes first counts. Links to others, and to fields without a name, are left out.
 
     Returns:
         One row per work with a field, unordered: ``work_id``, ``primary_field`` String (the first one, whatever its
@@ -34,8 +34,8 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
     # The order of name and id is worked out once, for a few hundred fields, and not for every link.
     numbered = (
         fields.drop_nulls(["field_id", "field_name"])
-        .unique("field_id", keep="any")
-        .sort("field_name", "field_id")
+        .sort("field_name", "field_id", "level", nulls_last=True)
+        .unique("field_id", keep="first", maintain_order=True)
         .with_row_index("name_order")
         .select("field_id", "field_name", "name_order", pl.col("level").fill_null(99))
     )

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 
 Version: TypeAlias = Literal["v2", "v1"]
-Kind: TypeAlias = Literal["id", "whole", "number", "text", "doi", "flag", "level"]
+Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
 
 _DTYPES: Final[Mapping[Kind, pl.DataType]] = {
     "id": pl.Int64(),
+    "year": pl.Int32(),
     "whole": pl.Int64(),
     "number": pl.Float64(),
     "text": pl.String(),
@@ -29,6 +31,19 @@ _DTYPES: Final[Mapping[Kind, pl.DataType]] = {
     "flag": pl.Boolean(),
     "level": pl.Int64(),
 }
+_NEEDED: Final[Mapping[Kind, str]] = {
+    "id": "whole numbers, or text such as 'W2051723858'",
+    "year": "whole numbers, such as 1999",
+    "whole": "whole numbers",
+    "number": "numbers",
+    "text": "text",
+    "doi": "text",
+    "flag": "true or false",
+    "level": "whole numbers",
+}
+#: What reading a damaged file raises. A panic of Polars is no Exception.
+UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+_PROBED_ROWS: Final = 8_192
 _BUFFER_BYTES: Final = 1 << 20
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
 _DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
@@ -51,7 +66,7 @@ LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
             ("sciscinet_papers", "papers"),
             {
                 "work_id": ("paperid", "id"),
-                "publication_year": ("year", "whole"),
+                "publication_year": ("year", "year"),
                 "work_type": ("doctype", "text"),
                 "doi": ("doi", "doi"),
                 "cited_by_count": ("cited_by_count", "whole"),
@@ -106,7 +121,7 @@ LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
             ("SciSciNet_Papers",),
             {
                 "work_id": ("PaperID", "id"),
-                "publication_year": ("Year", "whole"),
+                "publication_year": ("Year", "year"),
                 "work_type": ("DocType", "text"),
                 "doi": ("DOI", "doi"),
                 "cited_by_count": ("Citation_Count", "whole"),
@@ -170,6 +185,11 @@ class Table:
     raw: pl.LazyFrame
     columns: Mapping[str, tuple[str, Kind]]
 
+    @property
+    def files(self) -> list[Path]:
+        """The files on this machine, in order; none of a table in a store."""
+        return _files(self.location)
+
     def scan(self, *names: str) -> pl.LazyFrame:
         """Give the columns asked for, under our names and in our types; null where the table has no such column.
 
@@ -190,8 +210,7 @@ class Table:
 
         Local Parquet is decoded page by page, so that memory does not depend on its row groups.
         """
-        location = Path(re.sub("^file://", "", self.location, flags=re.I))
-        files = sorted(location.parent.glob(location.name)) if location.suffix == ".parquet" else []
+        files = self.files if self.location.endswith(".parquet") else []
         if not files:  # in a store, or text
             yield from self.scan(*names).collect_batches(chunk_size=size, maintain_order=True)
         columns = [self.columns[name][0] for name in names]
@@ -201,6 +220,23 @@ class Table:
                     rows = pl.DataFrame(pl.from_arrow(batch))
                     yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
 
+    def find_damage(self) -> tuple[Path, str] | None:
+        """Read what is read of each file on this machine, and give the first that fails, with the reason. Executes."""
+        is_parquet = self.location.endswith(".parquet")
+        names = list(dict.fromkeys(name for name, _ in self.columns.values()))
+        for path in self.files:
+            alone = Table(self.name, str(path), self.raw, self.columns)
+            raw = _scan([path], "v2" if is_parquet else "v1", low_memory=True)
+            try:
+                for _ in raw.select(names).collect_batches(chunk_size=_PROBED_ROWS):
+                    pass
+                if is_parquet:  # texts pass through the other reader, which may see more
+                    for _ in alone.batches(_PROBED_ROWS, *self.columns):
+                        pass
+            except UNREADABLE as error:
+                return path, str(error).split("\n", 1)[0].rstrip(".")
+        return None
+
     def holding(self, work_ids: pl.Series) -> Table:
         """Keep the rows of some works only; Parquet's row groups and pages without any of them are not decoded.
 
@@ -209,12 +245,13 @@ class Table:
         """
         name = self.columns["work_id"][0]
         dtype = self.raw.collect_schema()[name]
-        if dtype == pl.String():
+        if _is_text(dtype):
             wanted = work_ids.cast(pl.String)
             spelt = pl.concat([wanted, "W" + wanted, "https://openalex.org/W" + wanted])
         else:
             spelt = work_ids.cast(dtype)
-        kept = self.raw.filter(pl.col(name).is_in(spelt.implode()))
+        value = pl.col(name) if dtype == spelt.dtype else pl.col(name).cast(spelt.dtype)
+        kept = self.raw.filter(value.is_in(spelt.implode()))
         return Table(self.name, self.location, kept, self.columns)
 
 
@@ -237,7 +274,8 @@ def find_table(
         None, if the folder holds no such table.
 
     Raises:
-        SchemaMismatchError: at once; a column that the table cannot do without is missing.
+        SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
+            a type that cannot be meant, a date for a year, say.
         InputNotFoundError: at once; the table cannot be opened.
 
     Example:
@@ -249,12 +287,9 @@ def find_table(
     if location is None:
         return None
     try:
-        if version == "v2":
-            options = dict(storage_options) if storage_options else None
-            raw = pl.scan_parquet(location, storage_options=options, low_memory=name == "texts")
-        else:
-            # As text: pandas wrote whole numbers with a missing value among them as 13.0.
-            raw = pl.scan_csv(location, separator="\t", quote_char=None, infer_schema=False)
+        # Named one by one, for a folder's own name may hold what a pattern would read as its own: "data [v2]".
+        files = _files(location)
+        raw = _scan(files or location, version, storage_options, low_memory=name == "texts")
         there = raw.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
         if _URL.match(folder) and isinstance(error, FileNotFoundError):
@@ -268,7 +303,29 @@ def find_table(
             f"Take the file as published, or name the columns as SciSciNet {version} does."
         )
         raise SchemaMismatchError(msg)
+    for column, kind in layout.columns.values():
+        if column in there and not _fits(there[column], kind):
+            msg = (
+                f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {_NEEDED[kind]}. "
+                f"Take the file as published, or cast the column."
+            )
+            raise SchemaMismatchError(msg)
     return Table(name, location, raw, {ours: column for ours, column in layout.columns.items() if column[0] in there})
+
+
+def _files(location: str) -> list[Path]:
+    path = Path(re.sub("^file://", "", location, flags=re.I))
+    return sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []
+
+
+def _scan(
+    files: list[Path] | str, version: Version, storage_options: Mapping[str, str] | None = None, *, low_memory: bool
+) -> pl.LazyFrame:
+    if version == "v2":
+        options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
+        return pl.scan_parquet(files, storage_options=options, low_memory=low_memory, glob=glob)
+    # As text: pandas wrote whole numbers with a missing value among them as 13.0.
+    return pl.scan_csv(files, separator="\t", quote_char=None, infer_schema=False, glob=isinstance(files, str))
 
 
 def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None:
@@ -284,11 +341,24 @@ def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None
     return None
 
 
+def _is_text(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+
+
+def _fits(found: pl.DataType, kind: Kind) -> bool:
+    """Whether a column of this type can be meant: a writer may change a width, or numbers to text, but no more."""
+    if isinstance(found, pl.Null) or _is_text(found):
+        return True
+    return (found.is_numeric() and kind not in ("text", "doi")) or (kind == "flag" and isinstance(found, pl.Boolean))
+
+
 def _convert(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
     """Turn a published column into ours, whatever type its writer gave it; what is not of its kind is null."""
     name, kind = column
     value = pl.col(name)
     wanted = _DTYPES[kind]
+    if isinstance(found, pl.Categorical | pl.Enum):
+        value, found = value.cast(pl.String), pl.String()
     if kind == "doi":
         bare = value.cast(pl.String).str.to_lowercase().str.strip_chars().str.replace(_DOI_PREFIX, "")
         return pl.when(bare != "").then(bare)
@@ -297,8 +367,10 @@ def _convert(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
     if kind == "id":
         value = value.str.strip_prefix("https://openalex.org/").str.strip_chars_start("WSCV")
         # 2^53 and more would not survive the way over a float; no id is near it.
-        return pl.coalesce(value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted))
-    if kind == "whole":
+        return pl.coalesce(
+            value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
+        )
+    if kind in ("whole", "year"):
         return value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
     if kind == "level":
         return value.replace_strict({"Top": 0, "Sub": 1}, default=value.cast(wanted, strict=False), return_dtype=wanted)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import statistics
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +22,31 @@ from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
 from sciscidata.errors import (
     ConfigError,
+    EmptyInputError,
     InputNotFoundError,
     NotEnoughWorksError,
     ReleaseExistsError,
     SchemaMismatchError,
+    WorkIdError,
 )
 from sciscidata.json_lines import render_lines
-from sciscidata.labelled import write_labelled
+from sciscidata.labelled import _batches, write_labelled
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_disruption, label_novelty
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.pipeline import BuildConfig, build, build_background
+from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
 from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.settings import resolve
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_fields import choose_fields
+from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.sources.sciscinet_texts import plain_texts
 from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publish_atypicality, publish_disruption
 from sciscidata.splits import SplitConfig, draw_split
+from sciscidata.stages import ingest_corpus
 from sciscidata.verification import verify_release
 
 N_WORKS = 3_000
@@ -754,3 +763,244 @@ def test_naming_a_folder_implies_the_source():
     assert config.out == Path("slices/sciscinet")
     with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
         resolve({"": {"source": "sciscinet"}})
+
+
+# What a user's files may be
+
+
+def tables_with(made, folder, **changes):
+    """Link the tables of the generator into a folder, and write some of them changed."""
+    for path in made.glob("*.parquet"):
+        (folder / path.name).symlink_to(path)
+    for name, change in changes.items():
+        path = folder / f"sciscinet_{name}.parquet"
+        changed = change(pl.read_parquet(path))
+        path.unlink()
+        changed.write_parquet(path)
+    return folder
+
+
+def build_from(folder, tmp_path, **changes):
+    settings = {"split": SplitConfig(n_train=30, n_test=3), "novelty": None, "cache_dir": tmp_path / "cache"}
+    source = SciSciNetConfig(folder=str(folder), recompute=changes.pop("recompute", False))
+    return build(BuildConfig(source=source, out=tmp_path / "slice", **(settings | changes)))
+
+
+def damage(path):
+    """Turn the middle of a file around: its footer is whole, so it is a table until its rows are read."""
+    content = bytearray(path.read_bytes())
+    middle, length = len(content) // 2, len(content) // 8
+    content[middle : middle + length] = bytes(byte ^ 0xA5 for byte in content[middle : middle + length])
+    path.unlink()
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["papers", "papertitleabstract", "paperrefs"])
+def test_a_damaged_table_is_named_by_its_file(made, tmp_path, name):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder)
+    damage(folder / f"sciscinet_{name}.parquet")
+    with pytest.raises(
+        InputNotFoundError, match=rf"sciscinet_{name}\.parquet is damaged: .*Download it again"
+    ) as error:
+        build_from(folder, tmp_path, recompute=name == "paperrefs")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "slice").exists()
+
+
+def test_a_damaged_table_is_named_by_an_export_and_by_a_background_too(made, tmp_path):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder)
+    damage(folder / "sciscinet_papertitleabstract.parquet")
+    source = SciSciNetConfig(folder=str(folder))
+    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
+        ingest_corpus(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    shutil.rmtree(tmp_path / "corpus")
+    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
+        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
+    (folder / "sciscinet_papertitleabstract.parquet").unlink()
+    damage(folder / "sciscinet_paperrefs.parquet")
+    with pytest.raises(InputNotFoundError, match=r"table references: .*is damaged"):
+        build_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["tables"]
+
+
+def test_text_that_is_not_utf_8_is_named_by_its_file(tmp_path):
+    (tmp_path / "SciSciNet_Papers.tsv").write_bytes(b"PaperID\tYear\tJournalID\tDocType\n1\t1999\t5\tJ\xff\xfe\n")
+    found = tables(tmp_path, version="v1")
+    with (
+        pytest.raises(InputNotFoundError, match=r"table papers: .*SciSciNet_Papers\.tsv is damaged"),
+        reading(found.tables),
+    ):
+        found.works.collect()
+
+
+def test_an_error_that_no_table_explains_passes_through(made):
+    with pytest.raises(pl.exceptions.ComputeError, match="of ours"), reading(tables(made).tables):
+        raise pl.exceptions.ComputeError("of ours")
+    with pytest.raises(OSError, match="No space"), reading(tables(made).tables):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("name", "shown"), [("papers", "papers"), ("papertitleabstract", "texts")])
+def test_a_work_that_a_table_repeats_is_refused_by_every_run(made, tmp_path, name, shown):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, **{name: lambda rows: pl.concat([rows, rows[5:7]])})
+    second = min(pl.read_parquet(folder / f"sciscinet_{name}.parquet")["paperid"][5:7])
+    told = f"table {shown} names 2 works more than once, for example {second} "
+    source = SciSciNetConfig(folder=str(folder))
+    with pytest.raises(WorkIdError, match=told):
+        build_from(folder, tmp_path)
+    with pytest.raises(WorkIdError, match=told):
+        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
+    with pytest.raises(WorkIdError, match=told):
+        build_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    for texts in (True, False):
+        with pytest.raises(WorkIdError, match=told):
+            ingest_corpus(source, tmp_path / "corpus", cache_dir=tmp_path / "cache", texts=texts)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "change", "dtype"),
+    [
+        ("papers", "year", pl.col("year").cast(pl.Date), "Date"),
+        ("papers", "disruption", pl.lit([1.0]), "List"),
+        ("papers", "doi", pl.lit(3), "Int32"),
+        ("papers", "paperid", pl.lit(value=True), "Boolean"),
+        ("papertitleabstract", "title", pl.lit(3), "Int32"),
+    ],
+)
+def test_a_column_of_a_type_that_cannot_be_meant_is_refused_at_once(made, tmp_path, table, column, change, dtype):
+    tables_with(made, tmp_path, **{table: lambda rows: rows.with_columns(change.alias(column))})
+    with pytest.raises(SchemaMismatchError, match=rf"holds {column} as {dtype}.*, needs "):
+        tables(tmp_path)
+
+
+def test_other_spellings_of_the_same_columns_give_the_same_works(made, tmp_path):
+    def categories(*names):
+        return lambda rows: rows.with_columns(pl.col(*names).cast(pl.Categorical))
+
+    tables_with(
+        made,
+        tmp_path,
+        papers=lambda rows: categories("paperid", "doctype")(rows).with_columns(pl.col("year").cast(pl.String)),
+        paperfields=categories("fieldid"),
+        papertitleabstract=categories("paperid", "language"),
+    )
+    expected, found = (tables(folder).works.sort("work_id").collect() for folder in (made, tmp_path))
+    assert found.equals(expected)
+    some = expected["work_id"][::97]
+    assert tables(tmp_path).read_works(some).equals(tables(made).read_works(some))
+
+
+def test_numbers_out_of_all_range_are_null(made, tmp_path):
+    huge = [99_999_999_999, -(2**40), 1999]
+    papers = {"paperid": ["W1", "W2", "1e30"], "year": huge, "reference_count": [2.0**70, float("nan"), 3.0]}
+    pl.DataFrame(papers).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    found = tables(tmp_path)
+    assert found.works.select("work_id", "publication_year").collect().rows() == [(1, None), (2, None)]
+    assert found.structure.select("publication_year", "reference_count").collect().rows() == [(None, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "filter_name"),
+    [
+        ({"papertitleabstract": lambda rows: rows.clear()}, "no_title"),
+        ({"paperrefs": lambda rows: rows.clear()}, "few_references"),
+    ],
+)
+def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_path, changes, filter_name):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, **changes)
+    told = rf"none of 3,000 works may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*texts .*references"
+    with pytest.raises(NotEnoughWorksError, match=told) as error:
+        build_from(folder, tmp_path, recompute=filter_name == "few_references")
+    assert "Lower" not in str(error.value)
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows.clear(), lambda rows: rows.with_columns(paperid=pl.lit("x"))])
+def test_tables_without_a_single_work_are_no_matter_of_the_draw(made, tmp_path, change):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, papers=change)
+    with pytest.raises(EmptyInputError, match="holds no work, or none whose id can be read"):
+        build_from(folder, tmp_path)
+
+
+def test_a_folder_may_be_named_like_a_pattern(made, tmp_path):
+    folder = tmp_path / "ssn [v2] *?"
+    folder.mkdir()
+    tables_with(made, folder)
+    parts = folder / "sciscinet_papers"
+    parts.mkdir()
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    (folder / "sciscinet_papers.parquet").unlink()
+    papers[:1_000].write_parquet(parts / "0.parquet")
+    papers[1_000:].write_parquet(parts / "1.parquet")
+    assert tables(folder).in_text_order().collect().equals(tables(made).in_text_order().collect())
+    (folder / "SciSciNet_Papers.tsv").write_text("PaperID\tYear\tJournalID\n7\t1999\t5\n")
+    assert tables(folder, version="v1").works.collect()["work_id"].to_list() == [7]
+
+
+def test_a_field_or_a_source_named_twice_has_the_name_that_comes_first(made, tmp_path):
+    def twice(rows):
+        other = rows.with_columns(pl.lit("AAA first").alias("display_name"))
+        return pl.concat([rows, other, rows])
+
+    for number, change in enumerate((twice, lambda rows: twice(rows).reverse())):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        tables_with(made, folder, fields=change, sources=change)
+        works = tables(folder).works.collect()
+        assert works["source_name"].drop_nulls().unique().to_list() == ["AAA first"]
+        assert works["primary_field"].drop_nulls().unique().to_list() == ["AAA first"]
+
+
+def test_a_late_draw_that_falls_short_says_how_many_works_it_has_not_read():
+    structure, texts = world(4_000, 0)
+    split = SplitConfig(n_train=900, n_test=3)  # test is full after one reading, train never
+    reader = Reader(texts)
+    with pytest.raises(NotEnoughWorksError, match=r"train needs 300 'disruptive' works, found") as error:
+        draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+    eligible = draw_before_text(
+        structure.lazy(), Reader(texts), EligibilityConfig(), SplitConfig(n_train=3, n_test=0), window_years=5
+    ).counts["text"]
+    n_unread = eligible["read"] + eligible["not_read"] - len(reader.read)
+    assert n_unread > 0
+    assert f"{n_unread:,} of the eligible works were not read" in str(error.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process")
+def test_an_export_that_cannot_be_written_ends_with_an_error_and_not_with_a_crash(tmp_path):
+    make(tmp_path, 40_000, n_bytes=100)
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "from sciscidata.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    flags = ["export", "--sciscinet", str(tmp_path), "--out", str(tmp_path / "all"), "--no-novelty"]
+    for _ in range(2):
+        run = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr.count("cannot write")) == (1, 1), run.stderr
+
+
+def test_whoever_stops_early_stops_the_query_behind():
+    n_rows, read = 10_000_000, []
+
+    def note(frame):
+        read.append(frame.height)
+        return frame
+
+    rows = pl.LazyFrame({"work_id": pl.Series(range(1_000))}).join(
+        pl.LazyFrame({"again": pl.Series(range(n_rows // 1_000))}), how="cross"
+    )
+    batches = _batches(rows.map_batches(note, streamable=True))
+    next(batches)
+    batches.close()
+    n_read = sum(read)
+    assert 0 < n_read < n_rows / 2
+    time.sleep(0.2)
+    assert sum(read) == n_read
