@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
-from sciscidata.checks import is_whole
+from sciscidata.checks import conventional_options, is_whole
 from sciscidata.errors import ConfigError
 
 _MAX_WINDOW = 9_999  # years; None has no end
@@ -87,14 +87,7 @@ class CDConfig:
         Raises:
             ConfigError: at once, if there is no such convention or option, and as CDConfig.
         """
-        # Lists, because what a TOML file names need not be hashable.
-        asked = [("convention", name, list(COMPAT))]
-        asked += [("option", option, [field.name for field in fields(cls)]) for option in changes]
-        for kind, word, known in asked:
-            if word not in known:
-                msg = f"CDConfig.compat: no {kind} {word!r}; choose one of {', '.join(known)}."
-                raise ConfigError(msg)
-        return cls(**(COMPAT[name] | changes))
+        return cls(**conventional_options(cls, COMPAT, name, changes))
 
 
 #: The values of every option that has but a few; a bool has no arguments.

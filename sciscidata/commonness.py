@@ -27,12 +27,13 @@ import polars as pl
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.portable_math import natural_log
-from sciscidata.schemas import CITATIONS, COMMONNESS, WORKS, require_columns
+from sciscidata.schemas import COMMONNESS
 from sciscidata.venue_pair_scores import (
     check_venues,
     check_whole_numbers,
     checked_config,
     one_row_per_work,
+    require_corpus,
     score_years,
 )
 from sciscidata.venue_pairs import group, observe, venue_numbers, year_places, year_slots
@@ -129,9 +130,7 @@ def compute_commonness(
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
     stage = "compute_commonness"
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    read = ("work_id", "publication_year", "source_id")
-    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read).select(read)
+    citations, works = require_corpus(citations, works, stage)
     config = checked_config(config, CommonnessConfig, n_threads)
 
     def score() -> pl.DataFrame:

@@ -28,8 +28,8 @@ import polars as pl
 from sciscidata.first_time_config import FirstTimePairsConfig
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import CITATIONS, FIRST_TIME_PAIRS, WORKS, require_columns
-from sciscidata.venue_pair_scores import check_venues, checked_config, one_row_per_work
+from sciscidata.schemas import FIRST_TIME_PAIRS
+from sciscidata.venue_pair_scores import check_venues, checked_config, one_row_per_work, require_corpus
 from sciscidata.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 
 __all__ = ["FirstTimePairsConfig", "compute_first_time_pairs", "score_first_time_pairs"]
@@ -96,9 +96,7 @@ def compute_first_time_pairs(
         (7, 1, 0.29289321881345254)
     """
     stage = "compute_first_time_pairs"
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    read = ("work_id", "publication_year", "source_id")
-    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read).select(read)
+    citations, works = require_corpus(citations, works, stage)
     config = checked_config(config, FirstTimePairsConfig, n_threads)
 
     def score() -> pl.DataFrame:

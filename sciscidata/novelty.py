@@ -19,8 +19,8 @@ from sciscidata.novelty_background import Background, read_background
 from sciscidata.novelty_config import COMPAT, NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
 from sciscidata.novelty_scores import add_scores
-from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, require_columns
-from sciscidata.venue_pair_scores import check_venues, checked_config, score_years
+from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
+from sciscidata.venue_pair_scores import check_venues, checked_config, require_corpus, score_years
 from sciscidata.venue_pairs import (
     Cells,
     Groups,
@@ -103,9 +103,7 @@ def compute_atypicality(
         True
     """
     stage = "compute_atypicality"
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    read = ("work_id", "publication_year", "source_id")
-    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read).select(read)
+    citations, works = require_corpus(citations, works, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal

@@ -27,8 +27,9 @@ from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import CITATIONS, PAIR_STATISTICS, WORKS, require_columns
+from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import atomic_folder, storage_error
+from sciscidata.venue_pair_scores import require_corpus
 from sciscidata.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
 
 __all__ = ["Background", "read_background", "write_background"]
@@ -87,9 +88,7 @@ def write_background(
         [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
     """
     stage = "write_background"
-    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    read = ("work_id", "publication_year", "source_id")
-    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read).select(read)
+    citations, works = require_corpus(citations, works, stage)
     config = NoveltyConfig() if config is None else config
     if not isinstance(config, NoveltyConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"config is {config!r}, needs a NoveltyConfig, for example NoveltyConfig(years=(1990, 1999)), or None."

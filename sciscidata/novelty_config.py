@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
-from sciscidata.checks import is_whole
+from sciscidata.checks import conventional_options, is_whole
 from sciscidata.errors import ConfigError
 
 _MAX_SHUFFLES = 10_000  # n times a sum of squares stays below 2^63
@@ -99,14 +99,7 @@ class NoveltyConfig:
         Raises:
             ConfigError: at once, if there is no such convention or option, and as NoveltyConfig.
         """
-        # Lists, because what a TOML file names need not be hashable.
-        asked = [("convention", name, list(COMPAT))]
-        asked += [("option", option, [field.name for field in fields(cls)]) for option in changes]
-        for kind, word, known in asked:
-            if word not in known:
-                msg = f"NoveltyConfig.compat: no {kind} {word!r}; choose one of {', '.join(known)}."
-                raise ConfigError(msg)
-        return cls(**(COMPAT[name] | changes))
+        return cls(**conventional_options(cls, COMPAT, name, changes))
 
     def null_model(self) -> dict[str, Any]:
         """Return the options that decide mean and standard deviation of a pair, and those only.

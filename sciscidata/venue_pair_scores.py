@@ -14,6 +14,7 @@ from sciscidata.checks import check_threads, is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph
 from sciscidata.progress import progress_bar
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 Config = TypeVar("Config")
 
@@ -45,6 +46,18 @@ def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) 
             needed = f"a whole number from {lowest}" + " or None" * optional
             msg = f"{type(config).__name__}: {name} must be {needed}, got {value!r}."
             raise ConfigError(msg)
+
+
+def require_corpus(citations: pl.LazyFrame, works: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Return citations, and of works the three columns that venue pairs are made from.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+    """
+    read = ("work_id", "publication_year", "source_id")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
+    return citations, works.select(read)
 
 
 def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:
