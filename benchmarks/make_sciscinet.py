@@ -40,15 +40,16 @@ def named(letter, numbers):
 class Table:
     """One Parquet file, a row group after the other."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, *, compression="snappy", page_index=False):
         self.path, self.writer = Path(folder) / f"sciscinet_{name}.parquet", None
+        # No dictionary: real texts repeat nothing, and the pool must not be stored once.
+        self.options = {"compression": compression, "write_page_index": page_index, "use_dictionary": False}
 
     def write(self, frame):
         """Append a row group."""
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         if self.writer is None:
-            # No dictionary: real texts repeat nothing, and the pool must not be stored once.
-            self.writer = pq.ParquetWriter(self.path, table.schema, compression="snappy", use_dictionary=False)
+            self.writer = pq.ParquetWriter(self.path, table.schema, **self.options)
         self.writer.write_table(table, row_group_size=BATCH)
 
     def close(self):
@@ -195,9 +196,9 @@ def abstract_pool(n_bytes, seed):
     return pl.Series(pool)
 
 
-def write_texts(folder, n, seed, n_bytes):
+def write_texts(folder, n, seed, n_bytes, **options):
     pool = abstract_pool(n_bytes, seed)
-    table = Table(folder, "papertitleabstract")
+    table = Table(folder, "papertitleabstract", **options)
     for number, numbers in batches(n):
         rng = np.random.Generator(np.random.PCG64([seed, 5, number]))
         ids = work_ids(numbers)
@@ -219,13 +220,14 @@ def write_texts(folder, n, seed, n_bytes):
     return pool.str.len_bytes().mean()
 
 
-def make(folder, n, *, mean_references=10, n_bytes=2_800, seed=0, texts=True):
+def make(folder, n, *, mean_references=10, n_bytes=2_800, seed=0, texts=True, **options):
+    """Write all tables; ``options`` say how the texts are compressed, and whether their pages have an index."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     pa.set_cpu_count(1)
     n_references, n_citations = write_references(folder, n, mean_references, seed)
     write_papers(folder, n, seed, n_references, n_citations)
     write_fields_and_sources(folder, n, seed)
-    return write_texts(folder, n, seed, n_bytes) if texts else None
+    return write_texts(folder, n, seed, n_bytes, **options) if texts else None
 
 
 def main():
@@ -236,6 +238,8 @@ def main():
     parser.add_argument("--abstract-bytes", type=int, default=2_800)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-texts", action="store_true")
+    parser.add_argument("--text-compression", default="snappy", help="snappy, zstd ..")
+    parser.add_argument("--page-index", action="store_true", help="write an index of the pages of the texts")
     options = parser.parse_args()
     mean = make(
         options.folder,
@@ -244,6 +248,8 @@ def main():
         n_bytes=options.abstract_bytes,
         seed=options.seed,
         texts=not options.no_texts,
+        compression=options.text_compression,
+        page_index=options.page_index,
     )
     for path in sorted(options.folder.glob("*.parquet")):
         print(f"{path.name:<40} {path.stat().st_size / 1e6:>10,.1f} MB  {pq.read_metadata(path).num_rows:>12,} rows")

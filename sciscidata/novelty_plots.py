@@ -63,7 +63,7 @@ def draw_novelty(
     plane, classes = figure.subplots(1, 2, width_ratios=(1.5, 1))
     if thresholds.novelty_rule == "uzzi":
         x, y = _points(eligible, "z_median", "z_p10")
-        cut = scored.lazy().select(conventionality_cut(thresholds)).collect().item()
+        cut = scored.lazy().select(conventionality_cut(thresholds)).collect(engine="streaming").item()
         _draw_quadrants(plane, x, y, cut, thresholds.uzzi_tail_max)
     else:
         x, y = _points(eligible, "conventionality_score", "novelty_score")
@@ -94,7 +94,12 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls().collect()
+    shown = (
+        scored.lazy()
+        .select("publication_year", pl.col(*_SERIES).fill_nan(None))
+        .drop_nulls()
+        .collect(engine="streaming")
+    )
     quantiles = [
         pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
         for name in _SERIES
@@ -125,7 +130,7 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
 
 
 def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
-    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect()
+    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect(engine="streaming")
     return known[x].to_numpy(), known[y].to_numpy()
 
 

@@ -267,11 +267,10 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
 
 def _draw_pictures(result: Drawn, thresholds: LabelThresholds, folder: Path) -> None:
     """Draw what a release holds beside its data; of novelty only where a work has a score."""
-    stages = (result.eligible, result.drawn)
-    disruption, novelty = ([count_labels(works, name) for works in stages] for name in VOCABULARIES)
-    cd = result.eligible["cd_index"]
+    disruption, novelty = ([result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES)
+    cd = result.eligible.select("cd_index").collect(engine="streaming")["cd_index"]
     draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
-    if result.scored.height:
+    if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
         draw_novelty(result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, path=path)

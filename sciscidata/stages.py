@@ -95,7 +95,7 @@ def ingest_corpus(
         tables = scan_sciscinet(source)
         inputs, held = _local_files(tables), tables.tables
         # Without texts no other order is given; and only a fixed one gives the same files every time.
-        works = tables.in_text_order() if texts else tables.works.drop("title", "abstract").sort("work_id")
+        works = tables.in_text_order() if texts else tables.in_id_order()
         absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]
         corpus = Corpus(works.with_columns(absent), tables.citations, tables.provenance)
     else:
