@@ -1,8 +1,8 @@
 """A few rows out of a large Parquet file: only the pages are read that hold one of them.
 
-A column lies in pages, of about a megabyte where the writer had no other wish. Where each page is, and how many rows it
-has, stands in the page index, or else in the header of every page, a few dozen bytes of which are read while the rest
-is passed over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other:
+A column lies in pages, of a megabyte or two where the writer had no other wish. Where each page is, and how many rows it
+has, stands in the page index, or else in the header of every page: these are read, and what lies between is passed
+over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other:
 decoding is left to it.
 """
 
@@ -89,7 +89,7 @@ def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int
                 values[name] = _read_column(file, footer, element, group[1][1][1][at], n_rows, inside)
             found.append(pl.DataFrame(values))
         first += n_rows
-    return pl.concat(found) if found else pl.read_parquet_schema(file.name).to_frame().select(columns)
+    return pl.concat(found) if found else pl.read_parquet(file.name, columns=list(columns), n_rows=0)
 
 
 def _read_footer(file: io.FileIO) -> Struct:
@@ -145,9 +145,9 @@ def _find_pages(file: io.FileIO, chunk: Struct, n_rows: int) -> tuple[_Page | No
         dictionary = _Page(start, pages[0].start - start, 0) if start < pages[0].start else None
         return dictionary, pages
     at, end, row = min(start, first_data), min(start, first_data) + column[7][1], 0
-    dictionary, pages = None, []
+    dictionary, pages, length = None, [], 0
     while at < end and row < n_rows:
-        header, length = _read_header(file, at)
+        header, length = _read_header(file, at, length + _HEADER_BYTES)  # about as long as the last one
         kind, size = header[1][1], length + header[3][1]
         if kind == _DICTIONARY:
             dictionary = _Page(at, size, 0)
@@ -161,9 +161,8 @@ def _find_pages(file: io.FileIO, chunk: Struct, n_rows: int) -> tuple[_Page | No
     return dictionary, pages
 
 
-def _read_header(file: io.FileIO, at: int) -> tuple[Struct, int]:
-    """Read the header of a page; it may hold the longest and the shortest of its texts."""
-    length = _HEADER_BYTES
+def _read_header(file: io.FileIO, at: int, length: int) -> tuple[Struct, int]:
+    """Read the header of a page; it may hold the first and the last of its texts, in alphabetical order."""
     while True:
         data = _read_at(file, at, length)
         try:
@@ -171,7 +170,7 @@ def _read_header(file: io.FileIO, at: int) -> tuple[Struct, int]:
         except IndexError:
             if len(data) < length or length > _LONGEST_HEADER:
                 raise
-            length *= 8
+            length *= 4
 
 
 def _decode(
