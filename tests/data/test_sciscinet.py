@@ -8,6 +8,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from sciscidata.errors import (
 from sciscidata.json_lines import render_lines
 from sciscidata.labelled import _batches, write_labelled
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.late_queue import Queue
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
@@ -40,6 +42,7 @@ from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.settings import resolve
+from sciscidata.sources import sciscinet_order
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_fields import choose_fields
 from sciscidata.sources.sciscinet_reading import reading
@@ -254,6 +257,68 @@ def test_works_in_text_order_are_all_works_in_a_fixed_order(made):
     texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")["paperid"].str.slice(1).cast(pl.Int64)
     assert ordered["work_id"].head(len(texts)).equals(texts.rename("work_id"))
     assert ordered["work_id"].slice(len(texts)).is_sorted()
+
+
+def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(made, tmp_path, monkeypatch):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    stranger = {"paperid": "W1", "title": "Of nobody", "abstract_inverted_index": None, "language": "en"}
+    tables_with(made, folder, papertitleabstract=lambda rows: pl.concat([pl.DataFrame(stranger, rows.schema), rows]))
+    whole = {"texts": tables(folder).in_text_order().collect(), "ids": tables(folder).in_id_order().collect()}
+    assert whole["texts"].equals(tables(made).in_text_order().collect())
+    assert whole["ids"].equals(tables(made).works.collect().sort("work_id").drop("title", "abstract"))
+    texts = pl.read_parquet(folder / "sciscinet_papertitleabstract.parquet")
+    (folder / "sciscinet_papertitleabstract.parquet").unlink()
+    (folder / "papertitleabstract").mkdir()
+    for number, part in enumerate((texts[:701], texts[701:])):  # a file that ends within a block
+        part.write_parquet(folder / "papertitleabstract" / f"{number}.parquet")
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 64)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 256)
+    monkeypatch.setattr(sciscinet_order, "_SPOOLED_ROWS", 1_000)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    found = tables(folder)
+    assert found.in_text_order().collect().equals(whole["texts"])
+    assert found.in_id_order().collect().equals(whole["ids"])
+    few = found.in_text_order().select("work_id", "doi").head(300).collect()
+    assert few.equals(whole["texts"].select("work_id", "doi").head(300))
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]  # what was cut up is gone
+
+
+def test_a_corpus_has_the_same_files_whether_it_is_made_in_blocks_or_at_once(made, tmp_path, monkeypatch):
+    def ingest(name, *, texts):
+        corpus = ingest_corpus(SciSciNetConfig(folder=str(made)), tmp_path / name, cache_dir=tmp_path, texts=texts)
+        return corpus.provenance["report_sha256"]
+
+    at_once = [ingest(f"whole-{texts}", texts=texts) for texts in (True, False)]
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 128)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 512)
+    assert [ingest(f"blocks-{texts}", texts=texts) for texts in (True, False)] == at_once
+
+
+def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypatch):
+    structure, texts = world(4_000, 3, repeats=900)
+    split = SplitConfig(n_train=60, n_test=9)
+
+    def draw():
+        reader = Reader(texts)
+        late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+        return late.drawn, late.counts, reader.read
+
+    kept, readings = [], []
+    load = Queue._load
+    monkeypatch.setattr(Queue, "_load", lambda queue: kept.append(load(queue)) or kept[-1])
+    for bound in (2**58, 2**61, 2**64):
+        kept.clear()
+        monkeypatch.setattr(Queue, "_first_bound", lambda queue, counted, bound=bound: bound)
+        readings.append(draw())
+        heights = [frame.height for frame in kept]
+        assert heights == sorted(heights)
+        assert (len(heights) == 1) == (bound == 2**64)
+    for drawn, counts, read in readings[1:]:
+        assert drawn.equals(readings[0][0])
+        assert (counts, read) == readings[0][1:]
+    assert heights == [sum(readings[0][1]["text"][name] for name in ("read", "not_read"))]
 
 
 def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path):
