@@ -1,9 +1,9 @@
 """A few rows out of a large Parquet file: only the pages are read that hold one of them.
 
-A column lies in pages, of a megabyte or two where the writer had no other wish. Where each page is, and how many rows it
-has, stands in the page index, or else in the header of every page: these are read, and what lies between is passed
-over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other:
-decoding is left to it.
+A column lies in pages, of a megabyte or two where the writer had no other wish. Where each page is, and how many rows
+it has, stands in the page index, or else in the header of every page: these are read, and what lies between is passed
+over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other: decoding is
+left to it.
 """
 
 from __future__ import annotations

@@ -264,7 +264,8 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if "papers" not in tables:
         stem = LAYOUTS[config.version]["papers"].stems[0]
         msg = (
-            f"{config.folder} has no table {stem}. Name the folder that holds it, or the other version: "
+            f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Name the "
+            "folder that holds it, or the other version: "
             "version='v1' (--sciscinet-version v1) for tab-separated text."
         )
         raise InputNotFoundError(msg)

@@ -23,7 +23,8 @@ class SciSciNetConfig:
             looks for them in ``folder``.
         recompute: compute CD index and novelty from the references. False takes the published ``disruption`` and
             ``Atyp_*`` values.
-        storage_options: for a store that wants credentials or settings; passed to Polars, never recorded.
+        storage_options: for a store that wants credentials or settings; passed to Polars, never recorded. What is not
+            given is taken from the environment.
 
     Raises:
         ConfigError: on construction, if a value has the wrong type or ``version`` is unknown.
@@ -37,7 +38,7 @@ class SciSciNetConfig:
     version: Version = "v2"
     texts: str | None = None
     recompute: bool = False
-    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Take paths too, and refuse what only looks like a folder or a truth value."""

@@ -13,12 +13,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
 from sciscidata.parquet_pages import read_rows
 from sciscidata.sources.sciscinet_layouts import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
 
 #: What reading a damaged file raises. A panic of Polars is no Exception.
 UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+#: What to do about a store that does not answer, or not as it should.
+STORE_REMEDY: Final = (
+    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or storage_options in Python."
+)
 _ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
 _BUFFER_BYTES: Final = 1 << 20
@@ -90,7 +95,7 @@ class Table:
                     for _ in alone.batches(_PROBED_ROWS, *self.columns):
                         pass
             except UNREADABLE as error:
-                return path, str(error).split("\n", 1)[0].rstrip(".")
+                return path, short_reason(error)
         return None
 
     def holding(self, work_ids: pl.Series) -> Table:
@@ -123,7 +128,7 @@ class Table:
 
 
 def find_table(
-    folder: str, version: Version, name: str, storage_options: Mapping[str, str] | None = None
+    folder: str, version: Version, name: str, storage_options: Mapping[str, Any] | None = None
 ) -> Table | None:
     """Find one table in a folder, or name it in a store, and scan it lazily.
 
@@ -144,6 +149,7 @@ def find_table(
         SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
             a type that cannot be meant, a date for a year, say.
         InputNotFoundError: at once; the table cannot be opened.
+        ConfigError: at once; a value in ``storage_options`` is none.
 
     Example:
         >>> find_table("no-such-folder", "v2", "papers") is None
@@ -161,8 +167,12 @@ def find_table(
     except (OSError, pl.exceptions.PolarsError) as error:
         if _URL.match(folder) and isinstance(error, FileNotFoundError):
             return None
-        msg = f"SciSciNet table {name}: {location} cannot be opened: {error}. Check the file, or download it again."
+        remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
+        msg = f"SciSciNet table {name}: {location} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
+    except ValueError as error:
+        msg = f"storage_options: {error}. Polars takes them as the store's own library names them."
+        raise ConfigError(msg) from error
     missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
     if missing:
         msg = (
@@ -186,7 +196,7 @@ def _files(location: str) -> list[Path]:
 
 
 def _scan(
-    files: list[Path] | str, version: Version, storage_options: Mapping[str, str] | None = None, *, low_memory: bool
+    files: list[Path] | str, version: Version, storage_options: Mapping[str, Any] | None = None, *, low_memory: bool
 ) -> pl.LazyFrame:
     if version == "v2":
         options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
@@ -206,6 +216,11 @@ def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None
                 if any(home.glob(pattern)):
                     return str(home / pattern)
     return None
+
+
+def short_reason(error: BaseException) -> str:
+    """Give the first line of an error, without the path that Polars adds and we name ourselves."""
+    return re.sub(r" \((?:set|path): [^()]*\)", "", str(error).split("\n", 1)[0]).rstrip(". ")
 
 
 def describe_table(table: Table | None) -> dict[str, Any] | None:
