@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make
+from sciscidata import novelty_plots, parquet_pages
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
 from sciscidata.errors import (
@@ -37,6 +38,7 @@ from sciscidata.late_queue import Queue
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_plots import draw_novelty
 from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
 from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
@@ -331,6 +333,23 @@ def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path
     assert parts.equals(tables(made).works.select(columns).collect().sort("work_id"))
     assert tables(tmp_path).provenance["tables"]["papers"]["file"] == "papers/*.parquet"
     assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
+
+
+def test_texts_of_a_few_works_are_read_without_those_of_the_others(tmp_path, monkeypatch):
+    make(tmp_path, 20_000, n_bytes=2_800)
+    found, n_read, read_at = tables(tmp_path), [], parquet_pages._read_at
+
+    def count(file, at, length):
+        data = read_at(file, at, length)
+        n_read.append(len(data))
+        return data
+
+    monkeypatch.setattr(parquet_pages, "_read_at", count)
+    some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
+    texts = tmp_path / "sciscinet_papertitleabstract.parquet"
+    works = found.read_works(some)
+    assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
+    assert 0 < sum(n_read) < texts.stat().st_size / 4  # two of its nineteen pages of texts
 
 
 def test_texts_may_lie_elsewhere(made, tmp_path):
@@ -828,6 +847,20 @@ def test_naming_a_folder_implies_the_source():
     assert config.out == Path("slices/sciscinet")
     with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
         resolve({"": {"source": "sciscinet"}})
+
+
+def test_a_picture_counted_some_works_at_a_time_is_the_same_picture(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 3, 5_000)
+    works = pl.DataFrame({"z_p10": z, "z_median": z + rng.gamma(2, 3, z.size)})
+    counts = dict.fromkeys(("novel", "balanced", "conventional"), 1)
+    pictures = []
+    for at_once in (1 << 20, 700):
+        monkeypatch.setattr(novelty_plots, "_AT_ONCE", at_once)
+        path, thresholds = tmp_path / f"{at_once}.png", LabelThresholds(novelty_rule="uzzi")
+        draw_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
+        pictures.append(path.read_bytes())
+    assert pictures[0] == pictures[1]
 
 
 # What a user's files may be
