@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.make_sciscinet import make
+from benchmarks.make_sciscinet import make, write_version_1
 from sciscidata import novelty_plots, parquet_pages
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
@@ -415,6 +415,33 @@ def test_impossible_options_are_refused(options, word):
 def test_credentials_are_neither_shown_nor_recorded(made):
     config = SciSciNetConfig(folder=str(made), storage_options={"token": "secret"})
     assert "secret" not in repr(config) + json.dumps(scan_sciscinet(config).provenance)
+
+
+def test_a_world_in_version_1_is_that_of_version_2_without_abstracts(made, tmp_path):
+    folder = tmp_path / "v1"
+    shutil.copytree(made, folder)
+    write_version_1(folder)
+    old, new = tables(folder, version="v1"), tables(made)
+    # What version 1 does not have: abstracts, languages, retractions, citations counted by others, scores of fields.
+    same = ["work_id", "publication_year", "title", "doi", "work_type", "source_id", "source_name"]
+    works = [found.works.select(same).sort("work_id").collect() for found in (old, new)]
+    assert works[0].equals(works[1])
+    levels = dict(new.tables["fields"].scan("field_name", "level").collect().rows())
+    concepts = [found.works.select("work_id", "concepts").sort("work_id").collect()["concepts"] for found in (old, new)]
+    for names, expected in zip(*concepts, strict=True):
+        assert sorted(levels[name] for name in names) == [levels[name] for name in names]
+        assert len(names) == len(expected)
+    for name in ("scores", "atypicality", "citations"):
+        left, right = (getattr(found, name).collect() for found in (old, new))
+        assert left.sort(left.columns[:2]).equals(right.sort(right.columns[:2])), name
+    source = SciSciNetConfig(folder=str(folder), version="v1")
+    places = {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
+    rules = EligibilityConfig(require_abstract=False, languages=())
+    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), eligibility=rules, **places))
+    assert release.train["title"].null_count() == 0
+    assert release.train["abstract"].null_count() == 30
+    ingest_corpus(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    verify_release(release.folder)
 
 
 # Fields
