@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -126,11 +126,11 @@ def _read_column(
         chosen = [pages[number] for number in wanted[some]]
         ends = np.append(firsts[1:], n_rows)[wanted[some]]
         lengths = ends - firsts[wanted[some]]
-        values = _decode(file, footer, element, column, dictionary, chosen, int(lengths.sum()))
         here = (positions >= some[0]) & (positions <= some[-1])
         page = positions[here] - some[0]
         before = np.cumsum(lengths) - lengths
-        parts.append(values.gather(before[page] + rows[here] - firsts[wanted[positions[here]]]))
+        taken = before[page] + rows[here] - firsts[wanted[positions[here]]]
+        parts.append(_decode(file, footer, element, column, dictionary, chosen, int(lengths.sum()), taken))
     return pl.concat(parts)
 
 
@@ -181,10 +181,11 @@ def _decode(
     dictionary: _Page | None,
     pages: list[_Page],
     n_rows: int,
+    taken: npt.NDArray[np.int64],
 ) -> pl.Series:
-    """Let pyarrow decode pages of one column, as a file that holds nothing else."""
-    taken = [*([] if dictionary is None else [dictionary]), *pages]
-    body = b"".join(_read_at(file, page.start, page.size) for page in taken)
+    """Let pyarrow decode pages of one column, as a file that holds nothing else, and take some of their rows."""
+    needed = [*([] if dictionary is None else [dictionary]), *pages]
+    body = b"".join(_read_at(file, page.start, page.size) for page in needed)
     meta = {number: column[number] for number in (1, 2, 3, 4)}
     meta |= {5: (I64, n_rows), 6: (I64, column[6][1]), 7: (I64, len(body))}
     data_at = len(_MAGIC) + (0 if dictionary is None else dictionary.size)
@@ -200,11 +201,12 @@ def _decode(
     written = write_struct(facts)
     small = b"".join([_MAGIC, body, written, len(written).to_bytes(4, "little"), _MAGIC])
     with pq.ParquetFile(pa.BufferReader(small)) as read:
-        values = pl.DataFrame(pl.from_arrow(read.read(use_threads=False))).to_series()
+        values: Any = read.read(use_threads=False)
     if len(values) != n_rows:
         msg = f"{len(values)} values in pages of {n_rows}"
         raise ValueError(msg)
-    return values
+    # Arrow copies what it takes; Polars would keep whole pages for the sake of one text.
+    return pl.DataFrame(pl.from_arrow(values.take(pa.array(taken)))).to_series()
 
 
 def _read_at(file: io.FileIO, at: int, length: int) -> bytes:
