@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 #: The first reading takes this many times as many works as are wanted; later ones go by what the first has shown.
 _FIRST_SURPLUS: Final = 1.5
 _SPARE: Final = 20
-_BATCH_ROWS: Final = 1 << 18
 _KEYS: Final = 1 << 64
 #: How many works of a class are kept at first, in first readings; and how much further the bound is raised.
 _READINGS: Final = 8
@@ -150,9 +149,12 @@ class Queue:
         labelled = self._eligible.drop_nulls(list(columns)).with_columns(
             pl.col(name).cast(dtype) for name, dtype in _LABELS.items()
         )
-        kept = [self._keyed(batch) for batch in labelled.collect_batches(chunk_size=_BATCH_ROWS)]
-        empty = labelled.collect_schema().to_frame()
-        return pl.concat([self._keyed(empty), *kept]).sort("split_key", "work_id")
+        schema = {**labelled.collect_schema(), "split_key": pl.UInt64(), "cell": pl.Enum(list(self.quotas))}
+        # Inside the query, which waits for its slowest step; batches handed out would pile up behind the keys.
+        kept = labelled.map_batches(
+            self._keyed, schema=schema, predicate_pushdown=False, projection_pushdown=False, streamable=True
+        )
+        return kept.collect(engine="streaming").sort("split_key", "work_id")
 
     def _keyed(self, works: pl.DataFrame) -> pl.DataFrame:
         balanced = BALANCED[self._split.balance]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -100,6 +101,8 @@ def test_one_row_costs_a_page_and_not_its_column(tmp_path, index):
     found = read_rows(path, ["text"], np.array([12_345]))
     assert n_read() - before < 2_300_000 < path.stat().st_size / 17
     assert found["text"].to_list() == texts["text"].slice(12_345, 1).to_pylist()
+    held: Any = found.to_arrow(compat_level=pl.CompatLevel.newest())
+    assert held["text"].combine_chunks().get_total_buffer_size() < 10_000  # not the page that it was on
 
 
 def test_a_header_longer_than_what_is_read_at_first_is_read_on(tmp_path):
