@@ -297,9 +297,11 @@ def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr
     for column, required in (("title", config.require_title), ("abstract", config.require_abstract)):
         if required:
             removes[f"no_{column}"] = pl.col(column).str.strip_chars().fill_null("") == ""
-    # A bound of None is a null literal, and a comparison with null removes nothing.
-    first, last = pl.lit(config.min_year, dtype=pl.Int64), pl.lit(config.max_year, dtype=pl.Int64)
-    removes["year_range"] = (year < first) | (year > last)
+    # Only the bounds that there are: for a null literal a streaming query holds all rows.
+    bounds = [] if config.min_year is None else [year < config.min_year]
+    bounds += [] if config.max_year is None else [year > config.max_year]
+    if bounds:
+        removes["year_range"] = pl.any_horizontal(bounds)
     removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
     if config.complete_window and window_years is not None:

@@ -23,6 +23,7 @@ from sciscidata.splits import SplitConfig
 
 logger = logging.getLogger(__name__)
 
+_YEARS: Final = range(-9_999, 10_000)  # what EligibilityConfig takes
 _REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
 
 #: What is judged before any text is read.
@@ -149,6 +150,9 @@ def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
 def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:
     """Name the first filter that removes a work, leaving out the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
+    if config.last_year is None:  # known beforehand, for otherwise a query has to hold all works until it is
+        last_year = frame.select(pl.col("publication_year").max()).collect(engine="streaming").item()
+        config = replace(config, last_year=last_year if last_year in _YEARS else None)
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     seen = frame.with_columns(
         pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
