@@ -40,7 +40,7 @@ class _Places:
 
     @classmethod
     def of(cls, papers: Table, texts: Table | None) -> _Places:
-        ids = np.unique(_read_ids(papers))
+        ids = _read_ids(papers)
         places = np.full(ids.size, np.iinfo(np.uint32).max, np.uint32)
         untold = np.ones(ids.size, bool)
         first = 0
@@ -183,7 +183,10 @@ def _spooled(table: Table, names: list[str], path: Path) -> Table:
 
 
 def _read_ids(table: Table) -> npt.NDArray[np.int64]:
-    return table.scan("work_id").drop_nulls().collect(engine="streaming")["work_id"].to_numpy()
+    """Read the ids of a table, sorted, in no more memory than two copies of them."""
+    ids = table.scan("work_id").drop_nulls().collect(engine="streaming")["work_id"].to_numpy(writable=True)
+    ids.sort()
+    return np.unique(ids) if np.any(ids[1:] == ids[:-1]) else ids
 
 
 def _look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
