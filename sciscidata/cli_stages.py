@@ -43,6 +43,9 @@ def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (ar
     graph.set_defaults(run=partial(_graph, configure))
     scores = _command(commands, "cd", "score every work of a corpus by its CD index")
     _add_corpus(scores, _TOP, ("cd",), _FAMILY)
+    scores.add_argument(
+        "--shard", metavar="K/N", default=None, help="only the K-th of N shares of the works, as 2/8 (the whole)"
+    )
     scores.set_defaults(run=partial(_cd, configure))
     novelty = _command(commands, "novelty", "score every work of a corpus by its venue pairs")
     _add_corpus(novelty, {*_TOP, "background"}, ("novelty",))
@@ -85,7 +88,7 @@ def _ingest(configure: Configure, options: argparse.Namespace) -> None:
 
 
 def _graph(configure: Configure, options: argparse.Namespace) -> None:
-    from sciscidata.stages import graph_folder, open_graph_of
+    from sciscidata.corpus_graph import graph_folder, open_graph_of
     from sciscidata.summary_stages import measured, print_graph
 
     folder, config = _of_corpus(configure, options)
@@ -100,7 +103,14 @@ def _cd(configure: Configure, options: argparse.Namespace) -> None:
 
     folder, config = _of_corpus(configure, options)
     with measured():
-        path = write_cd_scores(folder, config.out, config.cd, cache_dir=config.cache_dir, overwrite=config.overwrite)
+        path = write_cd_scores(
+            folder,
+            config.out,
+            config.cd,
+            shard=options.shard,
+            cache_dir=config.cache_dir,
+            overwrite=config.overwrite,
+        )
         print_result(path)
 
 

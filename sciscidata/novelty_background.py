@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.background_table import FORMAT_VERSION, METADATA_KEY, Background, read_background
-from sciscidata.checks import check_threads
+from sciscidata.checks import check_threads, require_parquet_name
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty_config import NoveltyConfig
@@ -95,6 +95,7 @@ def write_background(
         raise ConfigError(msg)
     check_threads(n_threads)
     path = Path(path)
+    require_parquet_name(path, "a background is")
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
     # A folder of its own keeps a killed run's half file from view, and lets the next run remove it.

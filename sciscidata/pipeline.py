@@ -12,6 +12,7 @@ import platformdirs
 import polars as pl
 
 from sciscidata.cdindex import CDConfig
+from sciscidata.checks import require_parquet_name
 from sciscidata.drawing import Drawn, draw_after_text
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
@@ -244,6 +245,7 @@ def build_background(
         )
         raise ConfigError(msg)
     path = Path(path)
+    require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}

@@ -200,7 +200,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         0
         ['5', 'SHA256SUMS']
     """
-    if _is_whole(target):
+    if is_whole(target):
         logger.info("reusing %s", target)
         return target
     if target.exists():
@@ -211,12 +211,18 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
             make(folder)
             (folder / _SUMS).write_bytes(_sums(folder))
     except StorageError:
-        if not _is_whole(target):  # else another run has made the same folder meanwhile
+        if not is_whole(target):  # else another run has made the same folder meanwhile
             raise
     return target
 
 
-def _is_whole(folder: Path) -> bool:
+def is_whole(folder: Path) -> bool:
+    """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
+
+    Example:
+        >>> is_whole(Path("no/such/folder"))
+        False
+    """
     try:
         return (folder / _SUMS).read_bytes() == _sums(folder)
     except OSError:
