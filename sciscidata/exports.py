@@ -8,6 +8,7 @@ Nothing runs until a frame is collected, except what is called ``pull_*``, ``rea
 from sciscidata.abstracts import decode_inverted_index
 from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.comparison_plot import draw_comparison
 from sciscidata.corpus_graph import open_graph_of
 from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
 from sciscidata.errors import SciSciDataError
@@ -95,6 +96,7 @@ __all__ = [
     "count_removals",
     "decode_inverted_index",
     "draw_before_text",
+    "draw_comparison",
     "draw_disruption",
     "draw_novelty",
     "draw_novelty_by_year",

@@ -154,7 +154,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result),
             overwrite=config.overwrite,
-            extra=lambda folder: _draw_pictures(result, config.thresholds, folder),
+            extra=lambda folder: _draw_pictures(result, source, config.thresholds, folder),
         )
 
 
@@ -267,8 +267,10 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
         raise ReleaseExistsError(msg) from error
 
 
-def _draw_pictures(result: Drawn, thresholds: LabelThresholds, folder: Path) -> None:
+def _draw_pictures(result: Drawn, source: ScoredSource, thresholds: LabelThresholds, folder: Path) -> None:
     """Draw what a release holds beside its data; of novelty only where a work has a score."""
+    if source.draw_comparison is not None:
+        source.draw_comparison(folder / "comparison.png")
     stages = (result.eligible, result.drawn)
     disruption, novelty = ([count_labels(works, name) for works in stages] for name in VOCABULARIES)
     cd = result.eligible["cd_index"]

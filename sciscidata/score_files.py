@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 from sciscidata.checks import require_parquet_name
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError
 from sciscidata.sources.corpus_folder import scan_corpus
-from sciscidata.storage import atomic_folder, flush
+from sciscidata.storage import atomic_file, clear_leftovers
 
 logger = logging.getLogger(__name__)
 
 _KEY: Final = b"sciscidata_stage"
+_COUNTED: Final = ("rows", "columns")  # what read_result adds
 _ROWS_PER_GROUP: Final = 1 << 18
 #: Raised by one whenever the same corpus and config give other scores.
 _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
@@ -83,7 +84,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     except InputNotFoundError as error:
         msg = f"{out} is there and no file of scores, so it is not replaced. Choose another file, or remove it."
         raise ReleaseExistsError(msg) from error
-    if all(found.get(name) == value for name, value in json.loads(json.dumps(facts)).items()):
+    if {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts)):
+        clear_leftovers(out)
         logger.info("%s holds these scores already", out)
         return True
     if not overwrite:
@@ -98,18 +100,12 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
     Raises:
         StorageError: the disk is full, or ``out`` cannot be written.
     """
-    home = out.with_name(f".{out.name}.unfinished")
-    with atomic_folder(home, overwrite=True) as folder:
-        metadata = {_KEY: json.dumps(facts, sort_keys=True)}
-        with ExitStack() as stack:
-            writer: Any = None
-            for rows in batches:
-                table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-                if writer is None:
-                    schema = table.schema.with_metadata(metadata)
-                    writer = stack.enter_context(pq.ParquetWriter(folder / out.name, schema, compression="zstd"))
-                writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
-        flush(folder / out.name)
-        (folder / out.name).replace(out)
-    home.rmdir()
+    with atomic_file(out) as file, ExitStack() as stack:
+        writer: Any = None
+        for rows in batches:
+            table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+            if writer is None:
+                schema = table.schema.with_metadata({_KEY: json.dumps(facts, sort_keys=True)})
+                writer = stack.enter_context(pq.ParquetWriter(file, schema, compression="zstd"))
+            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
     return out
