@@ -270,7 +270,7 @@ def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
     _draw_labels(axes, compare_scores(THEIRS, OURS))
     names = [tick.get_text() for tick in axes.get_xticklabels()]
     assert names == [tick.get_text() for tick in axes.get_yticklabels()] == ["consolidating", "neutral", "disruptive"]
-    assert axes.yaxis_inverted() is False
+    assert not axes.yaxis_inverted()
     found = {tuple(map(round, text.get_position())): text.get_text() for text in axes.texts}
     assert found[2, 2] == "1\n50.0%"  # published disruptive, computed disruptive
     assert found[2, 0] == "1\n50.0%"

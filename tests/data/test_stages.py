@@ -42,6 +42,7 @@ from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
 from sciscidata.verification import verify_release
+from tests.conftest import REPOSITORY
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -609,6 +610,17 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
     run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "c", *small)
     assert before == {path: path.stat().st_mtime_ns for path in texts.iterdir()}
     assert isinstance(SnapshotConfig(folder=str(folder)), SnapshotConfig)
+
+
+def test_the_examples_in_the_documentation_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "stages.md").read_text(), flags=re.DOTALL):
+        exec(compile(block, "stages.md", "exec"), names)
+    *_, counts, low = capsys.readouterr().out.splitlines()
+    share, whole = map(int, counts.split())
+    assert 0 < share < whole == 2_000
+    assert int(low) > 0
 
 
 # The commands
