@@ -11,7 +11,7 @@ from sciscidata.errors import EmptyInputError
 from sciscidata.graph import FORMAT_VERSION, CitationGraph, build_graph, open_graph
 from sciscidata.sources.corpus_folder import REMOVED_FILE, read_report, scan_corpus
 from sciscidata.sources.corpus_writing import write_small
-from sciscidata.storage import is_whole
+from sciscidata.storage import is_whole_folder
 
 
 def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
@@ -73,4 +73,4 @@ def _noted(note: Path) -> Path | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     folder = note.with_name(str(name))
-    return folder if is_whole(folder) else None
+    return folder if is_whole_folder(folder) else None

@@ -233,7 +233,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         0
         ['5', 'SHA256SUMS']
     """
-    if is_whole(target):
+    if is_whole_folder(target):
         logger.info("reusing %s", target)
         return target
     if target.exists():
@@ -244,16 +244,16 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
             make(folder)
             (folder / _SUMS).write_bytes(_sums(folder))
     except StorageError:
-        if not is_whole(target):  # else another run has made the same folder meanwhile
+        if not is_whole_folder(target):  # else another run has made the same folder meanwhile
             raise
     return target
 
 
-def is_whole(folder: Path) -> bool:
+def is_whole_folder(folder: Path) -> bool:
     """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
 
     Example:
-        >>> is_whole(Path("no/such/folder"))
+        >>> is_whole_folder(Path("no/such/folder"))
         False
     """
     try:
