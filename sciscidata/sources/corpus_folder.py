@@ -166,7 +166,7 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str | None]:
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """Look, when reading a corpus fails, whether one of its files is damaged, which readers do not name.
+    """Look, when reading a corpus fails, whether one of its files is damaged or gone, which readers do not name.
 
     Raises:
         StorageError: a file is. Other errors of the block pass through unchanged.
@@ -178,7 +178,9 @@ def naming_damage(out: Path) -> Generator[None]:
     except (Exception, pl.exceptions.PanicException) as error:
         damaged = find_damaged(out, recorded_sums(read_report(out)[0]))
         if damaged:
-            raise _damage(out / damaged[0], "is damaged: its SHA-256 is not the recorded one") from error
+            first = out / damaged[0]
+            what = "is damaged: its SHA-256 is not the recorded one" if first.exists() else "is missing"
+            raise _damage(first, what) from error
         raise
 
 
