@@ -12,7 +12,7 @@ from numba import njit
 
 from sciscidata.abstracts import LONG_INDEX_BYTES
 from sciscidata.compiled import kernel
-from sciscidata.wide_bytes import WIDTH, copy, plain_bytes
+from sciscidata.wide_byte_kernels import WIDTH, copy, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from sciscidata.compiled import kernel
-from sciscidata.wide_bytes import WIDTH, copy, copy_wide, plain_bytes_without_line_ends
+from sciscidata.wide_byte_kernels import WIDTH, copy, copy_wide, plain_bytes_without_line_ends
 
 _NULL = np.frombuffer(b"null", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -65,8 +65,13 @@ def quote_lists(data, offsets, value_is_null, list_offsets, is_null, out, ends):
     """Write lists of strings, as ``quote_strings`` writes strings.
 
     Args:
+        data: the strings of all lists, as there.
+        offsets: of the strings.
+        value_is_null: of each string.
         list_offsets: the string with which each list begins, and that behind the last list.
         is_null: of each list.
+        out: as there, with room for AROUND more bytes of each list and one of each string.
+        ends: where each list ends.
 
     Example:
         >>> text, out, ends = np.frombuffer(b"ab", np.uint8), np.empty(80, np.uint8), np.empty(4, np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sciscidata.compiled import kernel
-from sciscidata.wide_bytes import WIDTH, spaces_and_oddities
+from sciscidata.wide_byte_kernels import WIDTH, spaces_and_oddities
 
 # 1: a space; 2: what only the regular expressions can judge; 3: lead bytes of characters among which are odd spaces.
 _KINDS = np.zeros(256, np.uint8)
@@ -43,7 +43,8 @@ def find_unclean(data, offsets):
                     after_space = found >> (WIDTH - 1) != 0
                     at += WIDTH
                     continue
-            for at in range(at, min(at + WIDTH, end)):
+            stop = min(at + WIDTH, end)
+            while at < stop:
                 kind = _KINDS[data[at]]
                 if kind == 0:
                     after_space = False
@@ -54,7 +55,7 @@ def find_unclean(data, offsets):
                 else:
                     unclean[row] = True
                     break
-            at += 1
+                at += 1
         unclean[row] |= after_space  # at the end, or nothing at all
     return unclean
 

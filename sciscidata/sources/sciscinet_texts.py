@@ -22,6 +22,5 @@ def plain_texts(column: str, *, inverted: bool) -> pl.Expr:
         >>> frame.select(plain_texts("abstract", inverted=True))["abstract"].to_list()
         ['Dams leak.', None]
     """
-
     text = pl.col(column)
     return clean_text(decode_inverted_index(text) if inverted else text)

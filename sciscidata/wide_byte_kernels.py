@@ -1,7 +1,7 @@
-"""Sixteen bytes at once, for kernel modules: numba cannot say it in Python, and texts are too short for loops over bytes.
+"""Sixteen bytes of text at once, for kernels: what numba cannot say in Python.
 
-A loop over the bytes of a word spends its time on mispredicted ends. Plain LLVM vectors, hence the same on every
-processor.
+Words are short: a loop over their bytes spends its time on mispredicted ends. Plain LLVM vectors, hence the same on
+every processor.
 """
 
 # numba infers types from the calls and reads no annotation; an intrinsic is called without its first argument.
@@ -104,8 +104,10 @@ def copy_wide(typing, source, start, target, at):
 @njit(forceinline=True)
 def copy(source, start, length, target, at):
     """Copy bytes; may write up to ``WIDTH`` bytes of rubbish behind them."""
-    if length <= WIDTH and start + WIDTH <= len(source):
-        copy_wide(source, start, target, at)
-    else:
-        for i in range(length):
-            target[at + i] = source[start + i]
+    done = 0
+    while done < length and start + done + WIDTH <= len(source):
+        copy_wide(source, start + done, target, at + done)
+        done += WIDTH
+    while done < length:
+        target[at + done] = source[start + done]
+        done += 1
