@@ -140,6 +140,7 @@ def _decode_whatever(line: bytes) -> Json:
     try:
         record: Json = _LOOSE.decode(line)
         index_text(record.abstract_inverted_index)  # text that is no UTF-8 shows only here
+        msgspec.json.decode(record.referenced_works)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         try:
             return _LOOSE.decode(strict_json(line))
