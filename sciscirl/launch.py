@@ -25,8 +25,9 @@ from sciscirl.envs import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, describe, find_preset
+from sciscirl.folder_lock import locked_folder
 from sciscirl.prices import PRICES_DATE, estimate_usage
-from sciscirl.run_folder import begin_run, locked_folder
+from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server, clear_errors
 from sciscirl.task import read_split
 
@@ -251,12 +252,15 @@ def render_dry_run(options: TrainOptions) -> str:
 
     Raises:
         SliceError: if the slice is missing or was altered.
+        PromptError: if a paper of either side does not fit under the cap even without its abstract.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
     config = make_config(options)
     builder = _builder_of(config)
     preset = resolve_preset(options)
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    held_out = read_split(builder.release, "test")[: options.n_test]
+    check_fit([*papers, *held_out], rules, renderer)
     n_steps = min(options.max_steps, len(papers) // preset.batch_size)
     papers = papers[: n_steps * preset.batch_size]
     spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
@@ -264,7 +268,7 @@ def render_dry_run(options: TrainOptions) -> str:
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
     lengths = [len(prompt) for prompt in prompts]
     answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
-    n_test = len(read_split(builder.release, "test")[: options.n_test]) * preset.eval_group_size
+    n_test = len(held_out) * preset.eval_group_size
     n_evaluations = -(-n_steps // options.eval_every) + 1
     usage = estimate_usage(
         prompt_tokens=statistics.fmean(lengths),

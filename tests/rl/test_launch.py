@@ -16,8 +16,9 @@ from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.command_line import read_options, run_script
 from sciscirl.errors import SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
+from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, make_config, make_evaluator, render_dry_run, resolve_preset, train_preset
-from sciscirl.run_folder import begin_run, locked_folder
+from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
@@ -170,7 +171,7 @@ def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
 
 
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
-    holder = f"from pathlib import Path; from sciscirl.run_folder import locked_folder\n" \
+    holder = f"from pathlib import Path; from sciscirl.folder_lock import locked_folder\n" \
         f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
     with subprocess.Popen([sys.executable, "-c", holder], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"
