@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import httpx
 import tinker
@@ -91,6 +92,17 @@ def check_offer(
     more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
     msg = f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}"
     raise SciSciRLError(msg)
+
+
+def is_local(base_url: str | None = None) -> bool:
+    """Say whether a server is on this machine; without ``base_url``, that of ``TINKER_BASE_URL``, else Tinker.
+
+    Example:
+        >>> is_local("http://127.0.0.1:8000"), is_local("https://tinker.example")
+        (True, False)
+    """
+    host = urlsplit(resolve_base_url(base_url)).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
@@ -14,10 +15,12 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscirl import run_folder
 from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.command_line import read_options, run_script
-from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.dry_run import render_dry_run
+from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, render_dry_run, resolve_preset, train_preset
+from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
 from tests.conftest import REPOSITORY
@@ -119,6 +122,15 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
     assert expected in text
 
 
+@pytest.mark.parametrize("long_one", ["train", "test"])
+def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
+    folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
+    fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
+    assert "prompt tokens" in render_dry_run(fits)
+    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
+        render_dry_run(does_not)
+
+
 def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):
     train_options = TrainOptions(**options)
     evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder)
@@ -131,6 +143,72 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
     assert metrics["test/min_class_recall"] == 0.0
     assert (Path(options["log_path"]) / "predictions" / "test_000050.parquet").is_file()
     assert len(store.read_rollouts(50, "eval_test")) == 9
+
+
+def run_concurrently(options, judge):
+    """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
+    train_options = TrainOptions(**options)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, ConcurrentEvaluator)
+    evaluator.eval_token_completer = judge
+    store = TrainingRunStore(storage_from_uri(options["log_path"]))
+
+    async def run():
+        for step in (0, 5):
+            export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+            yield await evaluator(SimpleNamespace(), rollout_summary_export=export, store=store)
+        await evaluator.finish()
+        yield store.read_metrics()
+
+    return run()
+
+
+def test_training_goes_on_while_held_out_papers_are_judged(options):
+    async def scenario():
+        released, n_judging = asyncio.Event(), 0
+
+        async def judge(policy, *, rollout_summary_export, store):
+            nonlocal n_judging
+            n_judging += 1
+            assert n_judging == 1  # one at a time
+            await released.wait()
+            n_judging -= 1
+            return {"test/label_match": rollout_summary_export.iteration / 10}
+
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await asyncio.sleep(0)
+        assert n_judging == 1  # at work, and the loop was not kept
+        released.set()
+        assert await anext(steps) == {}
+        return await anext(steps)
+
+    assert asyncio.run(scenario()) == [{"step": 0, "test/label_match": 0.0}, {"step": 5, "test/label_match": 0.5}]
+
+
+def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
+    async def judge(policy, **_):
+        raise SciSciRLError("the server is gone")
+
+    async def scenario():
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await anext(steps)
+
+    with pytest.raises(SciSciRLError, match="the server is gone"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("url", "concurrent"), [("http://127.0.0.1:9", False), ("https://tinker.example", True)])
+def test_only_a_server_of_ones_own_is_spared_evaluations_during_training(options, monkeypatch, url, concurrent):
+    ran = []
+    monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+
+    async def main(config):
+        ran.append(config.evaluator_builders[0]())
+
+    monkeypatch.setattr("sciscirl.launch.train.main", main)
+    asyncio.run(train_preset(TrainOptions(**options, base_url=url)))
+    assert [isinstance(evaluator, ConcurrentEvaluator) for evaluator in ran] == [concurrent]
 
 
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
