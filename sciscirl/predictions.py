@@ -60,7 +60,7 @@ def read_predictions(path: Path) -> pl.DataFrame:
         msg = f"{path} does not exist. Give a predictions file of a run."
         raise PredictionsError(msg)
     try:
-        return check_predictions(pl.read_parquet(path))
+        return check_predictions(pl.read_parquet(path, glob=False))
     except (pl.exceptions.PolarsError, OSError) as error:
         msg = f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
         raise PredictionsError(msg) from error
