@@ -70,7 +70,7 @@ def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], seed: int = 0) 
         seen = sparse.hstack([words.fit_transform(map(_text, train)), facts(train)])
         model.fit(seen, [paper.gold.disruption_label for paper in train])
     except ValueError as error:  # no word that two papers have, or one class only
-        msg = f"the training papers cannot be learnt from ({error}). Build a larger slice."
+        msg = f"the training papers cannot be learnt from ({error}). Build a larger slice, of two classes at least."
         raise SciSciRLError(msg) from error
     asked = sparse.hstack([words.transform(map(_text, test)), facts(test)])
     chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
@@ -128,10 +128,9 @@ class _Facts:
     """Year, citations and field as columns, scaled by what training papers have."""
 
     def __init__(self, train: Sequence[Paper]) -> None:
-        numbers = self._numbers(train)
-        self.mean = np.nanmean(numbers, axis=0, where=~np.isnan(numbers)) if len(numbers) else np.zeros(2)
-        spread = np.nanstd(numbers, axis=0)
-        self.spread = np.where(np.nan_to_num(spread) > 0, spread, 1.0)
+        known = [column[~np.isnan(column)] for column in self._numbers(train).T]
+        self.mean = np.array([column.mean() if len(column) else 0.0 for column in known])
+        self.spread = np.array([column.std() if len(column) and column.std() > 0 else 1.0 for column in known])
         self.fields = sorted({paper.view.primary_field for paper in train if paper.view.primary_field is not None})
 
     def __call__(self, papers: Sequence[Paper]) -> sparse.csr_matrix:
