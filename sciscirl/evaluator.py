@@ -17,6 +17,7 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscirl.dataset import DisruptionDataset
+from sciscirl.errors import SliceError
 from sciscirl.experiments import TaskRules
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import collect_predictions, write_predictions
@@ -43,6 +44,9 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         name: before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
 
+    Raises:
+        SliceError: on construction, if there is no paper.
+
     Attributes:
         predictions: one row for each answer of the last evaluation.
     """
@@ -59,8 +63,11 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
     ) -> None:
+        if not papers:
+            msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
+            raise SliceError(msg)
         dataset = DisruptionDataset(
-            papers, rules, renderer, batch_size=max(len(papers), 1), group_size=group_size, keep_rest=True
+            papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
         super().__init__(dataset, max_tokens, name=name)
         self.temperature = temperature

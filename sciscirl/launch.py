@@ -128,6 +128,9 @@ def make_config(options: TrainOptions) -> train.Config:
         SciSciRLError: if an option is impossible.
     """
     check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
+    for name in ("n_train", "n_test", "n_epochs"):
+        if getattr(options, name) is not None:
+            check_positive(**{name: getattr(options, name)})
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."

@@ -1,4 +1,4 @@
-"""What an evaluation refuses, and what it says before it costs anything."""
+"""What a run or an evaluation refuses, and what it says, before it costs anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from sciscirl.baselines import predict_tfidf, run_baseline
-from sciscirl.errors import SciSciRLError
+from sciscirl.dry_run import render_dry_run
+from sciscirl.errors import SciSciRLError, SliceError
 from sciscirl.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
@@ -23,11 +24,13 @@ from sciscirl.evaluate import (
     measure,
 )
 from sciscirl.experiments import PRESETS, describe
+from sciscirl.launch import TrainOptions, make_config, train_preset
 from sciscirl.predictions import write_predictions
 from sciscirl.run_folder import begin_run
 from sciscirl.task import Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
+from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, make_slice
 
 NOBODY = "http://127.0.0.1:9"
@@ -141,3 +144,25 @@ def test_signs_of_a_search_pattern_in_a_name_are_part_of_the_name(toy_slice, tmp
 def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
     with pytest.raises(SciSciRLError, match="got from_predictions, preset"):
         main("--from-predictions", str(tmp_path / "p.parquet"), "--preset", "exp5")
+
+
+@pytest.mark.parametrize("name", ["n_train", "n_test", "n_epochs"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_number_of_papers_or_epochs_below_one_is_refused_and_not_counted_from_the_end(toy_slice, name, value):
+    with pytest.raises(SciSciRLError, match=f"^{name} is {value}, needs a whole number of at least 1"):
+        make_config(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value}))
+
+
+def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(tmp_path, toy_model, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    release = write_slice(tmp_path / "slice", [{}] * 6)
+    with serve_models([{"model_name": toy_model}]) as url:
+        options = TrainOptions(
+            release=str(release), model=toy_model, renderer=RENDERER, batch_size=2, max_steps=1, base_url=url,
+            log_path=str(tmp_path / "run"),
+        )  # fmt: skip
+        with pytest.raises(SliceError, match="no paper on the test side"):
+            render_dry_run(options)
+        with pytest.raises(SliceError, match="no paper on the test side"):
+            asyncio.run(train_preset(options))
+    assert not (tmp_path / "run").exists()
