@@ -13,6 +13,7 @@ from sciscirl.dataset import check_fit
 from sciscirl.envs import build_messages
 from sciscirl.launch import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
 from sciscirl.prices import PRICES_DATE, estimate_usage
+from sciscirl.task import TARGETS, VOCABULARIES
 
 _N_PROMPTS_COUNTED: Final = 256
 
@@ -39,7 +40,9 @@ def render_dry_run(options: TrainOptions) -> str:
     counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
     lengths = [len(prompt) for prompt in prompts]
-    answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
+    labels = {column: VOCABULARIES[column][1] for column in TARGETS[rules.target]}
+    shortest = render_answer(labels, rules.contract, rules.target)
+    answer = len(renderer.tokenizer.encode(shortest, add_special_tokens=False))
     n_evaluations = -(-n_steps // options.eval_every) + 1
     usage = estimate_usage(
         prompt_tokens=statistics.fmean(lengths),

@@ -12,24 +12,26 @@ from typing import Any, Final
 import polars as pl
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, check_positive, find_preset
-from sciscirl.metrics import bootstrap_intervals, compute_metrics, tie_metrics
+from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
+from sciscirl.intervals import bootstrap_intervals
+from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import read_predictions, write_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run, write_json
-from sciscirl.task import Side, read_split
+from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
 
 _log = logging.getLogger(__name__)
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
+_OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
 _SHOWN: Final = (
-    "label_match",
-    "macro_f1",
-    "balanced_accuracy",
-    "min_class_recall",
-    "mcc",
-    "recall/disruptive",
-    "recall/consolidating",
-    "recall/neutral",
+    *_OF_A_LABEL,
+    *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
+    "both_match",
+    *(
+        f"{short_name(column)}/{name}"
+        for column, labels in VOCABULARIES.items()
+        for name in (*_OF_A_LABEL, *(f"recall/{label}" for label in labels))
+    ),
     "parse_ok",
     "format_strict_ok",
     "invalid",
@@ -171,18 +173,18 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     from sciscirl.evaluator import DisruptionEvaluator
     from sciscirl.server import check_server, clear_errors
 
-    papers = read_split(config.release, config.side)[: config.n_papers]
     _check_unused(config.out)
     subject = find_subject(config)
     _compare_slices(subject, config.release)
     preset = subject.preset
+    papers = _read(config, preset.rules)
     renderer_name = subject.renderer_name or choose_renderer(preset.model)
     check_server(preset.model, config.base_url, needs_training=False)
     renderer = make_renderer(preset.model, renderer_name)
     check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
-        preset.rules,
+        fit_rules(preset.rules, config.release),
         renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -221,6 +223,17 @@ def _compare_slices(subject: Subject, release: Path) -> None:
         )
 
 
+def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
+    return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
+
+
+def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
+    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+    if not rules.table.is_balanced:
+        return rules
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
+
+
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
     """Let the cheap baselines judge the same papers; each gets a folder below ``config.out``.
 
@@ -236,10 +249,10 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     if config.side == "train":
         msg = "baselines learn from the training side, so that judging them by it says nothing. Choose --side test."
         raise SciSciRLError(msg)
-    train, asked = read_split(config.release, "train"), read_split(config.release, config.side)[: config.n_papers]
-    reward = find_subject(config).preset.rules.reward
+    rules = find_subject(config).preset.rules
+    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
     # All of them before any is written: where one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=seed, reward=reward) for name in BASELINES}
+    predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
     return {
         name: save_evaluation(
             judged,
