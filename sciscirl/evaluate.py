@@ -103,6 +103,7 @@ class Subject:
     checkpoint: str | None
     temperature: float
     trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
+    n_train: int | None = None  # training papers that a run used; None: all
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -112,23 +113,26 @@ def find_subject(config: EvaluationConfig) -> Subject:
         SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
     """
     if config.run is None:
-        preset, renderer, checkpoint = find_preset(config.preset or "baseline"), config.renderer, config.checkpoint
-        trained_on = None
+        preset = find_preset(config.preset or "baseline")
+        subject = Subject(
+            preset=preset, renderer_name=None, checkpoint=config.checkpoint, temperature=preset.temperature
+        )
     else:
-        preset, renderer, checkpoint, trained_on = _read_run(config.run)
-        renderer = config.renderer or renderer
-        if config.preset not in {None, preset.name}:
-            msg = f"{config.run} was trained as {preset.name}, not {config.preset}. Leave --preset out."
+        subject = _read_run(config.run)
+        if config.preset not in {None, subject.preset.name}:
+            msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
             raise SciSciRLError(msg)
     given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
-    temperature = preset.temperature if config.temperature is None else config.temperature
-    return Subject(
-        preset=preset, renderer_name=renderer, checkpoint=checkpoint, temperature=temperature, trained_on=trained_on
+    preset = replace(subject.preset, **{name: value for name, value in given.items() if value is not None})
+    return replace(
+        subject,
+        preset=preset,
+        renderer_name=config.renderer or subject.renderer_name,
+        temperature=subject.temperature if config.temperature is None else config.temperature,
     )
 
 
-def _read_run(folder: Path) -> tuple[Preset, str, str, str]:
+def _read_run(folder: Path) -> Subject:
     from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 
     path = folder / RUN_FILE
@@ -150,7 +154,14 @@ def _read_run(folder: Path) -> tuple[Preset, str, str, str]:
     if checkpoint is None or checkpoint.sampler_path is None:
         msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
         raise SciSciRLError(msg)
-    return preset, renderer, checkpoint.sampler_path, trained_on
+    return Subject(
+        preset=preset,
+        renderer_name=renderer,
+        checkpoint=checkpoint.sampler_path,
+        temperature=preset.temperature,
+        trained_on=trained_on,
+        n_train=settings.get("n_train"),
+    )
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -184,7 +195,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
-        fit_rules(preset.rules, config.release),
+        fit_rules(preset.rules, config.release, subject.n_train),
         renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -227,11 +238,11 @@ def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
     return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
 
 
-def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
-    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
+    """Return the rules with the class counts of a slice's training side, if the reward is weighted by them."""
     if not rules.table.is_balanced:
         return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
