@@ -199,3 +199,10 @@ def test_tables_are_values():
     assert [*REWARDS] == [table.name for table in REWARDS.values()]
     assert [*REWARDS][:3] == ["soft", "strong", "disruptive_x3"]
     assert isinstance(table, RewardTable)
+
+
+def test_a_table_may_leave_thinking_unpunished_and_pay_fractions_of_a_cent():
+    table = RewardTable(name="fine", broken=-0.5, kept=0.0, correct=0.125, wrong=0.0, think=0.0)
+    text = render_answer("neutral", "two_keys") + "<think>"
+    assert score_answer(parse_answer(text, "two_keys"), "neutral", table).total == table.not_json
+    assert table.best("neutral") == 0.125
