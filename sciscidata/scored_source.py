@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
+from sciscidata.comparison_plot import draw_comparison
 from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.graph import build_graph
@@ -55,7 +56,7 @@ class ScoredSource:
     ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
     ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
     the labels, one row per work. ``eligibility`` is that of the configuration, with the data's last year filled in by a
-    source that knows it.
+    source that knows it. ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
     """
 
     works: pl.LazyFrame
@@ -64,6 +65,7 @@ class ScoredSource:
     eligibility: EligibilityConfig
     provenance: dict[str, Any]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
+    draw_comparison: Callable[[Path], None] | None = None
 
 
 @contextmanager
@@ -192,7 +194,15 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
     scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    return _late(tables, facts.join(scores.lazy(), on="work_id", how="left"), config, provenance)
+    source = _late(tables, facts.join(scores.lazy(), on="work_id", how="left"), config, provenance)
+    if "cd_index" not in structure.collect_schema():
+        return source
+
+    def draw(path: Path) -> None:
+        published, computed = structure.select("work_id", "cd_index"), scores.select("work_id", "cd_index")
+        draw_comparison(published, computed, provenance["comparison"], config.thresholds, path=path)
+
+    return replace(source, draw_comparison=draw)
 
 
 def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, provenance: dict[str, Any]) -> ScoredSource:

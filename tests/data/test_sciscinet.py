@@ -663,6 +663,8 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
     )
     drawn = release.train.join(scores, on="openalex_id", suffix="_computed")
     assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
+    assert (release.folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert "comparison.png" in release.manifest["files"]
     comparison = release.manifest["source"]["comparison"]
     computed = compute_atypicality(found.citations, found.works).collect()
     for name in ("z_p10", "z_median"):
