@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from tests.conftest import REPOSITORY
 
 _SECONDS_TO_STOP = 60
+SECONDS_TO_RUN = 900  # the SDK itself would go on asking a server that is gone for two hours
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ def command(script: str, *words: str) -> list[str]:
 
 def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):
     done = subprocess.run(
-        command(script, *words), capture_output=True, text=True, env={**environment}, check=False, cwd=cwd
-    )
+        command(script, *words),
+        capture_output=True, text=True, check=False, env={**environment}, cwd=cwd, timeout=SECONDS_TO_RUN,
+    )  # fmt: skip
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 
