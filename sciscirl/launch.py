@@ -25,7 +25,7 @@ from sciscirl.experiments import Preset, check_positive, describe, find_preset
 from sciscirl.folder_lock import locked_folder
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
-from sciscirl.server import check_server, clear_errors, is_local
+from sciscirl.server import check_server, clear_errors, is_tinker
 from sciscirl.task import TARGETS, read_split
 
 Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
@@ -47,7 +47,7 @@ class TrainOptions:
     n_epochs: int | None = chz.field(default=None, doc="how often each paper may be shown; as many as max_steps takes")
     eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
     eval_concurrently: bool | None = chz.field(
-        default=None, doc="train on during evaluations; by default unless the server is on this machine"
+        default=None, doc="train on during evaluations; by default on Tinker, without W&B"
     )
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
@@ -217,8 +217,9 @@ async def train_preset(options: TrainOptions) -> Path:
     check_server(config.model_name, config.base_url)
     # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
     concurrently = options.eval_concurrently
-    if concurrently is None:  # a server of one's own would load the older weights over those in training
-        concurrently = not is_local(options.base_url)
+    if concurrently is None:
+        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
+        concurrently = is_tinker(options.base_url) and options.wandb_project is None
     kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
     evaluator = make_evaluator(options, builder_of(config), kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])

@@ -94,15 +94,15 @@ def check_offer(
     raise SciSciRLError(msg)
 
 
-def is_local(base_url: str | None = None) -> bool:
-    """Say whether a server is on this machine; without ``base_url``, that of ``TINKER_BASE_URL``, else Tinker.
+def is_tinker(base_url: str | None = None) -> bool:
+    """Say whether a server is Tinker itself, and not one of one's own, on this machine or another.
 
     Example:
-        >>> is_local("http://127.0.0.1:8000"), is_local("https://tinker.example")
-        (True, False)
+        >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
+        (False, True)
     """
     host = urlsplit(resolve_base_url(base_url)).hostname or ""
-    return host in {"localhost", "::1"} or host.startswith("127.")
+    return host.endswith(".thinkingmachines.dev")
 
 
 @contextmanager

@@ -4,8 +4,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
@@ -28,6 +29,7 @@ from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
+TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
 @pytest.fixture
@@ -198,17 +200,29 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
         asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("url", "concurrent"), [("http://127.0.0.1:9", False), ("https://tinker.example", True)])
-def test_only_a_server_of_ones_own_is_spared_evaluations_during_training(options, monkeypatch, url, concurrent):
-    ran = []
+@pytest.mark.parametrize(
+    ("given", "concurrent"),
+    [
+        ({"base_url": TINKER}, True),
+        ({"base_url": "http://127.0.0.1:9"}, False),
+        ({"base_url": "https://gpu.example.org"}, False),
+        ({"base_url": "http://127.0.0.1:9", "eval_concurrently": True}, True),
+        ({"base_url": TINKER, "wandb_project": "p"}, False),
+        ({"base_url": TINKER, "eval_concurrently": False}, False),
+    ],
+)
+def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
+    judges = []
     monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
 
     async def main(config):
-        ran.append(config.evaluator_builders[0]())
+        judges.extend(build() for build in config.evaluator_builders)
 
     monkeypatch.setattr("sciscirl.launch.train.main", main)
-    asyncio.run(train_preset(TrainOptions(**options, base_url=url)))
-    assert [isinstance(evaluator, ConcurrentEvaluator) for evaluator in ran] == [concurrent]
+    asyncio.run(train_preset(TrainOptions(**options, **given)))
+    assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 
 
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):

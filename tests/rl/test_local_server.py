@@ -1,17 +1,12 @@
-"""A Tinker server of one's own: its parts, and in one slow test the whole way from a slice to an evaluated policy."""
+"""A Tinker server of one's own: its tiny model, its environment, starting and stopping."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import shutil
 import socket
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,20 +15,16 @@ from hypothesis import strategies as st
 
 from sciscirl.contracts import parse_answer
 from sciscirl.errors import LocalServerError, SciSciRLError
-from sciscirl.evaluate import evaluate_predictions
 from sciscirl.folder_lock import locked_folder
 from sciscirl.local_server import environment
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model, invent_answers
-from sciscirl.metrics import compute_metrics
 from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.predictions import read_predictions
 from sciscirl.prompts import STYLES, render_prompt
-from sciscirl.run_folder import find_commit
 from sciscirl.task import VOCABULARIES
 from tests.conftest import REPOSITORY
-from tests.rl.tinker_server import command, run_script, served
+from tests.rl.tinker_server import run_script
 
 VIEW = MINI_EXAMPLES[0].view
 
@@ -165,6 +156,14 @@ def test_client_and_server_speak_the_same_version():
 # --- starting and stopping ----------------------------------------------------------------------------------------
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def stub(folder: Path, program: str) -> Path:
     """An interpreter that runs this and nothing else."""
     path = folder / "python"
@@ -222,123 +221,3 @@ def test_the_script_says_a_mistake_in_one_line(tmp_path):
     done = run_script("serve_local_tinker.py", "--model", str(tmp_path / "none"), check=False)
     assert done.returncode == 1
     assert re.fullmatch(r"error: .*none holds no model: .*--tiny\.\n", done.stderr)
-
-
-# --- the whole way ------------------------------------------------------------------------------------------------
-
-N_STEPS, SAVE_EVERY, EVAL_EVERY, N_COMPARED = 14, 4, 7, 4
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def read_metrics(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
-
-
-def training_words(server, run: Path) -> list[str]:
-    return [
-        "preset=baseline", f"release={server.slice}", f"model={server.model}", f"renderer={server.renderer}",
-        f"log_path={run}", "batch_size=4", "group_size=8", "max_tokens=64", "lora_rank=8", "max_paper_tokens=96",
-        "learning_rate=0.002", f"save_every={SAVE_EVERY}", f"eval_every={EVAL_EVERY}", f"max_steps={N_STEPS}",
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def trained(tinker_server, tmp_path_factory) -> tuple[Path, int]:
-    """The folder of a run that was killed after its first checkpoint and resumed; and how many steps it had taken."""
-    folder = tmp_path_factory.mktemp("trained")
-    run, words = folder / "run", training_words(tinker_server, folder / "run")
-    with (folder / "first.log").open("w") as log:
-        first = subprocess.Popen(command("train_rl.py", *words), env=tinker_server.environment, stdout=log, stderr=log)
-        while not (run / "checkpoints.jsonl").exists():
-            assert first.poll() is None, (folder / "first.log").read_text()
-            time.sleep(0.1)
-        first.kill()
-        first.wait()
-    n_taken = len(read_metrics(run))
-    tinker_server.run("train_rl.py", *words, "resume=True")
-    return run, n_taken
-
-
-@pytest.mark.slow
-def test_a_policy_is_killed_resumes_and_its_reward_rises(trained, record_property):
-    run, n_taken = trained
-    assert n_taken < N_STEPS  # the kill came before the end
-    rows = [row for row in read_metrics(run) if "env/all/reward/total" in row]
-    assert [row["step"] for row in rows] == list(range(N_STEPS))
-    rewards = [row["env/all/reward/total"] for row in rows]
-    rise = statistics.fmean(rewards[-N_COMPARED:]) - statistics.fmean(rewards[:N_COMPARED])
-    record_property("rise of the reward", rise)
-    assert rise > 0.1, rewards
-
-
-@pytest.mark.slow
-def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(trained, tinker_server):
-    run, _ = trained
-    recorded = json.loads((run / "run.json").read_text("utf-8"))
-    manifest = (tinker_server.slice / "manifest.json").read_bytes()
-    assert recorded["release"] == {"manifest_sha256": hashlib.sha256(manifest).hexdigest()}
-    assert recorded["commit"] == find_commit()
-    told = {"name": "baseline", "batch_size": 4, "group_size": 8, "max_tokens": 64, "learning_rate": 0.002, "seed": 0}
-    assert told.items() <= recorded["settings"].items()
-    assert json.loads((run / "config.json").read_text("utf-8"))["max_steps"] == N_STEPS
-
-    metrics = read_metrics(run)
-    trained_on = {"reward_tie_group_rate", "reward_uniform_group_rate", "format_strict_ok", "reward/parse"}
-    assert {f"env/all/{name}" for name in trained_on} <= metrics[N_STEPS - 1].keys()
-    for step in range(N_STEPS):  # rollouts
-        lines = (run / f"iteration_{step:06d}" / "train_rollout_summaries.jsonl").read_text("utf-8").splitlines()
-        assert len(lines) == 4 * 8
-    for step in (0, EVAL_EVERY, N_STEPS):  # metrics.jsonl says of each evaluation what its predictions say
-        predictions = read_predictions(run / "predictions" / f"test_{step:06d}.parquet")
-        assert len(predictions) == 12
-        row = next(row for row in metrics if row["step"] == step and "test/label_match" in row)
-        for name, value in compute_metrics(predictions).items():
-            assert row[f"test/{name}"] == pytest.approx(value), name
-        assert {"test/macro_f1", "test/parse_ok", "test/format_strict_ok", "test/recall/neutral"} <= row.keys()
-
-
-@pytest.mark.slow
-def test_a_run_is_evaluated_and_its_metrics_are_those_of_its_predictions(trained, tinker_server, tmp_path):
-    words = ("--run", str(trained[0]), "--release", str(tinker_server.slice), "--temperature", "0")
-    done = tinker_server.run("evaluate.py", *words, "--group-size", "2", "--out", str(tmp_path / "out"))
-    assert "label_match" in done.stdout
-    predictions = read_predictions(tmp_path / "out" / "predictions.parquet")
-    assert predictions["openalex_id"].n_unique() * 2 == len(predictions) == 24
-    assert predictions["text"][::2].to_list() == predictions["text"][1::2].to_list()  # greedy: both answers are one
-    written = json.loads((tmp_path / "out" / "metrics.json").read_text("utf-8"))
-    assert written == pytest.approx(evaluate_predictions(tmp_path / "out" / "predictions.parquet"))
-    recorded = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))["settings"]
-    assert recorded["checkpoint"].startswith("tinker://")
-    assert (recorded["preset"], recorded["temperature"]) == ("baseline", 0)
-
-
-@pytest.mark.slow
-def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(trained, tinker_server, tmp_path):
-    shutil.copytree(tinker_server.state, tmp_path / "state")
-    with served(tinker_server.slice, tmp_path / "state") as server:
-        words = ("--run", str(trained[0]), "--release", str(server.slice), "--out", str(tmp_path / "out"))
-        assert "label_match" in server.run("evaluate.py", *words).stdout
-    assert not server.is_up, "the server outlived its script"
-
-
-@pytest.mark.slow
-def test_what_a_server_refuses_is_one_line(trained, tinker_server):
-    run, _ = trained
-    words = training_words(tinker_server, run)
-    retired = [word for word in words if not word.startswith(("model=", "log_path="))] + [f"log_path={run}-2"]
-    with locked_folder(run):
-        for script_words, said in (
-            (words, "is in use by another run"),
-            (retired, f"retired it on 2026-06-12.*Choose one that it offers: model={re.escape(tinker_server.model)}"),
-        ):
-            done = tinker_server.run("train_rl.py", *script_words, check=False)
-            assert done.returncode == 1
-            assert re.fullmatch(rf"error: .*{said}.*\n", done.stderr), done.stderr
-    assert not Path(f"{run}-2").exists()

@@ -28,10 +28,10 @@ NOVELTY = {
 RENDERER = "qwen3_instruct"
 
 
-def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "") -> Path:
+def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "", n_words: int = 90) -> Path:
     """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
 
-    The title of one may be long: "train: 7" is the seventh of that side.
+    The title of one may have so many words more: "train: 7" is the seventh of that side.
     """
     sides = ["train"] * n_train + ["test"] * n_test
     labels = [LABELS[number % 3] for number in range(n_train)] + [LABELS[number % 3] for number in range(n_test)]
@@ -41,7 +41,7 @@ def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: 
     titles = [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)]
     if long_title:
         side, _, place = long_title.partition(": ")
-        titles[sides.index(side) + int(place) - 1] += " and of others" * 30
+        titles[sides.index(side) + int(place) - 1] += " and of others" * (n_words // 3)
     works = pl.DataFrame(
         {
             "work_id": ids,
