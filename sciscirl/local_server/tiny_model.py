@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import platformdirs
 
 from sciscidata.storage import cached_folder
-from sciscirl.contracts import CONTRACTS, ContractName, render_answer
+from sciscirl.contracts import CONTRACTS, ContractName, contract_keys, render_answer
 from sciscirl.errors import SciSciRLError
 from sciscirl.mini_examples import MINI_EXAMPLES
 from sciscirl.prompts import STYLES, PromptStyle, render_prompt
@@ -68,7 +68,7 @@ class TinyModelConfig:
         sciscirl.errors.SciSciRLError: broken_share is 2, needs a number from 0 to 1.
     """
 
-    priming_steps: int = 250
+    priming_steps: int = 500
     broken_share: float = 0.5
     style: PromptStyle = "plain"
     contract: ContractName = "two_keys"
@@ -163,7 +163,7 @@ def invent_answers(config: TinyModelConfig) -> Iterator[str]:
             random.choice(_LABELS), config.contract, confidence=random.choice((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
         )
         if random.random() < config.broken_share:
-            one_key_less = {key: json.loads(answer)[key] for key in CONTRACTS[config.contract][:-1]}
+            one_key_less = {key: json.loads(answer)[key] for key in contract_keys(config.contract)[:-1]}
             answer = random.choice((f"```json\n{answer}\n```", f"Sure: {answer}", json.dumps(one_key_less)))
         yield answer
 
