@@ -106,11 +106,12 @@ def main() -> None:
         home = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
         folders = {n: Path(home, str(n)) for n in options.parts}
         for n, folder in folders.items():
-            if (folder / "data" / "parquet" / "works" / "manifest.json").exists():  # written last
+            edition, last = ("both", "parquet") if n == options.parts[0] else ("jsonl", "jsonl")
+            if (folder / "data" / last / "works" / "manifest.json").exists():  # it is written last
                 continue
             # In a process of its own: a child's peak memory counts what its parent held when it was forked.
             script = Path(__file__).with_name("make_snapshot.py")
-            sizes = ("--parts", str(n), "--records", str(options.records))
+            sizes = ("--parts", str(n), "--records", str(options.records), "--edition", edition)
             subprocess.run([sys.executable, str(script), str(folder), *sizes], check=True)
         first = folders[options.parts[0]]
         files = sorted(first.glob("data/jsonl/works/*/*.gz"))
