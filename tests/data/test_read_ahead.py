@@ -84,25 +84,33 @@ def test_an_error_comes_after_the_items_before_it_and_as_it_was():
     assert not readers()
 
 
-def test_who_stops_early_leaves_no_thread_and_nothing_being_read():
-    is_reading = threading.Event()
+def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other():
+    is_reading, may_end = threading.Event(), threading.Event()
     read = []
 
     def items():
         for number in range(100):
-            is_reading.set()
-            time.sleep(0.005)
+            if number == 1:
+                is_reading.set()
+                assert may_end.wait(10)
             read.append(number)
-            is_reading.clear()
             yield number
 
     ahead = read_ahead(items())
     assert next(ahead) == 0
     assert is_reading.wait(10)
+
+    def end_while_it_is_closed():
+        wait_for(lambda: ahead.gi_running)
+        time.sleep(0.05)
+        may_end.set()
+
+    other = threading.Thread(target=end_while_it_is_closed)
+    other.start()
     ahead.close()
-    assert not is_reading.is_set()
+    assert read == [0, 1]
     assert not readers()
-    assert len(read) <= 3
+    other.join()
 
 
 def test_an_interrupt_in_the_consumer_leaves_no_thread():
