@@ -11,22 +11,24 @@ from typing import Any, Final
 import polars as pl
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, check_positive, find_preset
-from sciscirl.metrics import bootstrap_intervals, compute_metrics
+from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
+from sciscirl.intervals import bootstrap_intervals
+from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import read_predictions, write_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run, write_json
-from sciscirl.task import Side, read_split
+from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
 
 METRICS_FILE: Final = "metrics.json"
+_OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
 _SHOWN: Final = (
-    "label_match",
-    "macro_f1",
-    "balanced_accuracy",
-    "min_class_recall",
-    "mcc",
-    "recall/disruptive",
-    "recall/consolidating",
-    "recall/neutral",
+    *_OF_A_LABEL,
+    *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
+    "both_match",
+    *(
+        f"{short_name(column)}/{name}"
+        for column, labels in VOCABULARIES.items()
+        for name in (*_OF_A_LABEL, *(f"recall/{label}" for label in labels))
+    ),
     "parse_ok",
     "format_strict_ok",
     "invalid",
@@ -156,14 +158,14 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     from sciscirl.evaluator import DisruptionEvaluator
     from sciscirl.server import check_server, clear_errors
 
-    papers = read_split(config.release, config.side)[: config.n_papers]
     subject = find_subject(config)
     preset = subject.preset
+    papers = _read(config, preset.rules)
     renderer_name = subject.renderer_name or choose_renderer(preset.model)
     check_server(preset.model, config.base_url, needs_training=False)
     evaluator = DisruptionEvaluator(
         papers,
-        preset.rules,
+        fit_rules(preset.rules, config.release),
         make_renderer(preset.model, renderer_name),
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -184,6 +186,17 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     return save_evaluation(evaluator.predictions, config, asked | sampled | {"preset": preset.name})
 
 
+def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
+    return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
+
+
+def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
+    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+    if not rules.table.is_balanced:
+        return rules
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
+
+
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
     """Let the cheap baselines judge the same papers; each gets a folder below ``config.out``.
 
@@ -196,11 +209,11 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     """
     from sciscirl.baselines import BASELINES, run_baseline
 
-    train, asked = read_split(config.release, "train"), read_split(config.release, config.side)[: config.n_papers]
-    reward = find_subject(config).preset.rules.reward
+    rules = find_subject(config).preset.rules
+    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
     return {
         name: save_evaluation(
-            run_baseline(name, train, asked, seed=seed, reward=reward),
+            run_baseline(name, train, asked, seed=seed, rules=rules),
             replace(config, out=config.out / name),
             {"baseline": name, "side": config.side, "seed": seed},
         )

@@ -28,8 +28,8 @@ from sciscirl.evaluate import (
 )
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import TaskRules
-from sciscirl.metrics import PREDICTIONS, compute_metrics
-from sciscirl.predictions import read_predictions, write_predictions
+from sciscirl.metrics import compute_metrics
+from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.task import Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.toy import LABELS, Scripted, say
