@@ -99,6 +99,7 @@ class Subject:
     renderer_name: str | None
     checkpoint: str | None
     temperature: float
+    n_train: int | None = None  # training papers that a run used; None: all
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -107,18 +108,21 @@ def find_subject(config: EvaluationConfig) -> Subject:
     Raises:
         SciSciRLError: if the folder holds no run, or one without a checkpoint to sample from.
     """
+    n_train = None
     if config.run is None:
         preset, renderer, checkpoint = find_preset(config.preset), config.renderer, config.checkpoint
     else:
-        preset, renderer, checkpoint = _read_run(config.run)
+        preset, renderer, checkpoint, n_train = _read_run(config.run)
         renderer = config.renderer or renderer
     given = {"model": config.model, "max_tokens": config.max_tokens}
     preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
     temperature = preset.temperature if config.temperature is None else config.temperature
-    return Subject(preset=preset, renderer_name=renderer, checkpoint=checkpoint, temperature=temperature)
+    return Subject(
+        preset=preset, renderer_name=renderer, checkpoint=checkpoint, temperature=temperature, n_train=n_train
+    )
 
 
-def _read_run(folder: Path) -> tuple[Preset, str, str]:
+def _read_run(folder: Path) -> tuple[Preset, str, str, int | None]:
     from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 
     path = folder / RUN_FILE
@@ -137,7 +141,7 @@ def _read_run(folder: Path) -> tuple[Preset, str, str]:
         rules=rules,
         **{name: settings[name] for name in ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")},
     )
-    return preset, settings["renderer"], checkpoint.sampler_path
+    return preset, settings["renderer"], checkpoint.sampler_path, settings.get("n_train")
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -165,7 +169,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     check_server(preset.model, config.base_url, needs_training=False)
     evaluator = DisruptionEvaluator(
         papers,
-        fit_rules(preset.rules, config.release),
+        fit_rules(preset.rules, config.release, subject.n_train),
         make_renderer(preset.model, renderer_name),
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -190,11 +194,11 @@ def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
     return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
 
 
-def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
-    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
+    """Return the rules with the class counts of a slice's training side, if the reward is weighted by them."""
     if not rules.table.is_balanced:
         return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:

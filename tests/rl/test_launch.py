@@ -274,10 +274,10 @@ def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
 
 def test_the_script_shows_a_users_mistake_as_one_line_and_fails():
     done = subprocess.run(
-        [sys.executable, SCRIPT, "preset=exp9"], capture_output=True, text=True, check=False, cwd=REPOSITORY
+        [sys.executable, SCRIPT, "preset=exp99"], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: no preset 'exp9'. There are baseline, exp1, exp2, exp3, exp4, exp5; see --list.\n"
+    assert done.stderr == f"error: no preset 'exp99'. There are {', '.join(PRESETS)}; see --list.\n"
 
 
 def test_a_script_that_is_interrupted_says_so(capsys):
