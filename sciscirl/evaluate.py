@@ -154,11 +154,13 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
     Raises:
         SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint.
     """
     import tinker
 
     from sciscirl.chat_format import choose_renderer, make_renderer
+    from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
     from sciscirl.server import check_server, clear_errors
 
@@ -167,10 +169,12 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     papers = _read(config, preset.rules)
     renderer_name = subject.renderer_name or choose_renderer(preset.model)
     check_server(preset.model, config.base_url, needs_training=False)
+    renderer = make_renderer(preset.model, renderer_name)
+    check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
         fit_rules(preset.rules, config.release, subject.n_train),
-        make_renderer(preset.model, renderer_name),
+        renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
         group_size=config.group_size,
