@@ -15,6 +15,7 @@ from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
+from sciscidata.errors import StorageError
 from sciscirl.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
 from sciscirl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.contracts import render_answer
@@ -169,7 +170,7 @@ def test_a_file_that_holds_no_predictions_is_one_clear_error(tmp_path, content):
 
 def test_predictions_that_cannot_be_written_are_said(tmp_path):
     (tmp_path / "folder").touch()
-    with pytest.raises(PredictionsError, match="cannot be written"):
+    with pytest.raises(StorageError, match=r"cannot write .* is a file, not a folder"):
         write_predictions(pl.DataFrame(schema=PREDICTIONS), tmp_path / "folder" / "p.parquet")
 
 
