@@ -112,7 +112,6 @@ def find_subject(config: EvaluationConfig) -> Subject:
     Raises:
         SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
     """
-    n_train = None
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
@@ -233,17 +232,6 @@ def _compare_slices(subject: Subject, release: Path) -> None:
             "trained on may be among those that it is judged by.",
             release,
         )
-
-
-def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
-    return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
-
-
-def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
-    """Return the rules with the class counts of a slice's training side, if the reward is weighted by them."""
-    if not rules.table.is_balanced:
-        return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
 
 
 def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
 
+from sciscidata.storage import atomic_file
 from sciscirl.contracts import Answer
 from sciscirl.errors import PredictionsError
 from sciscirl.rewards import RewardParts
