@@ -150,7 +150,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
     Returns:
-        What ``compute_metrics`` and ``bootstrap_intervals`` compute; no intervals with several answers to a paper.
+        What ``compute_metrics`` and ``bootstrap_intervals`` compute.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -235,11 +235,8 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
 
 
 def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics, and intervals where each paper has one answer."""
-    metrics = compute_metrics(predictions)
-    if "openalex_id" in predictions.columns and predictions["openalex_id"].is_duplicated().any():
-        return metrics
-    return metrics | bootstrap_intervals(predictions)
+    """Compute the metrics and their intervals."""
+    return compute_metrics(predictions) | bootstrap_intervals(predictions)
 
 
 def save_evaluation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,11 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.chat_format import choose_renderer
+from sciscirl.collapse import CollapseAlarm, check_action
 from sciscirl.contracts import render_answer
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
 from sciscirl.envs import build_messages
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, describe, find_preset
 from sciscirl.prices import PRICES_DATE, estimate_usage
@@ -31,6 +33,8 @@ from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run, locked_folder
 from sciscirl.server import check_server, clear_errors
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
+
+_log = logging.getLogger(__name__)
 
 _N_PROMPTS_COUNTED: Final = 256
 
@@ -63,6 +67,7 @@ class TrainOptions:
     lora_rank: int | None = None
     temperature: float | None = None
     eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
+    collapse: str = chz.field(default="warn", doc="when evaluations show one label for all: warn, stop, or off")
     remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
     n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
     load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
@@ -135,6 +140,7 @@ def make_config(options: TrainOptions) -> train.Config:
         SciSciRLError: if an option is impossible.
     """
     check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
+    check_action(options.collapse)
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
@@ -165,11 +171,24 @@ def make_config(options: TrainOptions) -> train.Config:
         else None,
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
-        evaluator_builders=[lambda: make_evaluator(options, builder)],
+        evaluator_builders=[lambda: make_evaluator(options, builder, make_alarm(options, log_path))],
     )
 
 
-def make_evaluator(options: TrainOptions, builder: DisruptionDatasetBuilder) -> DisruptionEvaluator:
+def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
+    """Return what warns of collapse, or ends the run; it knows the evaluations that the folder has already.
+
+    Raises:
+        SciSciRLError: if there is no such action.
+    """
+    rows = TrainingRunStore(storage_from_uri(str(folder))).read_metrics()
+    history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
+    return CollapseAlarm(action=check_action(options.collapse), history=filter(None, history))
+
+
+def make_evaluator(
+    options: TrainOptions, builder: DisruptionDatasetBuilder, alarm: CollapseAlarm | None = None
+) -> DisruptionEvaluator:
     """Return what judges the held-out side during a run.
 
     Raises:
@@ -189,11 +208,15 @@ def make_evaluator(options: TrainOptions, builder: DisruptionDatasetBuilder) -> 
         group_size=preset.eval_group_size,
         name="test",
         folder=Path(options.log_path or f"runs/{preset.name}") / "predictions",
+        alarm=alarm,
     )
 
 
 async def train_preset(options: TrainOptions) -> Path:
     """Train, with evaluations on the way and one after the last step.
+
+    With ``collapse="stop"``, a run whose evaluations show a collapsed model ends at that, as if by itself: its last
+    checkpoint is the one that was kept last, and ``metrics.jsonl`` ends with ``collapse_stop``.
 
     The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
     cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
@@ -217,7 +240,13 @@ async def train_preset(options: TrainOptions) -> Path:
     with locked_folder(folder):
         begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
         with clear_errors(config.base_url):
-            await train.main(config)
+            try:
+                await train.main(config)
+            except CollapseError as collapse:
+                # The cookbook's loop was left before it logged this evaluation.
+                store = TrainingRunStore(storage_from_uri(config.log_path))
+                store.write_metrics({**collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+                _log.warning("%s", collapse)
             await _evaluate_last(options, config)
     return folder
 
@@ -246,7 +275,9 @@ async def _evaluate_last(options: TrainOptions, config: train.Config) -> None:
     store = TrainingRunStore(storage_from_uri(config.log_path))
     if any(row.get("step") == checkpoint.batch and "test/label_match" in row for row in store.read_metrics()):
         return
-    evaluator = make_evaluator(options, _builder_of(config))
+    # The run is over: its last evaluation can warn, and has nothing to stop.
+    warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
+    evaluator = make_evaluator(options, _builder_of(config), make_alarm(warning, Path(config.log_path)))
     export = RolloutSummaryExportConfig(split="eval/test", iteration=checkpoint.batch, base_name="eval_test")
     with tinker.ServiceClient(base_url=config.base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
