@@ -361,7 +361,7 @@ def test_an_interval_is_about_as_wide_as_theory_says_and_narrows_with_papers_and
 
 @pytest.mark.parametrize("options", [{"n_resamples": 0}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}])
 def test_an_impossible_interval_is_refused(options):
-    with pytest.raises(PredictionsError, match="needs (1 or more, 0 or more|a share between 0 and 1)"):
+    with pytest.raises(PredictionsError, match=r"needs (1 or more, 0 or more|a share between 0 and 1)"):
         bootstrap_intervals([row("neutral", "neutral")], **options)
 
 
