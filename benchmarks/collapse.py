@@ -7,6 +7,7 @@ held-out side, which nothing is chosen by. Writes collapse.png beside this file 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ MEASURES = {
     "entropy": "entropy of the predicted labels",
     "reward": "mean reward, by its own table",
 }
+Ends = tuple[dict[str, float], dict[str, float]]
+Curve = list[tuple[int, dict[str, float]]]
+Runs = dict[str, list[tuple[Curve, Ends]]]
 
 
 @dataclass(frozen=True)
@@ -74,56 +78,71 @@ def build_synthetic(folder: Path, n_works: int = 60_000, n_train: int = 5_000, n
     return out
 
 
-def evaluate(space: Answers, papers: Sequence[Paper], contents: np.ndarray, forms: np.ndarray) -> dict[str, float]:
-    """Measure one answer to each paper as an evaluation of a run does."""
-    rows = []
-    for paper, content, form in zip(papers, contents, forms, strict=True):
-        answer, gold = space.answers[form][content], paper.labels("disruption")
-        reward = score_answer(answer, gold, space.rules.table)
-        rows.append(make_prediction(paper.openalex_id, gold, answer, reward, space.texts[form][content]))
-    metrics = compute_metrics(rows)
-    return metrics | {"entropy": measure_spread(metrics).get("entropy", np.nan)}
+class Judge:
+    """Evaluates answers to the held-out papers as a run does: the same rows, the same metrics."""
+
+    def __init__(self, space: Answers, papers: Sequence[Paper], rows: np.ndarray) -> None:
+        self.space, self.rows = space, rows
+        self.golds = [paper.labels("disruption")["disruption_label"] for paper in papers]
+        self.prediction = functools.cache(self._predict)
+
+    def _predict(self, form: int, content: int, gold: str) -> dict[str, object]:
+        answer = self.space.answers[form][content]
+        reward = score_answer(answer, gold, self.space.rules.table)
+        row = make_prediction("", gold, answer, reward, self.space.texts[form][content])
+        return {name: row[name] for name in ("gold", "label", "confidence", "is_json", "is_valid", "reward")}
+
+    def sample(self, policy: Policy, draws: Draws) -> dict[str, float]:
+        """Evaluate one sampled answer to each paper: temperature 1, as in the presets."""
+        by_content, by_form = policy.chances(self.rows)
+        forms = draws.choose(np.tile(by_form, (len(self.golds), 1)), 1)[:, 0]
+        return self.measure(forms, draws.choose(by_content, 1)[:, 0])
+
+    def take_likeliest(self, policy: Policy) -> dict[str, float]:
+        """Evaluate the most likely answer to each paper."""
+        by_content, by_form = policy.chances(self.rows)
+        return self.measure(np.full(len(self.golds), by_form.argmax()), by_content.argmax(axis=1))
+
+    def measure(self, forms: np.ndarray, contents: np.ndarray) -> dict[str, float]:
+        """Compute the metrics of an evaluation, and the entropy of its labels."""
+        places = zip(forms.tolist(), contents.tolist(), self.golds, strict=True)
+        metrics = compute_metrics([self.prediction(*place) for place in places])
+        return metrics | {"entropy": measure_spread(metrics).get("entropy", np.nan)}
 
 
-def judge(policy: Policy, data: Slice, draws: Draws) -> tuple[dict[str, float], dict[str, float]]:
-    """Evaluate sampled answers (temperature 1, as in the presets), and the most likely ones."""
-    by_content, by_form = policy.chances(data.test_rows)
-    n = len(data.test)
-    contents, forms = draws.choose(by_content, 1)[:, 0], draws.choose(np.tile(by_form, (n, 1)), 1)[:, 0]
-    greedy = by_content.argmax(axis=1), np.full(n, by_form.argmax())
-    return evaluate(policy.space, data.test, contents, forms), evaluate(policy.space, data.test, *greedy)
+def run(name: str, data: Slice, seed: int, n_steps: int, eval_every: int) -> tuple[Curve, Ends]:
+    """Train one policy.
 
-
-Curve = list[tuple[int, dict[str, float], dict[str, float]]]
-
-
-def run(name: str, data: Slice, seed: int, n_steps: int, eval_every: int) -> Curve:
-    """Train one policy. Returns step, metrics of sampled answers, metrics of the most likely ones."""
+    Returns:
+        Steps with metrics of sampled answers; and at the last step, metrics of sampled and of the likeliest answers.
+    """
     trainer = Trainer(PRESETS[name], data.train, data.train_rows, seed)
+    judge = Judge(trainer.space, data.test, data.test_rows)
     curve: Curve = []
     for step in range(n_steps + 1):
         if step % eval_every == 0 or step == n_steps:
-            curve.append((step, *judge(trainer.policy, data, Draws(2**32 + 2**16 * seed + step))))
+            curve.append((step, judge.sample(trainer.policy, Draws(2**32 + 2**16 * seed + step))))
         if step < n_steps:
             trainer.step()
-    return curve
+    return curve, (curve[-1][1], judge.take_likeliest(trainer.policy))
 
 
-def run_reference(data: Slice, seed: int, n_steps: int) -> tuple[dict[str, float], dict[str, float]]:
+def run_reference(data: Slice, seed: int, n_steps: int) -> Ends:
     """Evaluate the best that such a policy can do: the same outputs, fitted to the labels."""
     preset = PRESETS["exp4"]
     policy = Policy(Answers(preset, data.train))
     fitted = train_supervised(data.train, data.train_rows, seed, n_steps, preset.batch_size)
     policy.words, policy.bias = fitted[:-1], fitted[-1]
     policy.forms = np.where(np.arange(len(FORMS)) == 0, 0.0, -np.inf)
-    return judge(policy, data, Draws(2**33 + seed))
+    judge = Judge(policy.space, data.test, data.test_rows)
+    return judge.sample(policy, Draws(2**33 + seed)), judge.take_likeliest(policy)
 
 
-def summarise(curves: dict[str, list[Curve]], references: list[tuple[dict[str, float], dict[str, float]]]) -> str:
+def summarise(runs: Runs, references: list[Ends]) -> str:
     """Draw the table: mean over seeds at the last step, least and most in brackets; sampled, then most likely."""
     names = ("predicted_share/disruptive", "min_class_recall", "macro_f1", "entropy")
     lines = ["| | answers | " + " | ".join(MEASURES[name] for name in names) + " |", "|---" * (len(names) + 2) + "|"]
-    last = {SHOWN[name]: [(curve[-1][1], curve[-1][2]) for curve in of_seeds] for name, of_seeds in curves.items()}
+    last = {SHOWN[name]: [ends for _, ends in of_seeds] for name, of_seeds in runs.items()}
     for title, ends in (last | {"supervised": references}).items():
         for mode, kind in enumerate(("sampled", "most likely")):
             cells = []
@@ -134,7 +153,7 @@ def summarise(curves: dict[str, list[Curve]], references: list[tuple[dict[str, f
     return "\n".join(lines)
 
 
-def draw(curves: dict[str, list[Curve]], references: list[tuple[dict[str, float], dict[str, float]]], out: Path) -> None:
+def draw(runs: Runs, references: list[Ends], out: Path) -> None:
     """Draw each measure against steps: mean over seeds, band from least to most."""
     from matplotlib.figure import Figure
 
@@ -142,9 +161,9 @@ def draw(curves: dict[str, list[Curve]], references: list[tuple[dict[str, float]
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(2, 3).ravel()
     for axis, (measure, title) in zip(axes, MEASURES.items(), strict=False):
-        for (name, of_seeds), colour, dash in zip(curves.items(), colours, dashes, strict=False):
-            steps = [step for step, *_ in of_seeds[0]]
-            values = np.array([[sampled[measure] for _, sampled, _ in curve] for curve in of_seeds])
+        for (name, of_seeds), colour, dash in zip(runs.items(), colours, dashes, strict=False):
+            steps = [step for step, _ in of_seeds[0][0]]
+            values = np.array([[metrics[measure] for _, metrics in curve] for curve, _ in of_seeds])
             axis.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
             axis.plot(steps, values.mean(axis=0), color=colour, linestyle=dash, label=SHOWN[name])
         if measure != "reward":
@@ -171,14 +190,13 @@ def main(words: Sequence[str]) -> None:
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as home:
         data = read_slice(options.release or build_synthetic(Path(home)))
-    print(f"{len(data.train):,} training papers, {len(data.test):,} held out; {options.seeds} seeds, step {options.steps:,}")
-    curves = {
-        name: [run(name, data, seed, options.steps, options.eval_every) for seed in range(options.seeds)]
-        for name in options.presets
-    }
+    print(f"{len(data.train):,} papers to learn from, {len(data.test):,} held out, {options.seeds} seeds", flush=True)
+    runs: Runs = {name: [] for name in options.presets}
+    for name, of_seeds in runs.items():
+        of_seeds.extend(run(name, data, seed, options.steps, options.eval_every) for seed in range(options.seeds))
     references = [run_reference(data, seed, options.steps) for seed in range(options.seeds)]
-    print(summarise(curves, references))
-    draw(curves, references, options.out)
+    print(summarise(runs, references))
+    draw(runs, references, options.out)
     print(f"figure: {options.out}")
 
 

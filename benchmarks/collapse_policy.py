@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -35,7 +35,7 @@ FORMS = (
     (0.017, lambda text: f"```json\n{text}\n```"),
     (0.017, lambda text: f"<think>Hm.</think>{text}"),
 )
-GRID = 10  # forecasts are in tenths
+GRID = 20  # forecasts are in twentieths; without those that name two labels, which the labels' order would decide
 WIDTH = 0.15  # standard deviation of the forecasts that one paper gets
 
 
@@ -47,6 +47,7 @@ class Texts:
         self.weights = np.log((1 + len(papers)) / (1 + (counts != 0).sum(axis=0))) + 1
 
     def __call__(self, papers: Sequence[Paper]) -> np.ndarray:
+        """Return (papers, N_FEATURES)."""
         rows = self._count(papers) * self.weights
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
@@ -75,12 +76,15 @@ class Answers:
     def __init__(self, preset: Preset, train: Sequence[Paper]) -> None:
         self.rules = preset.rules.fitted(train)
         if preset.rules.contract == "probabilities":
-            points = [p for p in itertools.product(range(GRID + 1), repeat=3) if sum(p) == GRID]
+            points = [
+                p for p in itertools.product(range(GRID + 1), repeat=3) if sum(p) == GRID and p.count(max(p)) == 1
+            ]
             forecasts = np.array(points) / GRID
             contents = [json.dumps(dict(zip(LABELS, map(float, row), strict=True))) for row in forecasts]
-            # A bell around the outputs: -|p - z|^2 / 2s^2, without what all forecasts of a paper share.
-            self.slopes, self.offsets = forecasts / WIDTH**2, -(forecasts**2).sum(axis=1) / (2 * WIDTH**2)
-            self.start = START
+            # A bell around a third of the outputs z, -|p - z/3|^2 / 2s^2 without what all forecasts of a paper share.
+            # A third, because a softmax at even odds has this slope: a step moves both kinds of policy alike.
+            self.slopes, self.offsets = forecasts / (3 * WIDTH**2), -(forecasts**2).sum(axis=1) / (2 * WIDTH**2)
+            self.start = 3 * START
         else:
             contents = [render_answer(label, preset.rules.contract, confidence=0.5) for label in LABELS]
             self.slopes, self.offsets, self.start = np.eye(len(LABELS)), np.zeros(len(LABELS)), np.log(START)
@@ -100,6 +104,7 @@ class Adam:
         self.mean, self.square = np.zeros_like(weights), np.zeros_like(weights)
 
     def __call__(self, gradient: np.ndarray) -> None:
+        """Move the weights, in place."""
         self.step += 1
         self.mean += 0.1 * (gradient - self.mean)
         self.square += 0.05 * (gradient**2 - self.square)
@@ -200,7 +205,7 @@ def train_supervised(papers: Sequence[Paper], rows: np.ndarray, seed: int, n_ste
     return np.vstack([words, bias])
 
 
-def endless_order(papers: Sequence[Paper], seed: int, *, interleave: bool):  # noqa: ANN201
+def endless_order(papers: Sequence[Paper], seed: int, *, interleave: bool) -> Iterator[int]:
     """Yield row numbers in the order in which training shows papers, epoch after epoch."""
     place = {paper.openalex_id: row for row, paper in enumerate(papers)}
     for epoch in itertools.count():

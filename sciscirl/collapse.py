@@ -80,7 +80,7 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
     spread = {"largest_share": max(shares)}
     if valid:
         entropy = -math.fsum(share / valid * math.log(share / valid) for share in shares if share)
-        spread["entropy"] = max(entropy, 0.0) / math.log(len(shares))
+        spread["entropy"] = max(0.0, entropy) / math.log(len(shares))
     return spread
 
 

@@ -111,12 +111,12 @@ def resample_metrics(
 
 def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
     """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
     drawn: dict[str, dict[str, Floats]] = {}
     for name, part in split_by_label(frame).items():
         labels = VOCABULARIES[f"{name}_label"]
         every = (*labels, INVALID)
         cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
-        row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
         counts = np.zeros((len(row_of), len(labels) * len(every)), np.int64)
         np.add.at(counts, ([row_of[paper] for paper in _papers(frame)], cells), 1)
         drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)

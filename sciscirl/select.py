@@ -9,7 +9,6 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 import polars as pl
-from tinker_cookbook.checkpoint_utils import load_checkpoints_file
 
 from sciscirl.collapse import find_signs
 from sciscirl.errors import RunFolderError, SciSciRLError
@@ -137,6 +136,8 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path
         of a training run.
     """
+    from tinker_cookbook.checkpoint_utils import load_checkpoints_file
+
     if not (folder / RUN_FILE).is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise RunFolderError(msg)
