@@ -117,8 +117,9 @@ def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
         labels = VOCABULARIES[f"{name}_label"]
         every = (*labels, INVALID)
         cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
-        counts = np.zeros((len(row_of), len(labels) * len(every)), np.int64)
-        np.add.at(counts, ([row_of[paper] for paper in _papers(frame)], cells), 1)
+        n_cells = len(labels) * len(every)
+        places = np.array([row_of[paper] for paper in _papers(frame)]) * n_cells + cells
+        counts = np.bincount(places, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
         drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)
     return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
 
