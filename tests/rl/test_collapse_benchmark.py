@@ -19,7 +19,7 @@ def test_the_reward_of_exp5_collapses_the_policy_and_the_balanced_ones_do_not(da
     _, (collapsed, likeliest) = run("exp5", data, seed=0, n_steps=300, eval_every=300)
     assert min(collapsed["predicted_share/disruptive"], likeliest["predicted_share/disruptive"]) > 0.9
     assert max(collapsed["min_class_recall"], likeliest["min_class_recall"]) < 0.05
-    curve, (kept, _) = run("exp7", data, seed=0, n_steps=1_000, eval_every=500)
+    curve, (kept, _) = run("exp6", data, seed=0, n_steps=1_000, eval_every=500)
     best, _ = run_reference(data, seed=0, n_steps=1_000)
     assert [step for step, _ in curve] == [0, 500, 1_000]
     assert kept["min_class_recall"] > best["min_class_recall"] - 0.1

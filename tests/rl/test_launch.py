@@ -73,7 +73,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
         preset.rules.target, preset.rules.contract, preset.rules.reward
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
-    assert (train.tracker is not None) == (name == "exp7")
+    assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
