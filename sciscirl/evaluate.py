@@ -170,7 +170,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
     Returns:
-        What ``compute_metrics`` and ``bootstrap_intervals`` compute; no intervals with several answers to a paper.
+        What ``compute_metrics`` and ``bootstrap_intervals`` compute.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -284,7 +284,7 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
 
 
 def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics: with intervals where each paper has one answer, and how far rewards tie where it has more.
+    """Compute the metrics and their intervals, and how far rewards tie where a paper has more than one answer.
 
     Example:
         >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -292,13 +292,11 @@ def measure(predictions: pl.DataFrame) -> dict[str, float]:
         >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
         1.0
     """
-    metrics = compute_metrics(predictions)
-    if "openalex_id" not in predictions.columns or not predictions["openalex_id"].is_duplicated().any():
-        return metrics | bootstrap_intervals(predictions)
-    if "reward" not in predictions.columns:
+    metrics = compute_metrics(predictions) | bootstrap_intervals(predictions)
+    if not {"openalex_id", "reward"} <= set(predictions.columns):
         return metrics
-    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")
-    return metrics | tie_metrics(groups["reward"].to_list())
+    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()
+    return metrics | (tie_metrics(groups) if len(groups) < len(predictions) else {})
 
 
 def save_evaluation(

@@ -280,11 +280,14 @@ def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_pat
     assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers[:4]]
 
 
-def test_no_interval_is_given_where_papers_repeat(toy_slice, tmp_path):
+def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):
     frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
     config = EvaluationConfig(release=toy_slice, out=tmp_path)
-    assert "label_match/low" in save_evaluation(frame, config, {})
-    assert "label_match/low" not in save_evaluation(pl.concat([frame, frame]), config, {})
+    once, twice = (save_evaluation(table, config, {}) for table in (frame, pl.concat([frame, frame])))
+    assert (once["n"], twice["n"]) == (9.0, 18.0)
+    for name in ("label_match", "macro_f1", "min_class_recall"):
+        for end in ("low", "high"):
+            assert once[f"{name}/{end}"] == twice[f"{name}/{end}"]
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
         preset.rules.target, preset.rules.contract, preset.rules.reward
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
-    assert (train.tracker is not None) == (name == "exp7")
+    assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
@@ -184,7 +184,7 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
 def run_concurrently(options, judge):
     """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
     train_options = TrainOptions(**options)
-    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, ConcurrentEvaluator)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, kind=ConcurrentEvaluator)
     evaluator.eval_token_completer = judge
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
 
