@@ -245,11 +245,12 @@ async def train_preset(options: TrainOptions) -> Path:
         # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
         concurrently = is_tinker(options.base_url) and options.wandb_project is None
     kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
-    evaluator = make_evaluator(options, builder_of(config), make_alarm(options, folder), kind=kind)
+    evaluator = make_evaluator(options, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
     with locked_folder(folder):
         begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        evaluator.alarm = make_alarm(options, folder)
         with clear_errors(config.base_url):
             try:
                 await train.main(config)
