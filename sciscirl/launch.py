@@ -208,7 +208,7 @@ async def train_preset(options: TrainOptions) -> Path:
         begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
         with clear_errors(config.base_url):
             await train.main(config)
-            await _evaluate_last(options, config)
+            await evaluate_last(folder, make_evaluator(options, _builder_of(config)), base_url=config.base_url)
     return folder
 
 
@@ -228,20 +228,29 @@ def _builder_of(config: train.Config) -> DisruptionDatasetBuilder:
     return builder
 
 
-async def _evaluate_last(options: TrainOptions, config: train.Config) -> None:
-    """Judge the trained model: the cookbook's loop evaluates before a step, so that the last one goes unseen."""
-    checkpoint = get_last_checkpoint(config.log_path, "sampler_path")
-    if checkpoint is None or checkpoint.batch is None:
+async def evaluate_last(
+    folder: Path, evaluator: DisruptionEvaluator, *, step: int | None = None, base_url: str | None = None
+) -> None:
+    """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
+
+    Args:
+        folder: of the run.
+        evaluator: of its held-out side.
+        step: how many steps the last checkpoint has had; None: what it says itself.
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    """
+    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    step = step if step is not None or checkpoint is None else checkpoint.batch
+    if checkpoint is None or step is None:
         return
-    store = TrainingRunStore(storage_from_uri(config.log_path))
-    if any(row.get("step") == checkpoint.batch and "test/label_match" in row for row in store.read_metrics()):
+    store = TrainingRunStore(storage_from_uri(str(folder)))
+    if any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics()):
         return
-    evaluator = make_evaluator(options, _builder_of(config))
-    export = RolloutSummaryExportConfig(split="eval/test", iteration=checkpoint.batch, base_name="eval_test")
-    with tinker.ServiceClient(base_url=config.base_url) as service:
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+    with tinker.ServiceClient(base_url=base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
-    store.write_metrics(metrics, step=checkpoint.batch)
+    store.write_metrics(metrics, step=step)
 
 
 def render_dry_run(options: TrainOptions) -> str:

@@ -21,7 +21,10 @@ RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
 #: Settings that make a run what it is; one that goes on has to have the same.
 _FIXED: Final = ("release", "settings")
-_PACKAGES: Final = ("sciscidata", "tinker", "tinker-cookbook", "transformers", "tokenizers", "polars", "scikit-learn")
+_PACKAGES: Final = (
+    "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
+    "bitsandbytes", "polars", "scikit-learn",
+)  # fmt: skip
 
 
 @contextmanager
@@ -47,7 +50,9 @@ def locked_folder(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> int:
+def begin_run(
+    folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool, steps_per_epoch: int = 0
+) -> int:
     """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
 
     Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again.
@@ -57,6 +62,7 @@ def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resum
         release: the slice.
         settings: whatever decides what the run does, in JSON types.
         resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
+        steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
 
     Returns:
         The step at which training begins.
@@ -85,7 +91,7 @@ def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resum
                 )
                 raise SciSciRLError(msg)
     checkpoint = get_last_checkpoint(str(folder))
-    step = (checkpoint.batch or 0) if checkpoint else 0
+    step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
     _drop_metrics(folder / METRICS_FILE, step)
     return step
 
