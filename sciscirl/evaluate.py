@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, check_positive, find_preset
+from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
 from sciscirl.metrics import bootstrap_intervals, compute_metrics
 from sciscirl.predictions import read_predictions, write_predictions
-from sciscirl.run_folder import RUN_FILE, describe_run, write_json
+from sciscirl.run_folder import RUN_FILE, describe_run, find_adapter, write_json
 from sciscirl.task import Side, read_split
+
+if TYPE_CHECKING:
+    from sciscirl.evaluator import DisruptionEvaluator
 
 METRICS_FILE: Final = "metrics.json"
 _SHOWN: Final = (
@@ -46,6 +49,7 @@ class EvaluationConfig:
         preset: whose prompt, contract, reward and length of answer apply; of a run, its own do.
         model: the base model; else the preset's.
         checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
+        local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
         run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
         renderer: chat format; by default the model's own, without thinking.
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
@@ -65,6 +69,7 @@ class EvaluationConfig:
     preset: str = "baseline"
     model: str | None = None
     checkpoint: str | None = None
+    local_model: Path | None = None
     run: Path | None = None
     renderer: str | None = None
     base_url: str | None = None
@@ -78,6 +83,9 @@ class EvaluationConfig:
             msg = (
                 "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
             )
+            raise SciSciRLError(msg)
+        if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
+            msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
             raise SciSciRLError(msg)
         find_preset(self.preset)
         check_positive(group_size=self.group_size)
@@ -96,6 +104,7 @@ class Subject:
     preset: Preset
     renderer_name: str | None
     checkpoint: str | None
+    local_model: Path | None
     temperature: float
 
 
@@ -105,37 +114,46 @@ def find_subject(config: EvaluationConfig) -> Subject:
     Raises:
         SciSciRLError: if the folder holds no run, or one without a checkpoint to sample from.
     """
-    if config.run is None:
-        preset, renderer, checkpoint = find_preset(config.preset), config.renderer, config.checkpoint
-    else:
-        preset, renderer, checkpoint = _read_run(config.run)
-        renderer = config.renderer or renderer
+    found = _read_run(config.run) if config.run is not None else None
+    preset = found.preset if found else find_preset(config.preset)
     given = {"model": config.model, "max_tokens": config.max_tokens}
     preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
-    temperature = preset.temperature if config.temperature is None else config.temperature
-    return Subject(preset=preset, renderer_name=renderer, checkpoint=checkpoint, temperature=temperature)
+    return Subject(
+        preset=preset,
+        renderer_name=config.renderer or (found.renderer_name if found else None),
+        checkpoint=found.checkpoint if found else config.checkpoint,
+        local_model=config.local_model or (found.local_model if found else None),
+        temperature=preset.temperature if config.temperature is None else config.temperature,
+    )
 
 
-def _read_run(folder: Path) -> tuple[Preset, str, str]:
-    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
+def _read_run(folder: Path) -> Subject:
     path = folder / RUN_FILE
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
     settings: dict[str, Any] = json.loads(path.read_text("utf-8"))["settings"]
+    is_local = settings.get("backend") == "peft"
+    preset = find_preset(settings["name"])
+    rules = replace(preset.rules, **{field.name: settings[field.name] for field in fields(TaskRules)})
+    names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
+    return Subject(
+        preset=replace(preset, rules=rules, **{name: settings[name] for name in names}),
+        renderer_name=settings["renderer"],
+        checkpoint=None if is_local else _find_checkpoint(folder),
+        local_model=find_adapter(folder) if is_local else None,
+        temperature=settings["temperature"],
+    )
+
+
+def _find_checkpoint(folder: Path) -> str:
+    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+
     checkpoint = get_last_checkpoint(str(folder), "sampler_path")
     if checkpoint is None or checkpoint.sampler_path is None:
         msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
         raise SciSciRLError(msg)
-    preset = find_preset(settings["name"])
-    rules = replace(preset.rules, max_paper_tokens=settings["max_paper_tokens"])
-    preset = replace(
-        preset,
-        rules=rules,
-        **{name: settings[name] for name in ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")},
-    )
-    return preset, settings["renderer"], checkpoint.sampler_path
+    return checkpoint.sampler_path
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -148,40 +166,66 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
     Raises:
         SliceError: if the slice is missing or was altered.
-        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint.
+        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
+            model is not to be had.
     """
-    import tinker
-
     from sciscirl.chat_format import choose_renderer, make_renderer
     from sciscirl.evaluator import DisruptionEvaluator
-    from sciscirl.server import check_server, clear_errors
 
     papers = read_split(config.release, config.side)[: config.n_papers]
     subject = find_subject(config)
-    preset = subject.preset
-    renderer_name = subject.renderer_name or choose_renderer(preset.model)
-    check_server(preset.model, config.base_url, needs_training=False)
+    preset, base = subject.preset, subject.preset.model
+    if subject.local_model is not None:
+        from sciscirl.local_model import find_base_model
+
+        base = find_base_model(subject.local_model)
+    renderer_name = subject.renderer_name or choose_renderer(base)
+    renderer = make_renderer(base, renderer_name)
     evaluator = DisruptionEvaluator(
         papers,
         preset.rules,
-        make_renderer(preset.model, renderer_name),
+        renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
         group_size=config.group_size,
         name=config.side,
     )
-    with clear_errors(config.base_url), tinker.ServiceClient(base_url=config.base_url) as service:
-        if subject.checkpoint is None:
-            client = await service.create_sampling_client(base_model=preset.model)
-        else:
-            client = await service.create_sampling_client(model_path=subject.checkpoint)
-        await evaluator(client)
+    if subject.local_model is not None:
+        await _ask_here(evaluator, subject.local_model)
+    else:
+        await _ask_server(evaluator, subject, config.base_url)
     if evaluator.predictions is None:
         msg = "an evaluation that returned has predictions"
         raise AssertionError(msg)
-    asked = {"model": preset.model, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
     return save_evaluation(evaluator.predictions, config, asked | sampled | {"preset": preset.name})
+
+
+async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
+    from sciscirl.local_completer import LocalCompleter
+    from sciscirl.local_model import load_local_model
+
+    tokenizer = evaluator.renderer.tokenizer
+    model = load_local_model(folder)
+    await evaluator.eval_token_completer(
+        LocalCompleter(model, tokenizer, max_tokens=evaluator.max_tokens, temperature=evaluator.temperature)
+    )
+
+
+async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
+    import tinker
+
+    from sciscirl.server import check_server, clear_errors
+
+    check_server(subject.preset.model, base_url, needs_training=False)
+    with clear_errors(base_url), tinker.ServiceClient(base_url=base_url) as service:
+        if subject.checkpoint is None:
+            client = await service.create_sampling_client(base_model=subject.preset.model)
+        else:
+            client = await service.create_sampling_client(model_path=subject.checkpoint)
+        await evaluator(client)
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:

@@ -63,6 +63,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             papers, rules, renderer, batch_size=max(len(papers), 1), group_size=group_size, keep_rest=True
         )
         super().__init__(dataset, max_tokens, name=name)
+        self.renderer = renderer
         self.temperature = temperature
         self.folder = folder
         self.predictions: pl.DataFrame | None = None

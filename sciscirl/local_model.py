@@ -1,25 +1,22 @@
-"""A model in this very process: loaded from a folder, and asked through the cookbook's ``TokenCompleter``."""
+"""Models of one's own in this process: loaded as they are, quantised to four bits, or with an adapter on them."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import importlib.util
 import json
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import tinker
-import torch
-from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
-from tinker_cookbook.tokenizer_utils import Tokenizer
+from typing import Any, Final, Literal
 
 from sciscirl.errors import SciSciRLError
 
-_ADAPTER_FILE = "adapter_config.json"
+Quantization = Literal["nf4", "none"]
+Precision = Literal["bfloat16", "float16", "float32"]
+#: What PEFT does not write beside an adapter: in which form it saw its base model.
+TRAINED_ON_FILE: Final = "trained_on.json"
+
+_ADAPTER_FILE: Final = "adapter_config.json"
 
 
 def require_packages(*names: str) -> None:
@@ -40,6 +37,49 @@ def require_packages(*names: str) -> None:
         raise SciSciRLError(msg)
 
 
+def load_base_model(
+    name: str, *, quantize: Quantization = "none", dtype: Precision | None = None, device: str | None = None
+) -> Any:  # noqa: ANN401 (PreTrainedModel)
+    """Load a causal language model.
+
+    Four bits are NF4 with double quantisation, as QLoRA has them, and stored in tensors of ``dtype``: FSDP shards only
+    what has the type of the other weights, and a mixed precision with another one would turn them into noise.
+
+    Args:
+        name: on the Hugging Face hub, or a folder.
+        quantize: ``"nf4"`` or ``"none"``.
+        dtype: of the weights that are not quantised, and of what is computed; None: as saved.
+        device: where to put it; None leaves that to whoever distributes it.
+
+    Raises:
+        SciSciRLError: if it cannot be loaded, or bitsandbytes is not installed.
+
+    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
+    if quantize == "nf4":
+        require_packages("bitsandbytes")
+        kind = getattr(torch, dtype or "bfloat16")
+        more["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=kind,
+            bnb_4bit_quant_storage=kind,
+        )
+    with _errors_about(name):
+        model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
+    for module in model.modules():
+        # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
+        # A later one with gradients then has none, and DoRA reads the packed weights as if they were not.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model
+
+
 def find_base_model(folder: Path) -> str:
     """Name the model whose tokenizer a local model has: itself, or for an adapter what it was trained on.
 
@@ -57,159 +97,49 @@ def find_base_model(folder: Path) -> str:
     raise SciSciRLError(msg)
 
 
-def load_local_model(folder: Path) -> Any:  # noqa: ANN401 (PreTrainedModel or PeftModel)
-    """Load a model, or an adapter on its base model, onto the GPU if there is one.
+def load_local_model(folder: Path, *, dtype: Precision | None = None, device: str | None = None) -> Any:  # noqa: ANN401
+    """Load a model, or an adapter on its base model, to be asked.
 
-    Returns:
-        A model of Transformers or PEFT, in the precision in which it was saved, ready to be asked.
-
-    Raises:
-        SciSciRLError: if the folder holds neither, or one that cannot be loaded, or PEFT is not installed.
-    """
-    from transformers import AutoModelForCausalLM
-
-    base = find_base_model(folder)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
-        if base != str(folder):
-            require_packages("peft")
-            from peft import PeftModel
-
-            model = PeftModel.from_pretrained(model, folder)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        msg = f"the model in {folder} cannot be loaded ({type(error).__name__}: {reason})."
-        raise SciSciRLError(msg) from error
-    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Request:
-    prompt: list[int]
-    stop: StopCondition
-    n_tokens: int
-    key: str
-    answer: asyncio.Future[TokensWithLogprobs]
-
-
-class LocalCompleter(TokenCompleter):
-    """Answers with a model in this process, in batches of whatever is asked at the same time.
-
-    Greedy, or by numbers that are functions of seed, prompt and place alone, so that neither the order of requests nor
-    a library's generator matters. Sums in another order, on other hardware or in other batches, still can tip a tie.
+    An adapter makes up for the rounding of a base that was quantised under it; DoRA's magnitudes are even measured on
+    it. So it gets the rounded weights again, dequantised, and not those from before the rounding.
 
     Args:
-        model: as ``load_local_model`` gives it; asked in the mode in which it is.
-        tokenizer: for stop conditions that are text.
-        max_tokens: of an answer.
-        temperature: of sampling; 0 is greedy.
-        seed: of sampling.
-        batch_size: prompts in one pass.
+        folder: as Transformers or PEFT saves it.
+        dtype: of weights and of what is computed; None: as saved, or as the adapter was trained.
+        device: None: the GPU if there is one.
+
+    Returns:
+        A PreTrainedModel, or a PeftModel.
+
+    Raises:
+        SciSciRLError: if the folder holds neither, or what cannot be loaded, or a package is not installed.
     """
+    import torch
 
-    def __init__(
-        self,
-        model: Any,  # noqa: ANN401 (PreTrainedModel or PeftModel)
-        tokenizer: Tokenizer,
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-        seed: int = 0,
-        batch_size: int = 16,
-    ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
-        self.temperature = temperature
-        self.seed = seed
-        self.batch_size = batch_size
-        self._asked: Counter[tuple[int, ...]] = Counter()
-        self._waiting: list[_Request] = []
-        self._worker: asyncio.Task[None] | None = None
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    base, trained_on = find_base_model(folder), folder / TRAINED_ON_FILE
+    if base == str(folder):
+        return load_base_model(base, dtype=dtype, device=device).eval()
+    require_packages("peft")
+    from peft import PeftModel
 
-    async def __call__(
-        self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
-    ) -> TokensWithLogprobs:
-        """Complete a prompt.
+    form = json.loads(trained_on.read_text("utf-8")) if trained_on.is_file() else {"quantize": "none", "dtype": dtype}
+    model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
+    if form["quantize"] != "none":
+        model = model.dequantize(dtype=getattr(torch, form["dtype"]))
+    with _errors_about(str(folder)):
+        model = PeftModel.from_pretrained(model, folder)
+    return (model.to(getattr(torch, dtype)) if dtype else model).eval()
 
-        Returns:
-            The tokens, the last of them the one that stopped it; their log-probabilities at temperature 1; and
-            ``"length"`` if it was cut off.
-        """
-        prompt = model_input.to_ints()
-        copy = self._asked[tuple(prompt)]  # several answers to one prompt differ
-        self._asked[tuple(prompt)] += 1
-        request = _Request(
-            prompt=prompt,
-            stop=stop,
-            n_tokens=min(self.max_tokens, max_tokens or self.max_tokens),
-            key=f"{self.seed}:{copy}:{hashlib.sha256(repr(prompt).encode()).hexdigest()}",
-            answer=asyncio.get_running_loop().create_future(),
+
+@contextmanager
+def _errors_about(name: str) -> Generator[None]:
+    try:
+        yield
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        msg = (
+            f"the model {name!r} could not be loaded ({type(error).__name__}: {reason}). Check the name, the "
+            "connection to huggingface.co and the free memory, or give a folder that holds the model."
         )
-        self._waiting.append(request)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
-        return await request.answer
-
-    async def _work(self) -> None:
-        await asyncio.sleep(0)  # whoever is about to ask does so first
-        while self._waiting:
-            batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
-            try:
-                answers = self._complete(batch)
-            except Exception as error:
-                for request in (*batch, *self._waiting):
-                    request.answer.set_exception(error)
-                self._waiting = []
-                return
-            for request, answer in zip(batch, answers, strict=True):
-                request.answer.set_result(answer)
-            await asyncio.sleep(0)
-
-    @torch.no_grad()
-    def _complete(self, batch: Sequence[_Request]) -> list[TokensWithLogprobs]:
-        answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
-        longest = max(len(request.prompt) for request in batch)
-        # Padding is on the left: what is sampled next is then in the last place of every row.
-        tokens = torch.tensor([[0] * (longest - len(request.prompt)) + request.prompt for request in batch])
-        mask = torch.tensor([[0] * (longest - len(request.prompt)) + [1] * len(request.prompt) for request in batch])
-        tokens, mask = tokens.to(self.model.device), mask.to(self.model.device)
-        positions, cache = (mask.cumsum(1) - 1).clamp(min=0), None
-        is_open = [True] * len(batch)
-        for place in range(max(request.n_tokens for request in batch)):
-            output = self.model(
-                input_ids=tokens,
-                attention_mask=mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-            scores, cache = output.logits[:, -1].float().log_softmax(dim=-1), output.past_key_values
-            chosen = self._choose(scores, [f"{request.key}:{place}" for request in batch])
-            logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
-            for row, (request, answer) in enumerate(zip(batch, answers, strict=True)):
-                if not is_open[row]:
-                    continue
-                answer.tokens.append(int(chosen[row]))
-                answer.logprobs.append(logprobs[row])
-                if self._is_stopped(answer.tokens, request.stop):
-                    answer.stop_reason = "stop"
-                is_open[row] = answer.stop_reason == "length" and len(answer.tokens) < request.n_tokens
-            if not any(is_open):
-                break
-            tokens, positions = chosen[:, None], positions[:, -1:] + 1
-            mask = torch.cat([mask, torch.ones_like(tokens)], dim=1)
-        return answers
-
-    def _choose(self, scores: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
-        if self.temperature == 0:
-            return scores.argmax(dim=-1)
-        mass = (scores.double() / self.temperature).softmax(dim=-1).cumsum(dim=-1)
-        draws = [int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64 for key in keys]
-        targets = torch.tensor(draws, dtype=mass.dtype, device=mass.device)[:, None] * mass[:, -1:]
-        return torch.searchsorted(mass, targets, right=True)[:, 0].clamp(max=mass.shape[-1] - 1)
-
-    def _is_stopped(self, tokens: list[int], stop: StopCondition) -> bool:
-        texts = [end for end in stop if isinstance(end, str)]
-        return tokens[-1] in stop or bool(texts) and any(end in str(self.tokenizer.decode(tokens)) for end in texts)
+        raise SciSciRLError(msg) from error

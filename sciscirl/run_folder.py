@@ -19,6 +19,8 @@ from sciscirl.errors import SciSciRLError
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
+#: Where a run that trains an adapter on this machine leaves it.
+ADAPTER: Final = "adapter"
 #: Settings that make a run what it is; one that goes on has to have the same.
 _FIXED: Final = ("release", "settings")
 _PACKAGES: Final = (
@@ -94,6 +96,18 @@ def begin_run(
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
     _drop_metrics(folder / METRICS_FILE, step)
     return step
+
+
+def find_adapter(folder: Path) -> Path:
+    """Find what a run of ``train_sft.py --backend peft`` has trained.
+
+    Raises:
+        SciSciRLError: if the run has not ended.
+    """
+    if not (folder / ADAPTER).is_dir():
+        msg = f"{folder} has no {ADAPTER} yet: the run has not ended. Resume it: resume=True."
+        raise SciSciRLError(msg)
+    return folder / ADAPTER
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import check_positive
-from sciscirl.local_model import LocalCompleter, require_packages
-from sciscirl.run_folder import begin_run, locked_folder, write_json
-from sciscirl.sft.base_model import Precision, Quantization, load_base_model
+from sciscirl.local_completer import LocalCompleter
+from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
+from sciscirl.run_folder import ADAPTER, begin_run, locked_folder, write_json
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -29,7 +29,6 @@ from sciscirl.sft.config import (
     resolve_folder,
     resolve_preset,
 )
-from sciscirl.sft.merge import ADAPTER
 from sciscirl.sft.trainer_parts import CHECKPOINTS, Judge, Recorder, collate
 
 logger = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         if judge is not None:
             judge.judge(n_steps)
         if is_first:
-            _keep_adapter(folder, n_steps)
+            _keep_adapter(folder, n_steps, {"quantize": options.quantize, "dtype": options.dtype})
         _wait_for_all(arguments)
     return folder
 
@@ -209,11 +208,12 @@ def render_dry_run(options: PeftSftOptions) -> str:
     return render_plan(options, chz.asdict(options) | list_own_settings(options))
 
 
-def _keep_adapter(folder: Path, n_steps: int) -> None:
-    """Put the adapter of the last checkpoint where it is looked for."""
+def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
+    """Put the adapter of the last checkpoint where it is looked for, and say what it was trained on."""
     with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
         for name in _ADAPTER_FILES:
             shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
+        write_json(kept / TRAINED_ON_FILE, trained_on)
 
 
 def _has_fsdp() -> bool:

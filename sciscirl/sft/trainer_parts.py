@@ -15,7 +15,7 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.local_model import LocalCompleter
+from sciscirl.local_completer import LocalCompleter
 from sciscirl.sft.examples import Example
 
 CHECKPOINTS: Final = "checkpoints"
