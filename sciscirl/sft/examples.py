@@ -14,7 +14,7 @@ from tinker_cookbook.supervised.common import datum_from_model_input_weights
 from tinker_cookbook.tokenizer_utils import Tokenizer
 
 from sciscirl.contracts import render_answer
-from sciscirl.envs import build_messages
+from sciscirl.envs import build_messages, read_action
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import TaskRules
 from sciscirl.task import Paper
@@ -63,18 +63,19 @@ def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confide
     """Put the gold answer behind the very prompt that evaluations and reinforcement learning show.
 
     Raises:
-        SciSciRLError: if the renderer writes another prompt in front of an answer than it samples from, as some
-            thinking ones do, or the confidence is no probability.
+        SciSciRLError: if the renderer writes anything else than the gold answer and its end behind the prompt that it
+            samples from, as thinking ones do, or the confidence is no probability.
         PromptError: if the paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
     """
     question = build_messages(paper, rules, renderer)
     prompt = renderer.build_generation_prompt(question).to_ints()
-    answer = Message(role="assistant", content=gold_answer(paper, rules, confidence))
+    answer = gold_answer(paper, rules, confidence)
     try:
-        tokens = renderer.build_supervised_example([*question, answer])[0].to_ints()
+        tokens = renderer.build_supervised_example([*question, Message(role="assistant", content=answer)])[0].to_ints()
     except RendererError as error:
         raise _unfit(renderer) from error
-    if tokens[: len(prompt)] != prompt or len(tokens) == len(prompt):
+    # Some put thinking between the two, which would be trained on; and some mark their turns in two ways.
+    if tokens[: len(prompt)] != prompt or read_action(tokens[len(prompt) :], renderer) != (answer, True):
         raise _unfit(renderer)
     return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
 
@@ -138,6 +139,6 @@ def show_example(example: Example, tokenizer: Tokenizer) -> str:
 
 def _unfit(renderer: Renderer) -> SciSciRLError:
     return SciSciRLError(
-        f"{type(renderer).__name__} writes another prompt in training than it samples from, so a model would learn to "
-        "answer what it is never asked. Name another: renderer=, without thinking if there is one."
+        f"{type(renderer).__name__} does not write exactly the gold answer behind the prompt that it samples from, so a "
+        "model would learn something else. Name another: renderer=, without thinking if there is one."
     )
