@@ -166,10 +166,12 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
     Raises:
         SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
             model is not to be had.
     """
     from sciscirl.chat_format import choose_renderer, make_renderer
+    from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
 
     papers = read_split(config.release, config.side)[: config.n_papers]
@@ -181,6 +183,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         base = find_base_model(subject.local_model)
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
+    check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
         preset.rules,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import statistics
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, TypeVar
 
 import chz
 import tinker
@@ -16,21 +14,19 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
-from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.chat_format import choose_renderer
-from sciscirl.contracts import render_answer
+from sciscirl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
-from sciscirl.envs import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, describe, find_preset
-from sciscirl.prices import PRICES_DATE, estimate_usage
-from sciscirl.run_folder import begin_run, locked_folder
-from sciscirl.server import check_server, clear_errors
+from sciscirl.folder_lock import locked_folder
+from sciscirl.run_folder import begin_run
+from sciscirl.server import check_server, clear_errors, is_tinker
 from sciscirl.task import read_split
 
-_N_PROMPTS_COUNTED: Final = 256
+Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
 
 
 @chz.chz
@@ -48,6 +44,9 @@ class TrainOptions:
     max_steps: int = chz.field(default=250, doc="training steps; the published tables are of step 250")
     n_epochs: int | None = chz.field(default=None, doc="how often each paper may be shown; as many as max_steps takes")
     eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
+    eval_concurrently: bool | None = chz.field(
+        default=None, doc="train on during evaluations; by default on Tinker, without W&B"
+    )
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
     n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
@@ -160,8 +159,10 @@ def make_config(options: TrainOptions) -> train.Config:
     )
 
 
-def make_evaluator(options: TrainOptions, builder: DisruptionDatasetBuilder) -> DisruptionEvaluator:
-    """Return what judges the held-out side during a run.
+def make_evaluator(
+    options: TrainOptions, builder: DisruptionDatasetBuilder, kind: type[Evaluator] = DisruptionEvaluator
+) -> Evaluator:
+    """Return what judges the held-out side during a run: alone, or while training goes on.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -170,7 +171,7 @@ def make_evaluator(options: TrainOptions, builder: DisruptionDatasetBuilder) -> 
     preset = resolve_preset(options)
     papers, rules, renderer = read_split(builder.release, "test")[: options.n_test], builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
-    return DisruptionEvaluator(
+    return kind(
         papers,
         rules,
         renderer,
@@ -202,25 +203,34 @@ async def train_preset(options: TrainOptions) -> Path:
     read_split(options.release, "test")  # an altered side is said before a server is asked
     check_server(config.model_name, config.base_url)
     # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
-    make_evaluator(options, _builder_of(config))
+    concurrently = options.eval_concurrently
+    if concurrently is None:
+        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
+        concurrently = is_tinker(options.base_url) and options.wandb_project is None
+    kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
+    evaluator = make_evaluator(options, builder_of(config), kind)
+    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
     with locked_folder(folder):
         begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
         with clear_errors(config.base_url):
             await train.main(config)
-            await evaluate_last(folder, make_evaluator(options, _builder_of(config)), base_url=config.base_url)
+            if isinstance(evaluator, ConcurrentEvaluator):
+                await evaluator.finish()
+            await evaluate_last(folder, make_evaluator(options, builder_of(config)), base_url=config.base_url)
     return folder
 
 
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not how many there are or how often something is saved."""
-    builder = _builder_of(config)
+    builder = builder_of(config)
     more = ("n_train", "n_test", "interleave", "eval_temperature", "remove_constant_reward_groups", "load_checkpoint")
     own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own
 
 
-def _builder_of(config: train.Config) -> DisruptionDatasetBuilder:
+def builder_of(config: train.Config) -> DisruptionDatasetBuilder:
+    """Return what builds the batches of a config that ``make_config`` made."""
     builder = config.dataset_builder
     if not isinstance(builder, DisruptionDatasetBuilder):
         msg = f"a config of this package has a DisruptionDatasetBuilder, not a {type(builder).__name__}"
@@ -251,58 +261,3 @@ async def evaluate_last(
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
     store.write_metrics(metrics, step=step)
-
-
-def render_dry_run(options: TrainOptions) -> str:
-    """Describe a run before it costs anything: config, three prompts as the model sees them, tokens, dollars.
-
-    Needs the slice and the tokenizer, and no server.
-
-    Raises:
-        SliceError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-    """
-    config = make_config(options)
-    builder = _builder_of(config)
-    preset = resolve_preset(options)
-    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
-    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
-    papers = papers[: n_steps * preset.batch_size]
-    spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
-    counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
-    prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
-    lengths = [len(prompt) for prompt in prompts]
-    answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
-    n_test = len(read_split(builder.release, "test")[: options.n_test]) * preset.eval_group_size
-    n_evaluations = -(-n_steps // options.eval_every) + 1
-    usage = estimate_usage(
-        prompt_tokens=statistics.fmean(lengths),
-        max_tokens=preset.max_tokens,
-        n_steps=n_steps,
-        batch_size=preset.batch_size,
-        group_size=preset.group_size,
-        n_evaluations=n_evaluations,
-        n_test=n_test,
-    )
-    dollars = usage.dollars(preset.model)
-    cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
-    resolved = dump_config(config)
-    del resolved["evaluator_builders"]
-    shown = [
-        f"--- prompt {number} of {papers[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
-        f"{renderer.tokenizer.decode(prompts[number - 1])}"
-        for number in range(1, min(3, len(prompts)) + 1)
-    ]
-    return "\n".join(
-        [
-            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
-            *shown,
-            "---",
-            f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
-            f"{n_evaluations} evaluations of {n_test:,} answers",
-            f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
-            f"({len(lengths):,} prompts counted)",
-            f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
-            f"at most {usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
-        ]
-    )

@@ -1,4 +1,4 @@
-"""The folder of a run: one process at a time, and on record what was run on what."""
+"""The folder of a run: on record what was run on what."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
 from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 
 from sciscirl.errors import SciSciRLError
@@ -27,29 +25,6 @@ _PACKAGES: Final = (
     "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
     "bitsandbytes", "polars", "scikit-learn",
 )  # fmt: skip
-
-
-@contextmanager
-def locked_folder(folder: Path) -> Generator[None]:
-    """Hold a run folder, made if need be, until the block ends or the process does.
-
-    Raises:
-        SciSciRLError: if another process holds it, or it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock", timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        msg = f"{folder} is in use by another run. Wait for it, or choose another log_path."
-        raise SciSciRLError(msg) from error
-    except OSError as error:
-        msg = f"{folder} cannot be written ({error.strerror}). Choose another log_path."
-        raise SciSciRLError(msg) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def begin_run(

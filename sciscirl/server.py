@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import httpx
 import tinker
@@ -91,6 +92,17 @@ def check_offer(
     more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
     msg = f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}"
     raise SciSciRLError(msg)
+
+
+def is_tinker(base_url: str | None = None) -> bool:
+    """Say whether a server is Tinker itself, and not one of one's own, on this machine or another.
+
+    Example:
+        >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
+        (False, True)
+    """
+    host = urlsplit(resolve_base_url(base_url)).hostname or ""
+    return host.endswith(".thinkingmachines.dev")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,11 +25,11 @@ N_PAPERS = 50  # of a slice, to make the tiny model's tokenizer from
 def main(words: Sequence[str]) -> None:
     """Set up what is missing, start the server, and stay until it is interrupted."""
     options = read_options(words)
-    model, renderer = options.model, "RENDERER"
+    model, renderer = options.model, None
     if options.tiny:
         views = [paper.view for paper in read_split(options.slice, "train")[:N_PAPERS]] if options.slice else []
         tiny = TinyModelConfig(priming_steps=options.priming_steps, contract=options.contract, style=options.style)
-        model, renderer = get_tiny_model(views, tiny), TINY_RENDERER
+        model, renderer = get_tiny_model(views, tiny, cache=options.cache), TINY_RENDERER
     config = LocalServerConfig(
         model=model,
         state=options.state,
@@ -38,11 +39,12 @@ def main(words: Sequence[str]) -> None:
         sample_batch=options.sample_batch,
         train_batch=options.train_batch,
     )
-    python = set_up_environment(cuda=options.cuda)
+    python = set_up_environment(cuda=options.cuda, cache=options.cache)
     with serve(config, python) as server:
-        for name, value in server.environment.items():
-            print(f"export {name}={value}")
-        print(f"# model={server.model} renderer_name={renderer}")
+        exported = {**server.environment, "MODEL": server.model, "RENDERER": renderer}
+        for name, value in exported.items():
+            if value is not None:
+                print(f"export {name}={shlex.quote(value)}")
         print(f"# log: {server.log}; stop with Ctrl-C", flush=True)
         status = server.wait()
     msg = f"the server ended by itself with status {status}. What it said: {server.log}."
@@ -60,6 +62,10 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     state = platformdirs.user_data_path("sciscirl") / "server"
     parser.add_argument("--state", type=Path, default=state, metavar="DIR", help="checkpoints, database and log")
+    cache = platformdirs.user_cache_path("sciscirl")
+    parser.add_argument(
+        "--cache", type=Path, default=cache, metavar="DIR", help="the server's environment, tiny models"
+    )
     parser.add_argument("--cuda", action="store_true", help="run on an NVIDIA GPU")
     parser.add_argument("--max-lora-rank", type=int, default=32)
     parser.add_argument("--max-lora-adapters", type=int, default=4, help="models in memory at a time, and one")
@@ -67,7 +73,7 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--train-batch", type=int, default=32, help="sequences in one pass")
     tiny = parser.add_argument_group("with --tiny")
     tiny.add_argument("--slice", type=Path, metavar="DIR", help="make the tokenizer for the papers of this release")
-    tiny.add_argument("--priming-steps", type=int, default=250, help="teach it what an answer looks like; 0: random")
+    tiny.add_argument("--priming-steps", type=int, default=500, help="teach it what an answer looks like; 0: random")
     tiny.add_argument("--contract", choices=("two_keys", "four_keys"), default="two_keys", help="of these answers")
     tiny.add_argument("--style", choices=("plain", "ontology", "checklist"), default="plain", help="of the prompts")
     return parser.parse_args(words)

@@ -18,7 +18,8 @@ def main(words: Sequence[str]) -> None:
     if "--list" in words:
         print(render_presets())
         return
-    from sciscirl.launch import TrainOptions, render_dry_run, train_preset
+    from sciscirl.dry_run import render_dry_run
+    from sciscirl.launch import TrainOptions, train_preset
 
     options = read_options(TrainOptions, words)
     if isinstance(options, str):

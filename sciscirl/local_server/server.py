@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
 from sciscirl.errors import LocalServerError
+from sciscirl.folder_lock import locked_folder
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
         LocalServerError: if the port is in use, the state folder cannot be written or serves another server, or the
             server ends before its model is loaded: then with the last error in its log.
     """
-    with _claimed(config.state):
+    with locked_folder(config.state, user="server", option="folder with --state", error=LocalServerError):
         port = _choose_port(config.port)
         log, ready = config.state / "server.log", config.state / "ready"
         ready.unlink(missing_ok=True)
@@ -232,22 +231,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             else:
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-@contextmanager
-def _claimed(state: Path) -> Generator[None]:
-    """Make the folder if need be, and keep other servers out of it."""
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(state / "lock", timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        msg = f"{state} is in use by another server. Stop that one, or choose another folder with --state."
-        raise LocalServerError(msg) from error
-    except OSError as error:
-        msg = f"{state} cannot be written: {error.strerror}. Choose another folder with --state."
-        raise LocalServerError(msg) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -68,7 +68,7 @@ class TinyModelConfig:
         sciscirl.errors.SciSciRLError: broken_share is 2, needs a number from 0 to 1.
     """
 
-    priming_steps: int = 250
+    priming_steps: int = 500
     broken_share: float = 0.5
     style: PromptStyle = "plain"
     contract: ContractName = "two_keys"

@@ -17,9 +17,10 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import check_positive
+from sciscirl.folder_lock import locked_folder
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
-from sciscirl.run_folder import ADAPTER, begin_run, locked_folder, write_json
+from sciscirl.run_folder import ADAPTER, begin_run, write_json
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,

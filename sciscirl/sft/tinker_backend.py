@@ -15,8 +15,9 @@ from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatase
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import evaluate_last
-from sciscirl.run_folder import begin_run, locked_folder
+from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server, clear_errors
 from sciscirl.sft.config import (
     SftOptions,

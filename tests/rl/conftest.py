@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
+
+from sciscirl.errors import LocalServerError
+from sciscirl.local_server.environment import set_up_environment
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +30,37 @@ def toy_renderer(toy_model):
     from tests.rl.toy import RENDERER
 
     return make_renderer(toy_model, RENDERER)
+
+
+@pytest.fixture(scope="session")
+def grown_slice(tmp_path_factory):
+    """A release of 96 + 12 works of a small synthetic world."""
+    import sciscidata as ssd
+
+    folder = tmp_path_factory.mktemp("grown") / "slice"
+    split = ssd.SplitConfig(n_train=96, n_test=12)
+    ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server_environment() -> None:
+    """Sets the real server up, once for its pins: a minute. In CI it has to work, elsewhere it needs the network."""
+    try:
+        set_up_environment()
+    except LocalServerError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no server of one's own: {error}")
+
+
+@pytest.fixture(scope="session")
+def tinker_server(server_environment, grown_slice, tmp_path_factory) -> Iterator:
+    """The real server with the tiny model, one for all tests: ``tests.rl.tinker_server.TinkerServer``.
+
+    Three models at a time: what a test trains has to be closed at its end. Tests that use it are slow ones.
+    """
+    from tests.rl.tinker_server import served
+
+    with served(grown_slice, tmp_path_factory.mktemp("server") / "state") as server:
+        yield server

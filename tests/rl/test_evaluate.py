@@ -17,22 +17,24 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscirl.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
 from sciscirl.benchmark import BENCHMARK, register_benchmark
-from sciscirl.errors import PredictionsError, SciSciRLError
+from sciscirl.errors import PredictionsError, PromptError, SciSciRLError, SliceError
 from sciscirl.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
+    evaluate_model,
     evaluate_predictions,
     find_subject,
     render_metrics,
     save_evaluation,
 )
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import TaskRules
+from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
 from sciscirl.metrics import PREDICTIONS, compute_metrics
 from sciscirl.predictions import read_predictions, write_predictions
 from sciscirl.task import Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
-from tests.rl.toy import LABELS, Scripted, say
+from tests.rl.tinker_stub import KEY, serve_models
+from tests.rl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "evaluate.py"
 RULES = TaskRules(contract="two_keys", reward="strong")
@@ -225,6 +227,41 @@ def test_no_interval_is_given_where_papers_repeat(toy_slice, tmp_path):
     config = EvaluationConfig(release=toy_slice, out=tmp_path)
     assert "label_match/low" in save_evaluation(frame, config, {})
     assert "label_match/low" not in save_evaluation(pl.concat([frame, frame]), config, {})
+
+
+@pytest.fixture
+def asking(toy_slice, toy_model, tmp_path, monkeypatch):
+    """Evaluates a base model on the toy slice, on a server that offers that model only."""
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    with serve_models([{"model_name": toy_model}]) as url:
+        known = {"release": toy_slice, "out": tmp_path / "out", "model": toy_model, "renderer": RENDERER}
+        yield lambda **options: asyncio.run(evaluate_model(EvaluationConfig(**known | {"base_url": url} | options)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_server_refuses_an_evaluation_is_said_in_one_line(asking, monkeypatch):
+    with pytest.raises(SciSciRLError, match=r"retired it on 2026-06-12.*model=/"):
+        asking(model=HISTORICAL_MODEL)
+    with pytest.raises(SciSciRLError, match=r"no Tinker server answers at http://127\.0\.0\.1:9 "):
+        asking(base_url="http://127.0.0.1:9")
+    monkeypatch.setenv("TINKER_API_KEY", "tml-wrong")
+    with pytest.raises(SciSciRLError, match=r"refuses the key \(401\).* TINKER_API_KEY"):
+        asking()
+
+
+def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
+    folder = make_slice(tmp_path / "slice", 18, 3)
+    path = folder / "test.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SliceError, match="altered"):
+        asking(release=folder)
+
+
+def test_a_paper_that_does_not_fit_is_found_before_anything_is_asked(asking, tmp_path):
+    folder = make_slice(tmp_path / "slice", 18, 9, long_title="test: 8", n_words=500)
+    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 1,024\. Raise the cap"):
+        asking(release=folder)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
@@ -14,16 +16,20 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscirl import run_folder
 from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.command_line import read_options, run_script
-from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.dry_run import render_dry_run
+from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, render_dry_run, resolve_preset, train_preset
-from sciscirl.run_folder import begin_run, locked_folder
+from sciscirl.folder_lock import locked_folder
+from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
+from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
+TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
 @pytest.fixture
@@ -118,6 +124,15 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
     assert expected in text
 
 
+@pytest.mark.parametrize("long_one", ["train", "test"])
+def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
+    folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
+    fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
+    assert "prompt tokens" in render_dry_run(fits)
+    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
+        render_dry_run(does_not)
+
+
 def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):
     train_options = TrainOptions(**options)
     evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder)
@@ -130,6 +145,84 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
     assert metrics["test/min_class_recall"] == 0.0
     assert (Path(options["log_path"]) / "predictions" / "test_000050.parquet").is_file()
     assert len(store.read_rollouts(50, "eval_test")) == 9
+
+
+def run_concurrently(options, judge):
+    """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
+    train_options = TrainOptions(**options)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, ConcurrentEvaluator)
+    evaluator.eval_token_completer = judge
+    store = TrainingRunStore(storage_from_uri(options["log_path"]))
+
+    async def run():
+        for step in (0, 5):
+            export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+            yield await evaluator(SimpleNamespace(), rollout_summary_export=export, store=store)
+        await evaluator.finish()
+        yield store.read_metrics()
+
+    return run()
+
+
+def test_training_goes_on_while_held_out_papers_are_judged(options):
+    async def scenario():
+        released, n_judging = asyncio.Event(), 0
+
+        async def judge(policy, *, rollout_summary_export, store):
+            nonlocal n_judging
+            n_judging += 1
+            assert n_judging == 1  # one at a time
+            await released.wait()
+            n_judging -= 1
+            return {"test/label_match": rollout_summary_export.iteration / 10}
+
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await asyncio.sleep(0)
+        assert n_judging == 1  # at work, and the loop was not kept
+        released.set()
+        assert await anext(steps) == {}
+        return await anext(steps)
+
+    assert asyncio.run(scenario()) == [{"step": 0, "test/label_match": 0.0}, {"step": 5, "test/label_match": 0.5}]
+
+
+def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
+    async def judge(policy, **_):
+        raise SciSciRLError("the server is gone")
+
+    async def scenario():
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await anext(steps)
+
+    with pytest.raises(SciSciRLError, match="the server is gone"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("given", "concurrent"),
+    [
+        ({"base_url": TINKER}, True),
+        ({"base_url": "http://127.0.0.1:9"}, False),
+        ({"base_url": "https://gpu.example.org"}, False),
+        ({"base_url": "http://127.0.0.1:9", "eval_concurrently": True}, True),
+        ({"base_url": TINKER, "wandb_project": "p"}, False),
+        ({"base_url": TINKER, "eval_concurrently": False}, False),
+    ],
+)
+def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
+    judges = []
+    monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
+
+    async def main(config):
+        judges.extend(build() for build in config.evaluator_builders)
+
+    monkeypatch.setattr("sciscirl.launch.train.main", main)
+    asyncio.run(train_preset(TrainOptions(**options, **given)))
+    assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 
 
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
@@ -170,7 +263,7 @@ def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
 
 
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
-    holder = f"from pathlib import Path; from sciscirl.run_folder import locked_folder\n" \
+    holder = f"from pathlib import Path; from sciscirl.folder_lock import locked_folder\n" \
         f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
     with subprocess.Popen([sys.executable, "-c", holder], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"

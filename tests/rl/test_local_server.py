@@ -1,17 +1,12 @@
-"""A Tinker server of one's own: its parts, and in one slow test the whole way from a slice to an evaluated policy."""
+"""A Tinker server of one's own: its tiny model, its environment, starting and stopping."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import socket
-import statistics
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +15,7 @@ from hypothesis import strategies as st
 
 from sciscirl.contracts import parse_answer
 from sciscirl.errors import LocalServerError, SciSciRLError
+from sciscirl.folder_lock import locked_folder
 from sciscirl.local_server import environment
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
@@ -28,6 +24,7 @@ from sciscirl.mini_examples import MINI_EXAMPLES
 from sciscirl.prompts import STYLES, render_prompt
 from sciscirl.task import VOCABULARIES
 from tests.conftest import REPOSITORY
+from tests.rl.tinker_server import run_script
 
 VIEW = MINI_EXAMPLES[0].view
 
@@ -159,6 +156,14 @@ def test_client_and_server_speak_the_same_version():
 # --- starting and stopping ----------------------------------------------------------------------------------------
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def stub(folder: Path, program: str) -> Path:
     """An interpreter that runs this and nothing else."""
     path = folder / "python"
@@ -206,118 +211,13 @@ def test_a_server_that_never_gets_ready_is_given_up_and_stopped(tiny, tmp_path):
 
 
 def test_two_servers_do_not_share_a_state_folder(tiny, tmp_path):
-    from filelock import FileLock
-
     config = LocalServerConfig(model=tiny, state=tmp_path, port=0)
     in_use = pytest.raises(LocalServerError, match="in use by another server")
-    with FileLock(tmp_path / "lock"), in_use, serve(config, Path("never-started")):
+    with locked_folder(tmp_path), in_use, serve(config, Path("never-started")):
         pass
 
 
 def test_the_script_says_a_mistake_in_one_line(tmp_path):
-    done = run_script("serve_local_tinker.py", "--model", str(tmp_path / "none"), env=os.environ, check=False)
+    done = run_script("serve_local_tinker.py", "--model", str(tmp_path / "none"), check=False)
     assert done.returncode == 1
     assert re.fullmatch(r"error: .*none holds no model: .*--tiny\.\n", done.stderr)
-
-
-# --- the whole way ------------------------------------------------------------------------------------------------
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def command(script: str, *words: str) -> list[str]:
-    return [sys.executable, str(REPOSITORY / "scripts" / script), *words]
-
-
-def run_script(script: str, *words: str, env, check: bool = True):
-    done = subprocess.run(command(script, *words), capture_output=True, text=True, env={**env}, check=False)
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-@contextmanager
-def served(slice_folder: Path, state: Path):
-    """Run the script as a user would, and read from what it prints how to reach the server."""
-    words = ("--tiny", "--slice", str(slice_folder), "--style", "checklist", "--max-lora-rank", "8", "--port", "0")
-    process = subprocess.Popen(
-        command("serve_local_tinker.py", *words, "--state", str(state)), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        printed = ""
-        while "stop with Ctrl-C" not in printed:
-            line = process.stdout.readline()
-            assert line, f"the server's script ended: {process.wait()}"
-            printed += line
-        env = dict(re.findall(r"export (\w+)=(.*)", printed))
-        yield (
-            {**os.environ, **env, "HF_HUB_OFFLINE": "1", "TINKER_TELEMETRY": "0"},
-            re.search("model=(.*) r", printed)[1],
-        )
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.stdout.close()
-        process.wait(60)
-    host, port = re.search("http://(.*):(.*)", env["TINKER_BASE_URL"]).groups()
-    with socket.socket() as probe:
-        assert probe.connect_ex((host, int(port))) != 0, "the server outlived its script"
-
-
-@pytest.fixture(scope="module")
-def grown_slice(tmp_path_factory) -> Path:
-    import sciscidata as ssd
-
-    folder = tmp_path_factory.mktemp("grown") / "slice"
-    split = ssd.SplitConfig(n_train=96, n_test=12)
-    ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
-    return folder
-
-
-def read_metrics(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    os.environ.get("SCISCIRL_SERVER") != "1", reason="SCISCIRL_SERVER=1 sets up and runs a server, for minutes"
-)
-def test_a_policy_trains_is_killed_resumes_and_is_evaluated_on_a_real_server(grown_slice, tmp_path):
-    run, state = tmp_path / "run", tmp_path / "state"
-    n_steps, save_every = 14, 4
-    with served(grown_slice, state) as (env, model):
-        words = [
-            "preset=exp4", f"release={grown_slice}", f"model={model}", f"renderer={TINY_RENDERER}", f"log_path={run}",
-            "batch_size=8", "group_size=4", "max_tokens=32", "lora_rank=8", "max_paper_tokens=96",
-            "learning_rate=0.001", f"save_every={save_every}", "eval_every=1000", f"max_steps={n_steps}",
-        ]  # fmt: skip
-        with (tmp_path / "first.log").open("w") as log:
-            first = subprocess.Popen(command("train_rl.py", *words), env=env, stdout=log, stderr=log)
-            while not (run / "checkpoints.jsonl").exists():
-                assert first.poll() is None, (tmp_path / "first.log").read_text()
-                time.sleep(0.1)
-            first.kill()
-            first.wait()
-        assert len(read_metrics(run)) < n_steps
-        run_script("train_rl.py", *words, "resume=True", env=env)
-
-    rows = [row for row in read_metrics(run) if "env/all/reward/total" in row]
-    assert [row["step"] for row in rows] == list(range(n_steps))
-    rewards = [row["env/all/reward/total"] for row in rows]
-    assert statistics.fmean(rewards[-3:]) > statistics.fmean(rewards[:3]) + 0.1, rewards
-    final = read_metrics(run)[-1]
-    for name in ("label_match", "parse_ok", "format_strict_ok", "macro_f1"):
-        assert 0 <= final[f"test/{name}"] <= 1
-    assert {"env/all/reward_tie_group_rate", "env/all/reward_uniform_group_rate"} <= rows[-1].keys()
-
-    # Another server on the same folder knows the checkpoint still, and loads it though nobody trains the model.
-    with served(grown_slice, state) as (env, _):
-        out = tmp_path / "evaluation"
-        words = ["--run", str(run), "--release", str(grown_slice), "--out", str(out), "--renderer", TINY_RENDERER]
-        done = run_script("evaluate.py", *words, "--preset", "exp4", "--max-tokens", "32", env=env)
-    assert "label_match" in done.stdout
-    assert list(out.rglob("*.parquet"))

@@ -24,17 +24,24 @@ SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
 RENDERER = "qwen3_instruct"
 
 
-def make_slice(folder: Path, n_train: int = 24, n_test: int = 9) -> Path:
-    """Release papers whose titles tell their class, in equal numbers per class."""
+def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "", n_words: int = 90) -> Path:
+    """Release papers whose titles tell their class, in equal numbers per class.
+
+    The title of one may have so many words more: "train: 7" is the seventh of that side.
+    """
     sides = ["train"] * n_train + ["test"] * n_test
     labels = [LABELS[number % 3] for number in range(n_train)] + [LABELS[number % 3] for number in range(n_test)]
     ids = range(1, len(sides) + 1)
     words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
+    titles = [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)]
+    if long_title:
+        side, _, place = long_title.partition(": ")
+        titles[sides.index(side) + int(place) - 1] += " and of others" * (n_words // 3)
     works = pl.DataFrame(
         {
             "work_id": ids,
             "publication_year": [1990 + number % 20 for number in ids],
-            "title": [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)],
+            "title": titles,
             "abstract": [f"We present a {words[label]} of things and discuss it." for label in labels],
             "cited_by_count": [number % 7 for number in ids],
             "primary_field": ["Chemistry" if number % 2 else "Medicine" for number in ids],

@@ -1,0 +1,76 @@
+"""What a training run would send and cost, before it does."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Final
+
+from tinker_cookbook.utils.ml_log import dump_config
+
+from sciscirl.contracts import render_answer
+from sciscirl.dataset import check_fit
+from sciscirl.envs import build_messages
+from sciscirl.launch import TrainOptions, builder_of, make_config, resolve_preset
+from sciscirl.prices import PRICES_DATE, estimate_usage
+from sciscirl.task import read_split
+
+_N_PROMPTS_COUNTED: Final = 256
+
+
+def render_dry_run(options: TrainOptions) -> str:
+    """Describe a run before it costs anything: config, three prompts as the model sees them, tokens, dollars.
+
+    Needs the slice and the tokenizer, and no server.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper of either side does not fit under the cap even without its abstract.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    config = make_config(options)
+    builder = builder_of(config)
+    preset = resolve_preset(options)
+    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    held_out = read_split(builder.release, "test")[: options.n_test]
+    check_fit([*papers, *held_out], rules, renderer)
+    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
+    papers = papers[: n_steps * preset.batch_size]
+    spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
+    counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
+    prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
+    lengths = [len(prompt) for prompt in prompts]
+    answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
+    n_test = len(held_out) * preset.eval_group_size
+    n_evaluations = -(-n_steps // options.eval_every) + 1
+    usage = estimate_usage(
+        prompt_tokens=statistics.fmean(lengths),
+        max_tokens=preset.max_tokens,
+        n_steps=n_steps,
+        batch_size=preset.batch_size,
+        group_size=preset.group_size,
+        n_evaluations=n_evaluations,
+        n_test=n_test,
+    )
+    dollars = usage.dollars(preset.model)
+    cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
+    resolved = dump_config(config)
+    del resolved["evaluator_builders"]
+    shown = [
+        f"--- prompt {number} of {papers[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
+        f"{renderer.tokenizer.decode(prompts[number - 1])}"
+        for number in range(1, min(3, len(prompts)) + 1)
+    ]
+    return "\n".join(
+        [
+            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
+            *shown,
+            "---",
+            f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
+            f"{n_evaluations} evaluations of {n_test:,} answers",
+            f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
+            f"({len(lengths):,} prompts counted)",
+            f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
+            f"at most {usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
+        ]
+    )

@@ -1,0 +1,48 @@
+"""A folder that one process at a time works in."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from sciscirl.errors import SciSciRLError
+
+
+@contextmanager
+def locked_folder(
+    folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
+) -> Generator[None]:
+    """Hold a folder, made if need be, until the block ends or the process does, however it ends.
+
+    Args:
+        folder: where the lock lies, as ``.lock``.
+        user: what holds it, for the message.
+        option: by which another folder is chosen, for the message.
+        error: the class to raise.
+
+    Raises:
+        SciSciRLError: if another process holds the folder, or it cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home, locked_folder(Path(home, "run")):
+        ...     [path.name for path in Path(home, "run").iterdir()]
+        ['.lock']
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout as caught:
+        msg = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
+        raise error(msg) from caught
+    except OSError as caught:
+        msg = f"{folder} cannot be written: {caught.strerror}. Choose another {option}."
+        raise error(msg) from caught
+    try:
+        yield
+    finally:
+        lock.release()
