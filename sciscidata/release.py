@@ -58,12 +58,12 @@ class Release:
     @cached_property
     def train(self) -> pl.DataFrame:
         """The training works: EXAMPLE, in the order of their split keys."""
-        return pl.read_parquet(self.folder / "train.parquet")
+        return pl.read_parquet(self.folder / "train.parquet", glob=False)
 
     @cached_property
     def test(self) -> pl.DataFrame:
         """The test works: EXAMPLE, in the order of their split keys."""
-        return pl.read_parquet(self.folder / "test.parquet")
+        return pl.read_parquet(self.folder / "test.parquet", glob=False)
 
 
 def write_release(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tinker_cookbook.eval.benchmarks import BenchmarkBuilder, BenchmarkConfig, BenchmarkResult, Metrics, register
@@ -12,8 +13,9 @@ from tinker_cookbook.rl.types import Env
 from tinker_cookbook.utils.misc_utils import dict_mean
 
 from sciscirl.envs import DisruptionEnv
+from sciscirl.evaluate import fit_rules
 from sciscirl.experiments import TaskRules
-from sciscirl.task import Side, read_split
+from sciscirl.task import TARGETS, Side, read_split
 
 BENCHMARK: Final = "sciscirl_disruption"
 
@@ -43,8 +45,10 @@ class DisruptionBenchmark(BenchmarkBuilder):
         Raises:
             SliceError: if the slice is missing or was altered.
         """
-        papers = read_split(self.release, self.side)[: config.max_examples]
-        return [DisruptionEnv(paper, self.rules, renderer) for paper in papers]
+        needs = TARGETS[self.rules.target]
+        papers = read_split(self.release, self.side, needs=needs)[: config.max_examples]
+        rules = fit_rules(self.rules, Path(self.release))
+        return [DisruptionEnv(paper, rules, renderer) for paper in papers]
 
     def aggregate(self, rewards: list[float], metrics_list: list[Metrics]) -> BenchmarkResult:
         """Count right answers. Rewards above 0 would not do: under the soft table a wrong one earns 0, under

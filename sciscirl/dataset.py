@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -17,10 +18,18 @@ from sciscirl.envs import DisruptionGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import TaskRules, check_positive
 from sciscirl.prompts import PromptStyle, render_record
-from sciscirl.task import VOCABULARIES, Paper, read_split
+from sciscirl.share_tracker import ShareTracker
+from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, TargetName, read_split
 
 
-def order_papers(papers: Iterable[Paper], seed: int, epoch: int = 0, *, interleave: bool = False) -> list[Paper]:
+def order_papers(
+    papers: Iterable[Paper],
+    seed: int,
+    epoch: int = 0,
+    *,
+    interleave: bool = False,
+    target: TargetName = "disruption",
+) -> list[Paper]:
     """Put papers in the order in which an epoch shows them.
 
     By SHA-256 of seed, epoch and id, so that the order is the same with every version of every library, and a paper
@@ -32,6 +41,7 @@ def order_papers(papers: Iterable[Paper], seed: int, epoch: int = 0, *, interlea
         epoch: likewise.
         interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the
             whole. Of balanced classes every batch then has equally many, give or take one.
+        target: whose labels are the classes; of a joint task every pair of labels is one.
 
     Example:
         >>> from sciscirl.task import Gold, PaperView
@@ -43,15 +53,19 @@ def order_papers(papers: Iterable[Paper], seed: int, epoch: int = 0, *, interlea
     ordered = sorted(papers, key=lambda paper: _key(seed, epoch, paper.openalex_id))
     if not interleave:
         return ordered
-    classes: dict[str | None, list[Paper]] = defaultdict(list)
+    classes: dict[tuple[str, ...], list[Paper]] = defaultdict(list)
     for paper in ordered:
-        classes[paper.gold.disruption_label].append(paper)
+        classes[_class_of(paper, target)].append(paper)
     placed = [
-        ((rank + 0.5) / len(classes[label]), order, paper)
-        for order, label in enumerate(VOCABULARIES["disruption_label"])
-        for rank, paper in enumerate(classes[label])
+        ((rank + 0.5) / len(classes[labels]), order, paper)
+        for order, labels in enumerate(product(*(VOCABULARIES[column] for column in TARGETS[target])))
+        for rank, paper in enumerate(classes[labels])
     ]
     return [paper for *_, paper in sorted(placed, key=lambda place: place[:2])]
+
+
+def _class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
+    return tuple(paper.labels(target).values())
 
 
 def _key(seed: int, epoch: int, openalex_id: str) -> bytes:
@@ -75,10 +89,12 @@ class DisruptionDataset(RLDataset):
 
     Args:
         papers: in the order in which they are shown.
-        rules: prompt, contract and reward.
+        rules: labels, prompt, contract and reward.
         renderer: from ``get_renderer``.
         batch_size: groups a batch.
         group_size: answers a group.
+        n_refills: papers that each group has to spare; the next ones of its class that its batch does not show.
+        tracker: of what was said of late, where the reward has a batch term.
         keep_rest: whether a last, smaller batch is one: yes where every paper counts, no in training, where all
             steps are to be alike.
     """
@@ -91,6 +107,8 @@ class DisruptionDataset(RLDataset):
         *,
         batch_size: int,
         group_size: int,
+        n_refills: int = 0,
+        tracker: ShareTracker | None = None,
         keep_rest: bool = False,
     ) -> None:
         check_positive(batch_size=batch_size, group_size=group_size)
@@ -99,6 +117,8 @@ class DisruptionDataset(RLDataset):
         self.renderer = renderer
         self.batch_size = batch_size
         self.group_size = group_size
+        self.n_refills = n_refills
+        self.tracker = tracker
         self.keep_rest = keep_rest
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
@@ -111,10 +131,38 @@ class DisruptionDataset(RLDataset):
             msg = f"batch {index} of {len(self)}"
             raise IndexError(msg)
         start = index * self.batch_size
+        papers = self.papers[start : start + self.batch_size]
+        excess = {} if self.tracker is None else self.tracker.find_excess(index)
         return [
-            DisruptionGroupBuilder(paper, self.rules, self.renderer, self.group_size)
-            for paper in self.papers[start : start + self.batch_size]
+            DisruptionGroupBuilder(
+                paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index
+            )
+            for paper, spares in zip(papers, self._find_spares(start, papers), strict=True)
         ]
+
+    def _find_spares(self, start: int, papers: Sequence[Paper]) -> list[tuple[Paper, ...]]:
+        """Give each paper the next ones of its class, from the batch's end on and round to its start."""
+        if not self.n_refills:
+            return [()] * len(papers)
+        shown = {paper.openalex_id for paper in papers}
+        wanted = Counter(_class_of(paper, self.rules.target) for paper in papers)
+        found: dict[tuple[str, ...], dict[str, Paper]] = defaultdict(dict)
+        for place in range(len(papers), len(self.papers)):
+            paper = self.papers[(start + place) % len(self.papers)]
+            own = _class_of(paper, self.rules.target)
+            if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_refills:
+                found[own].setdefault(paper.openalex_id, paper)
+            if all(len(found[own]) == count * self.n_refills for own, count in wanted.items()):
+                break
+        # Dealt out in turn, so that where there are too few no paper of the batch gets them all.
+        dealt = {own: list(spares.values()) for own, spares in found.items()}
+        turn = Counter[tuple[str, ...]]()
+        spares: list[tuple[Paper, ...]] = []
+        for paper in papers:
+            own = _class_of(paper, self.rules.target)
+            spares.append(tuple(dealt.get(own, [])[turn[own] :: wanted[own]]))
+            turn[own] += 1
+        return spares
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -129,13 +177,15 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         release: the folder of the slice.
         model_name: whose tokenizer is used: a name on the Hugging Face hub or a folder.
         renderer_name: the chat format.
-        style: see TaskRules, like the next three.
+        target: see TaskRules, like the next four.
         batch_size: papers a step.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two.
         interleave: see ``order_papers``.
+        n_refills: see DisruptionDataset.
+        share_window: see ShareTracker; used where the reward has a batch term.
         n_train: use the first so many papers of the training side only.
         n_test: likewise of the test side.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
@@ -144,6 +194,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     release: str
     model_name: str
     renderer_name: str
+    target: TargetName = "disruption"
     style: PromptStyle = "plain"
     contract: ContractName = "four_keys"
     reward: str = "soft"
@@ -154,15 +205,30 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     seed: int = 0
     n_epochs: int = 1
     interleave: bool = False
+    n_refills: int = 0
+    share_window: int = 256
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
 
     def rules(self) -> TaskRules:
-        """Return prompt, contract and reward as one."""
-        return TaskRules(
-            style=self.style, contract=self.contract, reward=self.reward, max_paper_tokens=self.max_paper_tokens
+        """Return labels, prompt, contract and reward as one; a balanced reward is fitted to the training papers.
+
+        Raises:
+            SliceError: if the slice is missing or was altered, and the reward needs it.
+            RewardError: if a label has no training paper, and the reward needs one.
+        """
+        rules = TaskRules(
+            target=self.target,
+            style=self.style,
+            contract=self.contract,
+            reward=self.reward,
+            max_paper_tokens=self.max_paper_tokens,
         )
+        return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
+
+    def _read(self, side: Side) -> list[Paper]:
+        return read_split(self.release, side, needs=TARGETS[self.target])
 
     def renderer(self) -> Renderer:
         """Return the renderer, of a kind that pickles."""
@@ -176,7 +242,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             SciSciRLError: if it has too few papers for one batch.
         """
         check_positive(n_epochs=self.n_epochs)
-        papers = read_split(self.release, "train")[: self.n_train]
+        papers = self._read("train")[: self.n_train]
         if len(papers) * self.n_epochs < self.batch_size:
             msg = (
                 f"{self.release} has {len(papers):,} training papers, too few for one batch of {self.batch_size}. "
@@ -187,7 +253,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
 
     def _epochs(self, papers: Sequence[Paper]) -> Iterator[Paper]:
         for epoch in range(self.n_epochs):
-            yield from order_papers(papers, self.seed, epoch, interleave=self.interleave)
+            yield from order_papers(papers, self.seed, epoch, interleave=self.interleave, target=self.target)
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
         """Build the training batches, and the held-out ones in the order of the release.
@@ -200,10 +266,19 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         rules, renderer = self.rules(), self.renderer()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        train = DisruptionDataset(papers, rules, renderer, batch_size=self.batch_size, group_size=self.group_size)
+        has_batch_term = rules.table.share_penalty > 0
+        train = DisruptionDataset(
+            papers,
+            rules,
+            renderer,
+            batch_size=self.batch_size,
+            group_size=self.group_size,
+            n_refills=self.n_refills,
+            tracker=ShareTracker(rules.class_counts, self.share_window) if has_batch_term else None,
+        )
         if not self.has_test:
             return train, None
-        held_out = read_split(self.release, "test")[: self.n_test]
+        held_out = self._read("test")[: self.n_test]
         check_fit(held_out, rules, renderer)
         test = DisruptionDataset(
             held_out,

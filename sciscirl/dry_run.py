@@ -11,9 +11,9 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscirl.contracts import render_answer
 from sciscirl.dataset import check_fit
 from sciscirl.envs import build_messages
-from sciscirl.launch import TrainOptions, builder_of, make_config, resolve_preset
+from sciscirl.launch import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
 from sciscirl.prices import PRICES_DATE, estimate_usage
-from sciscirl.task import read_split
+from sciscirl.task import TARGETS, VOCABULARIES
 
 _N_PROMPTS_COUNTED: Final = 256
 
@@ -32,16 +32,17 @@ def render_dry_run(options: TrainOptions) -> str:
     builder = builder_of(config)
     preset = resolve_preset(options)
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
-    held_out = read_split(builder.release, "test")[: options.n_test]
-    check_fit([*papers, *held_out], rules, renderer)
+    check_fit(papers, rules, renderer)
+    n_test = len(make_evaluator(options, builder).env_group_builders_P) * preset.eval_group_size
     n_steps = min(options.max_steps, len(papers) // preset.batch_size)
     papers = papers[: n_steps * preset.batch_size]
     spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
     counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
     lengths = [len(prompt) for prompt in prompts]
-    answer = len(renderer.tokenizer.encode(render_answer("consolidating", rules.contract), add_special_tokens=False))
-    n_test = len(held_out) * preset.eval_group_size
+    labels = {column: VOCABULARIES[column][1] for column in TARGETS[rules.target]}
+    shortest = render_answer(labels, rules.contract, rules.target)
+    answer = len(renderer.tokenizer.encode(shortest, add_special_tokens=False))
     n_evaluations = -(-n_steps // options.eval_every) + 1
     usage = estimate_usage(
         prompt_tokens=statistics.fmean(lengths),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
 
 import tinker
 from tinker_cookbook.completers import StopCondition
@@ -26,26 +25,29 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.contracts import Answer, parse_answer
+from sciscirl.contracts import Answer
 from sciscirl.experiments import TaskRules
-from sciscirl.metrics import INVALID, make_prediction, tie_metrics
+from sciscirl.metrics import merge_labels, tie_metrics
+from sciscirl.predictions import INVALID, make_prediction
 from sciscirl.prompts import cap_view, render_prompt
-from sciscirl.rewards import REWARDS, RewardParts, score_answer
-from sciscirl.task import VOCABULARIES, Paper
-
-_LABELS: Final = VOCABULARIES["disruption_label"]
+from sciscirl.rewards import RewardParts, batch_term, quadratic_loss, score_answer
+from sciscirl.share_tracker import ShareTracker
+from sciscirl.task import VOCABULARIES, Paper, short_name
 
 
 class DisruptionEnv(Env):
-    """Shows a model one paper and pays for one answer. Single-use, like every ``Env``.
+    """Shows a model one paper and pays for one answer, of whatever labels. Single-use, like every ``Env``.
 
     Not an ``EnvFromMessageEnv``: that one ends an answer that was cut off with a flat reward and without its text,
     while here such an answer is read, logged, and scored as the invalid answer that it is.
 
     Args:
         paper: what is shown, and the label that is right.
-        rules: prompt, contract and reward.
+        rules: labels, prompt, contract and reward.
         renderer: of the model's chat format, from ``tinker_cookbook.renderers.get_renderer``.
+
+    Attributes:
+        answer: what became of the model's output, once there is one.
     """
 
     def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer) -> None:
@@ -53,6 +55,7 @@ class DisruptionEnv(Env):
         self.rules = rules
         self.renderer = renderer
         self.example_id = paper.openalex_id  # the cookbook's benchmarks name a stored answer by it
+        self.answer: Answer | None = None
 
     async def initial_observation(self) -> tuple[Observation, StopCondition]:
         """Return the prompt as tokens, and what ends an answer."""
@@ -72,12 +75,13 @@ class DisruptionEnv(Env):
             end = StopReason.MAX_TOKENS
         else:
             end = StopReason.COMPLETED if is_ended else StopReason.PARSE_ERROR
-        answer = parse_answer(text, self.rules.contract)
+        answer = self.rules.parse(text)
         if end != StopReason.COMPLETED:
             answer = void(answer)
-        gold = str(self.paper.gold.disruption_label)  # read_split lets no paper through that has none
-        reward = score_answer(answer, gold, REWARDS[self.rules.reward])
-        self._show(text, answer, reward)
+        self.answer = answer
+        gold = self.paper.labels(self.rules.target)
+        reward = score_answer(answer, gold, self.rules.table)
+        self._show(text, answer, gold, reward)
         return StepResult(
             reward=reward.total,
             episode_done=True,
@@ -87,7 +91,7 @@ class DisruptionEnv(Env):
             logs=_present(make_prediction(self.paper.openalex_id, gold, answer, reward, text)),
         )
 
-    def _show(self, text: str, answer: Answer, reward: RewardParts) -> None:
+    def _show(self, text: str, answer: Answer, gold: Mapping[str, str], reward: RewardParts) -> None:
         """Write the episode into the run's readable log, where one is open."""
         with logtree.scope_header("Prompt"):
             prompt = build_messages(self.paper, self.rules, self.renderer)
@@ -95,8 +99,9 @@ class DisruptionEnv(Env):
         with logtree.scope_header("Answer"):
             logtree.log_formatter(ConversationFormatter(messages=[Message(role="assistant", content=text)]))
         with logtree.scope_header("Reward"):
-            read = {"gold": self.paper.gold.disruption_label, "predicted": str(answer.label), "problem": answer.problem}
-            logtree.table_from_dict(read | {part: f"{value:.2f}" for part, value in asdict(reward).items()})
+            said = ", ".join(answer.labels.values()) or INVALID
+            read = {"gold": ", ".join(gold.values()), "predicted": said, "problem": answer.problem}
+            logtree.table_from_dict(read | {part: f"{value:.2f}" for part, value in reward.named().items()})
 
 
 @dataclass(frozen=True)
@@ -105,15 +110,24 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
 
     Attributes:
         paper: what every environment of the group shows.
-        rules: prompt, contract and reward.
+        rules: labels, prompt, contract and reward.
         renderer: from ``get_renderer``, which gives it what pickling needs.
         group_size: how many answers.
+        spares: papers of the same class to ask about instead where the rewards are all equal
+            (``refill.RefillConstantGroups``).
+        excess: what each label was said too often of late, for the batch term; empty: no such term.
+        tracker: counts what the answers of this group say.
+        batch: the number under which it does.
     """
 
     paper: Paper
     rules: TaskRules
     renderer: Renderer
     group_size: int = 1
+    spares: tuple[Paper, ...] = ()
+    excess: Mapping[str, float] = field(default_factory=dict[str, float])
+    tracker: ShareTracker | None = None
+    batch: int = 0
 
     async def make_envs(self) -> Sequence[Env]:
         """Make one environment for each answer."""
@@ -122,20 +136,34 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
     ) -> list[tuple[float, Metrics]]:
-        """Add no reward; log how far the rewards of the group tie.
+        """Add the batch term, if there is one; log it, and how far the rewards of the group tie.
 
         Tied rewards have no advantage, so that a group of equal ones teaches nothing. A group of one has no pair
-        to tie, and none of these metrics.
+        to tie, and no such metrics.
         """
-        if len(trajectory_group) < 2:
-            return [(0.0, {}) for _ in trajectory_group]
-        rewards = [sum(step.reward for step in trajectory.transitions) for trajectory in trajectory_group]
-        ties: Metrics = dict(tie_metrics([rewards]))
-        return [(0.0, ties) for _ in trajectory_group]
+        terms = [self._batch_term(env) for env in env_group]
+        rewards = [
+            sum(step.reward for step in trajectory.transitions) + term
+            for trajectory, term in zip(trajectory_group, terms, strict=True)
+        ]
+        shared: Metrics = dict(tie_metrics([rewards]))
+        if self.spares:
+            papers = [env.paper for env in env_group if isinstance(env, DisruptionEnv)]
+            shared["refills"] = (self.paper, *self.spares).index(papers[0])
+        if self.tracker is None:
+            return [(0.0, shared) for _ in trajectory_group]
+        shared["batch_term_answers"] = self.tracker.count_answers(self.batch)
+        return [(term, {**shared, "reward/batch": term}) for term in terms]
+
+    def _batch_term(self, env: Env) -> float:
+        if self.tracker is None or not isinstance(env, DisruptionEnv) or env.answer is None:
+            return 0.0
+        self.tracker.record(self.batch, env.answer)
+        return batch_term(env.answer, self.excess, self.rules.table)
 
     def logging_tags(self) -> list[str]:
         """Return the tag under which the metrics of this task are averaged."""
-        return ["disruption"]
+        return [self.rules.target]
 
 
 def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[Message]:
@@ -145,7 +173,7 @@ def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[M
         rules.max_paper_tokens,
         lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
     )
-    messages = render_prompt(view, rules.style, rules.contract)
+    messages = render_prompt(view, rules.style, rules.contract, rules.target)
     return [Message(role=message["role"], content=message["content"]) for message in messages]
 
 
@@ -182,36 +210,54 @@ def void(answer: Answer) -> Answer:
     """Make an answer that was cut off invalid, however well it reads so far.
 
     Example:
+        >>> from sciscirl.contracts import parse_answer
         >>> answer = void(parse_answer('{"disruption_label": "neutral", "confidence": 0.5}', "two_keys"))
         >>> answer.is_json, answer.is_valid, answer.label, answer.problem
         (True, False, None, 'cut_off')
     """
-    return replace(answer, label=None, confidence=None, is_valid=False, problem="cut_off")
+    return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 
-def _metrics(answer: Answer, gold: str, reward: RewardParts, end: StopReason) -> Metrics:
+def _metrics(answer: Answer, gold: Mapping[str, str], reward: RewardParts, end: StopReason) -> Metrics:
     """Number what happened; the cookbook averages each key over the answers that have it.
 
-    So ``recall/neutral`` becomes the recall of a batch, since only answers to neutral papers have the key.
+    So ``recall/neutral`` becomes the recall of a batch, since only answers to neutral papers have the key. Of a joint
+    task, what is of one label has its name before it, as in ``metrics.compute_metrics``.
     """
-    is_right = float(answer.is_valid and answer.label == gold)
-    metrics: Metrics = {f"reward/{part}": value for part, value in asdict(reward).items() if part != "total"}
-    metrics |= {f"predicted_share/{name}": float((answer.label or INVALID) == name) for name in (*_LABELS, INVALID)}
-    metrics |= {f"gold_share/{label}": float(gold == label) for label in _LABELS}
+    by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
+    metrics: Metrics = {f"reward/{part}": value for part, value in reward.named().items() if part != "total"}
+    if len(by_label) == 1:
+        metrics |= next(iter(by_label.values()))
+    else:
+        metrics |= merge_labels(by_label)
+        metrics["both_match"] = min(part["label_match"] for part in by_label.values())
+        metrics |= {f"{short_name(column)}/reward/task": reward.tasks.get(column, 0.0) for column in gold}
     metrics |= {
-        "label_match": is_right,
-        f"recall/{gold}": is_right,
         "parse_ok": float(answer.is_json),
         "format_strict_ok": float(answer.is_valid),
         "invalid": float(not answer.is_valid),
         "think": float(answer.has_think),
-        "tolerant_label_match": float(answer.tolerant_label == gold),
         "max_tokens_reached": float(end == StopReason.MAX_TOKENS),
         "parse_error": float(end == StopReason.PARSE_ERROR),
         f"{STOP_METRIC_PREFIX}{end}": 1.0,
     }
     if answer.confidence is not None:
         metrics["mean_confidence"] = answer.confidence
+    return metrics
+
+
+def _label_metrics(answer: Answer, column: str, gold: str) -> dict[str, float]:
+    labels = VOCABULARIES[column]
+    said = answer.labels.get(column, INVALID)
+    metrics = {f"predicted_share/{name}": float(said == name) for name in (*labels, INVALID)}
+    metrics |= {f"gold_share/{label}": float(gold == label) for label in labels}
+    metrics |= {
+        "label_match": float(said == gold),
+        f"recall/{gold}": float(said == gold),
+        "tolerant_label_match": float(answer.tolerant_labels.get(column) == gold),
+    }
+    if answer.forecast:
+        metrics["forecast_brier"] = quadratic_loss(answer.forecast, column, gold)
     return metrics
 
 

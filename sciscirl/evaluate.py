@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,24 +13,28 @@ import polars as pl
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
-from sciscirl.metrics import bootstrap_intervals, compute_metrics
+from sciscirl.intervals import bootstrap_intervals
+from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import read_predictions, write_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run, find_adapter, write_json
-from sciscirl.task import Side, read_split
+from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
 
 if TYPE_CHECKING:
     from sciscirl.evaluator import DisruptionEvaluator
 
+_log = logging.getLogger(__name__)
+PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
+_OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
 _SHOWN: Final = (
-    "label_match",
-    "macro_f1",
-    "balanced_accuracy",
-    "min_class_recall",
-    "mcc",
-    "recall/disruptive",
-    "recall/consolidating",
-    "recall/neutral",
+    *_OF_A_LABEL,
+    *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
+    "both_match",
+    *(
+        f"{short_name(column)}/{name}"
+        for column, labels in VOCABULARIES.items()
+        for name in (*_OF_A_LABEL, *(f"recall/{label}" for label in labels))
+    ),
     "parse_ok",
     "format_strict_ok",
     "invalid",
@@ -46,7 +51,7 @@ class EvaluationConfig:
     Attributes:
         release: the folder of a slice.
         side: of it.
-        preset: whose prompt, contract, reward and length of answer apply; of a run, its own do.
+        preset: whose prompt, contract, reward and length of answer apply; None: a run's own, else ``"baseline"``.
         model: the base model; else the preset's.
         checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
         local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
@@ -57,7 +62,7 @@ class EvaluationConfig:
         max_tokens: of an answer; None: the preset's.
         n_papers: judge the first so many only.
         group_size: answers to each paper.
-        out: folder of the result.
+        out: folder of the result; a model's is never written over another.
 
     Raises:
         SciSciRLError: on construction, if values contradict each other or are impossible.
@@ -66,7 +71,7 @@ class EvaluationConfig:
     release: Path
     out: Path
     side: Side = "test"
-    preset: str = "baseline"
+    preset: str | None = None
     model: str | None = None
     checkpoint: str | None = None
     local_model: Path | None = None
@@ -87,7 +92,7 @@ class EvaluationConfig:
         if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
             msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
             raise SciSciRLError(msg)
-        find_preset(self.preset)
+        find_preset(self.preset or "baseline")
         check_positive(group_size=self.group_size)
         for name in ("max_tokens", "n_papers"):
             if getattr(self, name) is not None:
@@ -106,24 +111,29 @@ class Subject:
     checkpoint: str | None
     local_model: Path | None
     temperature: float
+    trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
     """Work out preset, chat format and checkpoint, from the options or from a run's folder.
 
     Raises:
-        SciSciRLError: if the folder holds no run, or one without a checkpoint to sample from.
+        SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
     """
     found = _read_run(config.run) if config.run is not None else None
-    preset = found.preset if found else find_preset(config.preset)
+    if found and config.preset not in {None, found.preset.name}:
+        msg = f"{config.run} was trained as {found.preset.name}, not {config.preset}. Leave --preset out."
+        raise SciSciRLError(msg)
+    preset = found.preset if found else find_preset(config.preset or "baseline")
     given = {"model": config.model, "max_tokens": config.max_tokens}
     preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
     return Subject(
         preset=preset,
         renderer_name=config.renderer or (found.renderer_name if found else None),
         checkpoint=found.checkpoint if found else config.checkpoint,
-        local_model=config.local_model or (found.local_model if found else None),
+        local_model=found.local_model if found else config.local_model,
         temperature=preset.temperature if config.temperature is None else config.temperature,
+        trained_on=found.trained_on if found else None,
     )
 
 
@@ -132,17 +142,24 @@ def _read_run(folder: Path) -> Subject:
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
-    settings: dict[str, Any] = json.loads(path.read_text("utf-8"))["settings"]
-    is_local = settings.get("backend") == "peft"
-    preset = find_preset(settings["name"])
-    rules = replace(preset.rules, **{field.name: settings[field.name] for field in fields(TaskRules)})
-    names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
+    try:
+        facts: dict[str, Any] = json.loads(path.read_bytes())
+        settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
+        preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
+        rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
+        names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
+        preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
+        renderer = settings["renderer"]
+    except (ValueError, LookupError, TypeError) as error:
+        msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
+        raise SciSciRLError(msg) from error
     return Subject(
-        preset=replace(preset, rules=rules, **{name: settings[name] for name in names}),
-        renderer_name=settings["renderer"],
+        preset=preset,
+        renderer_name=renderer,
         checkpoint=None if is_local else _find_checkpoint(folder),
         local_model=find_adapter(folder) if is_local else None,
-        temperature=settings["temperature"],
+        temperature=preset.temperature,
+        trained_on=trained_on,
     )
 
 
@@ -174,19 +191,25 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
 
-    papers = read_split(config.release, config.side)[: config.n_papers]
+    _check_unused(config.out)
     subject = find_subject(config)
+    _compare_slices(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
         from sciscirl.local_model import find_base_model
 
         base = find_base_model(subject.local_model)
+    else:
+        from sciscirl.server import check_server
+
+        check_server(base, config.base_url, needs_training=False)
+    papers = _read(config, preset.rules)
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
-        preset.rules,
+        fit_rules(preset.rules, config.release),
         renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -203,7 +226,36 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
     asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
-    return save_evaluation(evaluator.predictions, config, asked | sampled | {"preset": preset.name})
+    told = {"preset": preset.name, "trained_on": subject.trained_on}
+    return save_evaluation(evaluator.predictions, config, asked | sampled | told)
+
+
+def _check_unused(folder: Path) -> None:
+    """Answers cost money, and a run's folder says what it was: neither is written over."""
+    if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE)):
+        msg = f"{folder} holds a run or an evaluation already. Choose another folder for the result: --out."
+        raise SciSciRLError(msg)
+
+
+def _compare_slices(subject: Subject, release: Path) -> None:
+    here = describe_run(release, {})["release"]["manifest_sha256"]
+    if subject.trained_on not in {None, here}:
+        _log.warning(
+            "the run was trained on another slice than %s. Where sides were drawn otherwise, papers that it was "
+            "trained on may be among those that it is judged by.",
+            release,
+        )
+
+
+def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
+    return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
+
+
+def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
+    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+    if not rules.table.is_balanced:
+        return rules
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
 
 
 async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
@@ -220,9 +272,8 @@ async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
 async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
     import tinker
 
-    from sciscirl.server import check_server, clear_errors
+    from sciscirl.server import clear_errors
 
-    check_server(subject.preset.model, base_url, needs_training=False)
     with clear_errors(base_url), tinker.ServiceClient(base_url=base_url) as service:
         if subject.checkpoint is None:
             client = await service.create_sampling_client(base_model=subject.preset.model)
@@ -239,19 +290,24 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
 
     Raises:
         SliceError: if the slice is missing or was altered.
-        SciSciRLError: if there is nothing to learn from.
+        SciSciRLError: if there is nothing to learn from, or the side is the one that baselines learn from.
     """
     from sciscirl.baselines import BASELINES, run_baseline
 
-    train, asked = read_split(config.release, "train"), read_split(config.release, config.side)[: config.n_papers]
-    reward = find_subject(config).preset.rules.reward
+    if config.side == "train":
+        msg = "baselines learn from the training side, so that judging them by it says nothing. Choose --side test."
+        raise SciSciRLError(msg)
+    rules = find_subject(config).preset.rules
+    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
+    # All of them before any is written: where one cannot learn, nothing is left half done.
+    predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
     return {
         name: save_evaluation(
-            run_baseline(name, train, asked, seed=seed, reward=reward),
+            judged,
             replace(config, out=config.out / name),
             {"baseline": name, "side": config.side, "seed": seed},
         )
-        for name in BASELINES
+        for name, judged in predictions.items()
     }
 
 
@@ -265,11 +321,21 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
 
 
 def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics, and intervals where each paper has one answer."""
+    """Compute the metrics: with intervals where each paper has one answer, and how far rewards tie where it has more.
+
+    Example:
+        >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> rows = [{"openalex_id": "W1", **said, "reward": 0.75}, {"openalex_id": "W1", **said, "reward": 0.75}]
+        >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
+        1.0
+    """
     metrics = compute_metrics(predictions)
-    if "openalex_id" in predictions.columns and predictions["openalex_id"].is_duplicated().any():
+    if "openalex_id" not in predictions.columns or not predictions["openalex_id"].is_duplicated().any():
+        return metrics | bootstrap_intervals(predictions)
+    if "reward" not in predictions.columns:
         return metrics
-    return metrics | bootstrap_intervals(predictions)
+    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")
+    return metrics | tie_metrics(groups["reward"].to_list())
 
 
 def save_evaluation(
@@ -277,7 +343,7 @@ def save_evaluation(
 ) -> dict[str, float]:
     """Write predictions, metrics and what they are of; return the metrics."""
     metrics = measure(predictions)
-    write_predictions(predictions, config.out / "predictions.parquet")
+    write_predictions(predictions, config.out / PREDICTIONS_FILE)
     write_json(config.out / RUN_FILE, describe_run(config.release, settings))
     write_json(config.out / METRICS_FILE, metrics)
     return metrics

@@ -17,10 +17,11 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscirl.dataset import DisruptionDataset
+from sciscirl.errors import SliceError
 from sciscirl.experiments import TaskRules
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import collect_predictions, write_predictions
-from sciscirl.task import Paper
+from sciscirl.task import Paper, TargetName
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
@@ -35,13 +36,16 @@ class DisruptionEvaluator(RLTestSetEvaluator):
 
     Args:
         papers: held-out ones, in the order in which their predictions are written.
-        rules: prompt, contract and reward, as in training.
+        rules: labels, prompt, contract and reward, as in training.
         renderer: from ``get_renderer``.
         max_tokens: of an answer.
         temperature: of sampling; 0 is greedy.
         group_size: answers to each paper; every one counts.
         name: before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
+
+    Raises:
+        SliceError: on construction, if there is no paper.
 
     Attributes:
         predictions: one row for each answer of the last evaluation.
@@ -59,11 +63,15 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
     ) -> None:
+        if not papers:
+            msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
+            raise SliceError(msg)
         dataset = DisruptionDataset(
-            papers, rules, renderer, batch_size=max(len(papers), 1), group_size=group_size, keep_rest=True
+            papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
         super().__init__(dataset, max_tokens, name=name)
         self.renderer = renderer
+        self.target: TargetName = rules.target
         self.temperature = temperature
         self.folder = folder
         self.predictions: pl.DataFrame | None = None
@@ -104,7 +112,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
                 taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
             )
             store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
-        self.predictions = collect_predictions(groups)
+        self.predictions = collect_predictions(groups, self.target)
         if self.folder is not None:
             step = rollout_summary_export.iteration if rollout_summary_export is not None else None
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"

@@ -1,22 +1,26 @@
-"""The published runs as presets: nothing but data.
+"""The published runs, and those that go on from them, as presets: nothing but data.
 
-Source of the runs: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026). What they do not state is marked so.
+Source of baseline to exp5, novelty and joint: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026). What they
+do not state is marked so. The others are ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final, get_args
+from typing import Final
 
-from sciscirl.contracts import ContractName
+from sciscirl.contracts import CONTRACTS, Answer, ContractName, parse_answer
 from sciscirl.errors import SciSciRLError
-from sciscirl.prompts import PromptStyle
-from sciscirl.rewards import REWARDS
+from sciscirl.prompts import STYLES, PromptStyle
+from sciscirl.rewards import REWARDS, RewardTable, balance
+from sciscirl.task import TARGETS, Paper, TargetName, count_labels
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+#: A model of about the same size that Tinker offered in November 2026.
+CURRENT_MODEL: Final = "Qwen/Qwen3-8B"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,13 +28,16 @@ class TaskRules:
     """What the model is asked, how it has to answer, and what that earns.
 
     Attributes:
+        target: which labels are asked for.
         style: which prompt (``prompts.render_prompt``).
         contract: which keys the answer has.
         reward: a name in ``rewards.REWARDS``.
         max_paper_tokens: title and abstract are cut to this many tokens together; not published.
+        class_counts: training papers of each label, which a balanced reward is weighted by; see ``fitted``.
 
     Raises:
-        SciSciRLError: on construction, if a value is not one of those.
+        SciSciRLError: on construction, if a value is not one of those, or partial credit meets forecasts, which have
+            a measure of being nearly right already.
 
     Example:
         >>> TaskRules(style="poem")
@@ -39,21 +46,49 @@ class TaskRules:
         sciscirl.errors.SciSciRLError: style is 'poem', needs one of plain, ontology, checklist.
     """
 
+    target: TargetName = "disruption"
     style: PromptStyle = "plain"
     contract: ContractName = "four_keys"
     reward: str = "soft"
     max_paper_tokens: int = 1024
+    class_counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in (
-            ("style", get_args(PromptStyle)),
-            ("contract", get_args(ContractName)),
+            ("target", tuple(TARGETS)),
+            ("style", STYLES),
+            ("contract", CONTRACTS),
             ("reward", tuple(REWARDS)),
         ):
             if getattr(self, name) not in allowed:
                 msg = f"{name} is {getattr(self, name)!r}, needs one of {', '.join(allowed)}."
                 raise SciSciRLError(msg)
+        if self.contract == "probabilities" and REWARDS[self.reward].adjacent is not None:
+            msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
+            raise SciSciRLError(msg)
         check_positive(max_paper_tokens=self.max_paper_tokens)
+
+    def fitted(self, papers: Iterable[Paper]) -> TaskRules:
+        """Return these rules with the class counts of the training papers, if the reward is weighted by them.
+
+        Raises:
+            RewardError: if a label has no paper.
+        """
+        if not REWARDS[self.reward].is_balanced:
+            return self
+        rules = replace(self, class_counts=count_labels(papers, self.target))
+        balance(REWARDS[self.reward], rules.class_counts)
+        return rules
+
+    @property
+    def table(self) -> RewardTable:
+        """What each case earns; of a balanced reward that was not fitted, one that scores no answer."""
+        table = REWARDS[self.reward]
+        return balance(table, self.class_counts) if self.class_counts else table
+
+    def parse(self, text: str) -> Answer:
+        """Judge one model output by the contract."""
+        return parse_answer(text, self.contract, self.target)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +98,7 @@ class Preset:
     Attributes:
         name: what ``preset=`` on the command line takes.
         change: what sets it apart, in words.
-        rules: prompt, contract and reward.
+        rules: labels, prompt, contract and reward.
         max_tokens: an answer that is longer is cut off, and invalid. 64 is published for Exp4; 256 is ours.
         model: the base model; ``model=`` on the command line goes over it.
         batch_size: papers a step.
@@ -73,6 +108,9 @@ class Preset:
         learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
         lora_rank: not published, the cookbook's default.
         temperature: of sampling, in training and evaluation; not published, the cookbook's default.
+        interleave: whether each class is spread evenly over the batches.
+        remove_constant_reward_groups: whether groups whose rewards are all equal, and teach nothing, are left out.
+        n_refills: how often such a group is first sampled anew, each time of another training paper of its class.
 
     Raises:
         SciSciRLError: on construction, if a number is not positive, or one that counts is not whole.
@@ -94,10 +132,15 @@ class Preset:
     learning_rate: float = 4e-5
     lora_rank: int = 32
     temperature: float = 1.0
+    interleave: bool = False
+    remove_constant_reward_groups: bool = False
+    n_refills: int = 0
 
     def __post_init__(self) -> None:
         counts = ("max_tokens", "batch_size", "group_size", "eval_group_size", "lora_rank")
         check_positive(**{name: getattr(self, name) for name in counts})
+        if self.n_refills:
+            check_positive(n_refills=self.n_refills)
         for name in ("learning_rate", "temperature"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
@@ -145,8 +188,53 @@ _PUBLISHED: Final = (
         max_tokens=64,
     ),
 )
-#: Every experiment by name, in the order of the notes.
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for preset in _PUBLISHED})
+_EXP6: Final = Preset(
+    name="exp6",
+    change="exp4, every constant answer earns the same; classes interleaved",
+    rules=TaskRules(style="checklist", contract="two_keys", reward="balanced"),
+    max_tokens=64,
+    model=CURRENT_MODEL,
+    interleave=True,
+)
+_NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_keys", reward="partial")
+_OURS: Final = (
+    _EXP6,
+    replace(
+        _EXP6,
+        name="exp7",
+        change="exp6, labels said too often of late cost",
+        rules=replace(_EXP6.rules, reward="balanced_shares"),
+    ),
+    replace(
+        _EXP6,
+        name="exp8",
+        change="exp6, three probabilities, quadratic score",
+        rules=replace(_EXP6.rules, contract="probabilities"),
+    ),
+    replace(
+        _EXP6,
+        name="exp9",
+        change="exp6, constant groups refilled up to 3 times, then dropped",
+        remove_constant_reward_groups=True,
+        n_refills=3,
+    ),
+    replace(_EXP6, name="novelty", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
+    replace(
+        _EXP6,
+        name="joint",
+        change="disruption and novelty, mean of both",
+        rules=replace(_NOVELTY, target="joint"),
+    ),
+    replace(
+        _EXP6,
+        name="joint_balanced",
+        change="joint, six probabilities, every constant label earns the same",
+        rules=replace(_NOVELTY, target="joint", contract="probabilities", reward="balanced"),
+        max_tokens=96,
+    ),
+)
+#: Every experiment by name, in the order of the notes, then ours.
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for preset in (*_PUBLISHED, *_OURS)})
 
 
 def find_preset(name: str) -> Preset:
@@ -156,10 +244,10 @@ def find_preset(name: str) -> Preset:
         SciSciRLError: if there is none of that name.
 
     Example:
-        >>> find_preset("exp9")
+        >>> find_preset("exp99")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: no preset 'exp9'. There are baseline, exp1, exp2, exp3, exp4, exp5; see --list.
+        sciscirl.errors.SciSciRLError: no preset 'exp99'. There are baseline, exp1, exp2, exp3, ...; see --list.
     """
     if name not in PRESETS:
         msg = f"no preset {name!r}. There are {', '.join(PRESETS)}; see --list."
@@ -172,12 +260,13 @@ def render_presets() -> str:
 
     Example:
         >>> print(render_presets().splitlines()[0])
-        name      prompt     contract   reward         max_tokens  batch x group  change
+        name            labels      prompt     contract       reward           max_tokens  batch x group  change
     """
-    head = ("name", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
+    head = ("name", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
     rows = [
         (
             preset.name,
+            preset.rules.target,
             preset.rules.style,
             preset.rules.contract,
             preset.rules.reward,
@@ -194,11 +283,12 @@ def render_presets() -> str:
 
 
 def describe(preset: Preset) -> dict[str, object]:
-    """Flatten a preset into JSON types, for the record of a run.
+    """Flatten a preset into JSON types, for the record of a run; not the class counts, which the slice decides.
 
     Example:
         >>> describe(PRESETS["exp5"])["reward"]
         'disruptive_x3'
     """
     own = {field.name: getattr(preset, field.name) for field in fields(Preset) if field.name != "rules"}
-    return own | {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
+    rules = {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
+    return own | {name: value for name, value in rules.items() if name != "class_counts"}

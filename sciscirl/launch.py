@@ -12,6 +12,7 @@ import tinker
 from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
@@ -22,9 +23,10 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, describe, find_preset
 from sciscirl.folder_lock import locked_folder
+from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server, clear_errors, is_tinker
-from sciscirl.task import read_split
+from sciscirl.task import TARGETS, read_split
 
 Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
 
@@ -50,7 +52,7 @@ class TrainOptions:
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
     n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
-    interleave: bool = chz.field(default=False, doc="spread the classes evenly over the batches")
+    interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
     seed: int | None = chz.field(default=None, doc="of the order of the papers")
     batch_size: int | None = None
     group_size: int | None = None
@@ -60,7 +62,8 @@ class TrainOptions:
     lora_rank: int | None = None
     temperature: float | None = None
     eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
-    remove_constant_reward_groups: bool = chz.field(default=False, doc="skip groups whose rewards are all equal")
+    remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
+    n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
     load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
     wandb_project: str | None = chz.field(default=None, doc="also log to Weights & Biases")
     wandb_name: str | None = None
@@ -80,7 +83,8 @@ def resolve_preset(options: TrainOptions) -> Preset:
     given: dict[str, Any] = {
         name: value
         for name in (
-            "model", "seed", "batch_size", "group_size", "max_tokens", "learning_rate", "lora_rank", "temperature"
+            "model", "seed", "batch_size", "group_size", "max_tokens", "learning_rate", "lora_rank", "temperature",
+            "interleave", "remove_constant_reward_groups", "n_refills",
         )
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
@@ -100,6 +104,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         release=options.release,
         model_name=preset.model,
         renderer_name=options.renderer or choose_renderer(preset.model),
+        target=preset.rules.target,
         style=preset.rules.style,
         contract=preset.rules.contract,
         reward=preset.rules.reward,
@@ -109,13 +114,14 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         eval_group_size=preset.eval_group_size,
         seed=preset.seed,
         n_epochs=options.n_epochs or 1,
-        interleave=options.interleave,
+        interleave=preset.interleave,
+        n_refills=preset.n_refills,
         n_train=options.n_train,
         has_test=False,  # our own evaluator judges the same papers, by more measures
     )
     if options.n_epochs is not None:
         return builder
-    n_papers = len(read_split(options.release, "train")[: options.n_train])
+    n_papers = len(read_split(options.release, "train", needs=())[: options.n_train])
     n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
@@ -128,6 +134,9 @@ def make_config(options: TrainOptions) -> train.Config:
         SciSciRLError: if an option is impossible.
     """
     check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
+    for name in ("n_train", "n_test", "n_epochs"):
+        if getattr(options, name) is not None:
+            check_positive(**{name: getattr(options, name)})
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
@@ -142,7 +151,7 @@ def make_config(options: TrainOptions) -> train.Config:
         dataset_builder=builder,
         model_name=preset.model,
         renderer_name=builder.renderer_name,
-        recipe_name="sciscirl_disruption",
+        recipe_name=f"sciscirl_{preset.rules.target}",
         max_tokens=preset.max_tokens,
         temperature=preset.temperature,
         lora_rank=preset.lora_rank,
@@ -152,7 +161,10 @@ def make_config(options: TrainOptions) -> train.Config:
         log_path=str(log_path),
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
-        remove_constant_reward_groups=options.remove_constant_reward_groups,
+        remove_constant_reward_groups=preset.remove_constant_reward_groups,
+        rollout_error_tolerance=RefillConstantGroups(default_rollout_strategy_for_model(preset.model))
+        if preset.n_refills
+        else None,
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
         evaluator_builders=[lambda: make_evaluator(options, builder)],
@@ -169,7 +181,8 @@ def make_evaluator(
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
     preset = resolve_preset(options)
-    papers, rules, renderer = read_split(builder.release, "test")[: options.n_test], builder.rules(), builder.renderer()
+    rules, renderer = builder.rules(), builder.renderer()
+    papers = read_split(builder.release, "test", needs=TARGETS[rules.target])[: options.n_test]
     check_fit(papers, rules, renderer)
     return kind(
         papers,
@@ -200,7 +213,7 @@ async def train_preset(options: TrainOptions) -> Path:
     """
     config = make_config(options)
     folder = Path(config.log_path)
-    read_split(options.release, "test")  # an altered side is said before a server is asked
+    read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
     check_server(config.model_name, config.base_url)
     # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
     concurrently = options.eval_concurrently
@@ -224,7 +237,7 @@ async def train_preset(options: TrainOptions) -> Path:
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not how many there are or how often something is saved."""
     builder = builder_of(config)
-    more = ("n_train", "n_test", "interleave", "eval_temperature", "remove_constant_reward_groups", "load_checkpoint")
+    more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
     own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,17 +10,24 @@ from sciscirl.task import PaperView
 
 
 @dataclass(frozen=True, slots=True)
-class MiniExample:
-    """An invented paper and the answer to it."""
+class Reading:
+    """One label of an invented paper, and what speaks for it."""
 
-    view: PaperView
-    disruption_label: str
+    label: str
     justification: str
     signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MiniExample:
+    """An invented paper and the answer to it: a reading for each label column, and the confidence in any one."""
+
+    view: PaperView
+    readings: Mapping[str, Reading]
     confidence: float
 
 
-#: One per label, in label order; years, citations and fields say nothing about the label.
+#: One per label, in the order of the disruption labels; years, citations and fields say nothing about the label.
 MINI_EXAMPLES: Final = (
     MiniExample(
         PaperView(
@@ -30,9 +38,18 @@ MINI_EXAMPLES: Final = (
             41,
             "Agricultural and Biological Sciences",
         ),
-        "disruptive",
-        "A complete new tool that can be used without the assays it replaces.",
-        ("introduces a sensor", "protocol stands alone"),
+        {
+            "disruption_label": Reading(
+                "disruptive",
+                "A complete new tool that can be used without the assays it replaces.",
+                ("introduces a sensor", "protocol stands alone"),
+            ),
+            "novelty_label": Reading(
+                "novel",
+                "Brings electronics, soil chemistry and participatory farming together.",
+                ("impedance sensing in soil", "calibrated by farmers"),
+            ),
+        },
         0.7,
     ),
     MiniExample(
@@ -44,9 +61,18 @@ MINI_EXAMPLES: Final = (
             38,
             "Earth and Planetary Sciences",
         ),
-        "consolidating",
-        "Confirms and refines a known model, so later work will cite that model too.",
-        ("tests an existing model", "refines its constant"),
+        {
+            "disruption_label": Reading(
+                "consolidating",
+                "Confirms and refines a known model, so later work will cite that model too.",
+                ("tests an existing model", "refines its constant"),
+            ),
+            "novelty_label": Reading(
+                "conventional",
+                "Stays within one established line of work and its usual sources.",
+                ("one named model throughout", "more gauges of the same kind"),
+            ),
+        },
         0.75,
     ),
     MiniExample(
@@ -58,9 +84,18 @@ MINI_EXAMPLES: Final = (
             44,
             "Health Professions",
         ),
-        "neutral",
-        "A local survey among many like it, with no pull towards either end.",
-        ("small descriptive study", "one of many sources"),
+        {
+            "disruption_label": Reading(
+                "neutral",
+                "A local survey among many like it, with no pull towards either end.",
+                ("small descriptive study", "one of many sources"),
+            ),
+            "novelty_label": Reading(
+                "balanced",
+                "Usual sleep research, in a setting that such work seldom draws on.",
+                ("standard sleep questions", "maritime setting"),
+            ),
+        },
         0.6,
     ),
 )

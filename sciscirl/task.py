@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal
 
 from sciscidata.errors import SciSciDataError
@@ -14,7 +17,18 @@ from sciscirl.errors import SliceError
 
 Side = Literal["train", "test"]
 #: The vocabulary of every label column; the thresholds behind the labels are the release's own affair.
-VOCABULARIES: Final = {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
+VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
+)
+TargetName = Literal["disruption", "novelty", "joint"]
+#: The label columns that an answer to each task names, in order. No label name is in two vocabularies.
+TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruption": ("disruption_label",),
+        "novelty": ("novelty_label",),
+        "joint": ("disruption_label", "novelty_label"),
+    }
+)
 
 _SIDES: Final = ("train", "test")
 
@@ -53,6 +67,63 @@ class Paper:
     openalex_id: str
     view: PaperView
     gold: Gold
+
+    def labels(self, target: TargetName) -> dict[str, str]:
+        """Return what an answer to the task is judged by, the label of each label column.
+
+        Raises:
+            SliceError: if a label is null or unknown; of papers that ``read_split`` returned with
+                ``needs=TARGETS[target]``, none is.
+        """
+        return name_gold({column: getattr(self.gold, column) for column in TARGETS[target]}, target)
+
+
+def short_name(column: str) -> str:
+    """Name a label column by what it says of a paper.
+
+    Example:
+        >>> short_name("novelty_label")
+        'novelty'
+    """
+    return column.removesuffix("_label")
+
+
+def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
+    """Give each label column of a task its label.
+
+    Args:
+        labels: by label column; or the label itself, where the task has one.
+        target: the task.
+
+    Raises:
+        SliceError: if a label is missing or not in its vocabulary.
+
+    Example:
+        >>> name_gold("novel", "novelty")
+        {'novelty_label': 'novel'}
+    """
+    columns = TARGETS[target]
+    given = labels if isinstance(labels, Mapping) else {columns[0]: labels}
+    named: dict[str, str] = {}
+    for column in columns:
+        label = given.get(column)
+        if label is None or label not in VOCABULARIES[column]:
+            msg = f"the {column} is {label!r}, needs one of: {', '.join(VOCABULARIES[column])}."
+            raise SliceError(msg)
+        named[column] = label
+    return named
+
+
+def count_labels(papers: Iterable[Paper], target: TargetName) -> tuple[tuple[str, int], ...]:
+    """Count the papers of each label of a task, in the order of the vocabularies; a label may have none.
+
+    Example:
+        >>> view = PaperView("On sleep", None, 2001, 3, None)
+        >>> count_labels([Paper("W1", view, Gold("neutral", None))], "disruption")
+        (('disruptive', 0), ('consolidating', 0), ('neutral', 1))
+    """
+    counts = Counter(label for paper in papers for label in paper.labels(target).values())
+    return tuple((label, counts[label]) for column in TARGETS[target] for label in VOCABULARIES[column])
 
 
 _SEEN: Final = tuple(field.name for field in fields(PaperView))

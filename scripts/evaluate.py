@@ -23,6 +23,9 @@ from sciscirl.experiments import PRESETS
 def main(words: Sequence[str]) -> None:
     """Read the options, evaluate, and print the main metrics."""
     options = vars(_parser().parse_args(words))
+    if "from_predictions" in options and len(options) > 1:
+        msg = f"--from-predictions needs nothing else, got {', '.join(sorted(options))}. Leave the others out."
+        raise SciSciRLError(msg)
     predictions, baselines = options.pop("from_predictions", None), options.pop("baselines", False)
     seed, has_model = options.pop("seed", 0), bool({"model", "checkpoint", "local_model", "run"} & set(options))
     if predictions is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import platformdirs
 
 from sciscidata.storage import cached_folder
-from sciscirl.contracts import CONTRACTS, ContractName, render_answer
+from sciscirl.contracts import CONTRACTS, ContractName, contract_keys, render_answer
 from sciscirl.errors import SciSciRLError
 from sciscirl.mini_examples import MINI_EXAMPLES
 from sciscirl.prompts import STYLES, PromptStyle, render_prompt
@@ -163,7 +163,7 @@ def invent_answers(config: TinyModelConfig) -> Iterator[str]:
             random.choice(_LABELS), config.contract, confidence=random.choice((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
         )
         if random.random() < config.broken_share:
-            one_key_less = {key: json.loads(answer)[key] for key in CONTRACTS[config.contract][:-1]}
+            one_key_less = {key: json.loads(answer)[key] for key in contract_keys(config.contract)[:-1]}
             answer = random.choice((f"```json\n{answer}\n```", f"Sure: {answer}", json.dumps(one_key_less)))
         yield answer
 

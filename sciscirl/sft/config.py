@@ -18,8 +18,9 @@ from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, describe, find_preset
 from sciscirl.prompts import PromptStyle
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
-from sciscirl.task import read_split
+from sciscirl.task import TARGETS, read_split
 
+_OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3
 _N_COUNTED: Final = 64
 
@@ -44,7 +45,7 @@ class SftOptions:
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
     n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
-    interleave: bool = chz.field(default=False, doc="spread the classes evenly over the batches")
+    interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
     seed: int | None = chz.field(default=None, doc="of the order of the papers, and of new weights")
     batch_size: int | None = chz.field(default=None, doc="papers a step")
     learning_rate: float = chz.field(default=1e-4, doc="at the first step; it falls linearly to 0")
@@ -72,7 +73,7 @@ def resolve_preset(options: SftOptions) -> Preset:
     rules = replace(preset.rules, **given("style", "contract", "max_paper_tokens"))
     # Each paper has one answer, whatever the preset's groups.
     preset = replace(preset, rules=rules, group_size=1, eval_group_size=1)
-    return replace(preset, **given("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens"))
+    return replace(preset, **given(*_OVER_PRESET))
 
 
 def resolve_folder(options: SftOptions, backend: str) -> Path:
@@ -104,6 +105,7 @@ def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
         release=options.release,
         model_name=preset.model,
         renderer_name=options.renderer or choose_renderer(preset.model),
+        target=preset.rules.target,
         style=preset.rules.style,
         contract=preset.rules.contract,
         reward=preset.rules.reward,
@@ -111,7 +113,7 @@ def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
         batch_size=preset.batch_size,
         seed=preset.seed,
         n_epochs=options.n_epochs,
-        interleave=options.interleave,
+        interleave=preset.interleave,
         n_train=options.n_train,
         has_test=False,  # our own evaluator judges the held-out side
     )
@@ -145,7 +147,8 @@ def make_evaluator(options: SftOptions, folder: Path) -> DisruptionEvaluator:
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
     preset, builder = resolve_preset(options), make_papers_builder(options)
-    papers, rules, renderer = read_split(options.release, "test")[: options.n_test], builder.rules(), builder.renderer()
+    rules, renderer = builder.rules(), builder.renderer()
+    papers = read_split(options.release, "test", needs=TARGETS[rules.target])[: options.n_test]
     check_fit(papers, rules, renderer)
     return DisruptionEvaluator(
         papers,
@@ -163,7 +166,7 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
 
     Unlike in reinforcement learning the number of steps belongs to it, since the learning rate falls towards the last.
     """
-    own = ("confidence", "n_train", "n_test", "interleave", "eval_temperature", "n_epochs", "max_steps")
+    own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
     renderer = make_papers_builder(options).renderer_name
     return describe(resolve_preset(options)) | chosen | {"renderer": renderer, "backend": backend} | more

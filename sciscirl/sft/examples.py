@@ -17,7 +17,7 @@ from sciscirl.contracts import render_answer
 from sciscirl.envs import build_messages, read_action
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import TaskRules
-from sciscirl.task import Paper
+from sciscirl.task import TARGETS, Paper
 
 #: What brackets the tokens that are trained on, where an example is shown.
 MARKS = ("⟦", "⟧")
@@ -42,7 +42,7 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     """Write the answer that a paper's labels make right: what every target is, and nothing else is.
 
     A release has labels and no more. The justification and the signals of four keys are therefore the same stated
-    text for every paper, and the confidence is the same number.
+    text for every paper, and the confidence is the same number; with probabilities it is that of the right label.
 
     Raises:
         SciSciRLError: if the confidence is no probability.
@@ -56,7 +56,8 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     if not 0 <= confidence <= 1:
         msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
         raise SciSciRLError(msg)
-    return render_answer(str(paper.gold.disruption_label), rules.contract, confidence=confidence)
+    labels = {column: str(getattr(paper.gold, column)) for column in TARGETS[rules.target]}
+    return render_answer(labels, rules.contract, rules.target, confidence=confidence)
 
 
 def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0) -> Example:
@@ -139,6 +140,6 @@ def show_example(example: Example, tokenizer: Tokenizer) -> str:
 
 def _unfit(renderer: Renderer) -> SciSciRLError:
     return SciSciRLError(
-        f"{type(renderer).__name__} does not write exactly the gold answer behind the prompt that it samples from, so a "
-        "model would learn something else. Name another: renderer=, without thinking if there is one."
+        f"{type(renderer).__name__} does not write exactly the gold answer behind the prompt that it samples from, so "
+        "a model would learn something else. Name another: renderer=, without thinking if there is one."
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 WORDS = {"true": True, "false": False, "null": None}
 LABELS = ("disruptive", "consolidating", "neutral")
-KEYS = {
-    "four_keys": {"disruption_label", "label_justification", "evidence_signals", "confidence"},
-    "two_keys": {"disruption_label", "confidence"},
+VOCABULARIES = {"disruption_label": LABELS, "novelty_label": ("novel", "balanced", "conventional")}
+COLUMNS = {
+    "disruption": ["disruption_label"],
+    "novelty": ["novelty_label"],
+    "joint": ["disruption_label", "novelty_label"],
 }
 
 
@@ -129,22 +132,44 @@ def is_words(value) -> bool:
     return isinstance(value, str) and value.strip() != "" and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
-def judge(text: str, contract: str, max_depth: int = 32) -> tuple[bool, bool, str | None, float | None]:
-    """Say whether ``text`` is JSON, whether it is valid, and the label and confidence of a valid answer."""
+def is_share(value) -> bool:
+    return isinstance(value, float) and 0 <= value <= 1
+
+
+def judge(text: str, contract: str, target: str = "disruption", max_depth: int = 32):
+    """Say whether ``text`` is JSON, whether it is valid, and the labels and confidence of a valid answer."""
     if any("\ud800" <= c <= "\udfff" for c in text):
-        return False, False, None, None
+        return False, False, {}, None
     try:
         value = Reader(text, max_depth).document()
     except NotJsonError:
-        return False, False, None, None
-    broken = True, False, None, None
-    if not isinstance(value, Members) or has_repeats(value) or {key for key, _ in value} != KEYS[contract]:
+        return False, False, {}, None
+    broken = True, False, {}, None
+    columns = COLUMNS[target]
+    keys = {*columns, "confidence"}
+    if contract == "four_keys":
+        keys |= {"label_justification", "evidence_signals"}
+    if contract == "probabilities":
+        keys = {label for column in columns for label in VOCABULARIES[column]}
+    if not isinstance(value, Members) or has_repeats(value) or {key for key, _ in value} != keys:
         return broken
     fields = dict(value)
-    label, confidence = fields["disruption_label"], fields["confidence"]
-    if not isinstance(label, str) or label not in LABELS:
+    if contract == "probabilities":
+        labels, sure = {}, Fraction(1)
+        if not all(map(is_share, fields.values())):
+            return broken
+        for column in columns:
+            chances = {label: Fraction(fields[label]) for label in VOCABULARIES[column]}
+            total = sum(chances.values())
+            if abs(total - 1) > Fraction(1, 1000) + Fraction(1, 10**9):
+                return broken
+            labels[column] = next(label for label in chances if chances[label] == max(chances.values()))
+            sure *= chances[labels[column]] / total
+        return True, True, labels, float(sure)
+    labels = {column: fields[column] for column in columns}
+    if not all(isinstance(label, str) and label in VOCABULARIES[column] for column, label in labels.items()):
         return broken
-    if not isinstance(confidence, float) or not 0 <= confidence <= 1:
+    if not is_share(fields["confidence"]):
         return broken
     if contract == "four_keys":
         signals = fields["evidence_signals"]
@@ -154,4 +179,4 @@ def judge(text: str, contract: str, max_depth: int = 32) -> tuple[bool, bool, st
             return broken
         if not all(map(is_words, signals)):
             return broken
-    return True, True, label, confidence
+    return True, True, labels, fields["confidence"]

@@ -10,50 +10,85 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import CONTRACTS, MAX_DEPTH, parse_answer, render_answer
+from sciscirl.contracts import CONTRACTS, SUM_TOLERANCE, contract_keys, parse_answer, render_answer
+from sciscirl.strict_json import MAX_DEPTH
+from sciscirl.task import TARGETS, VOCABULARIES
 from tests.rl.json_oracle import LABELS, judge
 from tests.rl.papers import hostile_texts
 
-contracts = st.sampled_from(sorted(CONTRACTS))
+EVERY_LABEL = tuple(label for labels in VOCABULARIES.values() for label in labels)
+contracts = st.sampled_from(CONTRACTS)
+targets = st.sampled_from([*TARGETS])
+kinds = st.tuples(contracts, targets)
 any_text = st.text(st.characters())  # halves of surrogate pairs too
 numbers = st.floats(0, 1) | st.floats() | st.integers() | st.sampled_from([0, 1, True, False, -0.0, 1.0000000001])
-leaves = st.none() | numbers | any_text | st.sampled_from([*LABELS, "Disruptive", "neutral ", "0.5"])
+leaves = st.none() | numbers | any_text | st.sampled_from([*EVERY_LABEL, "Disruptive", "neutral ", "0.5"])
 json_values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4)
 )
-key_names = st.sampled_from([*CONTRACTS["four_keys"], "novelty_label", "Confidence", ""])
+key_names = st.sampled_from([*contract_keys("four_keys", "joint"), *EVERY_LABEL, "Confidence", ""])
 # Mostly the right types, so that many are valid and the rest nearly so.
 near_fields = st.fixed_dictionaries(
     {
-        "disruption_label": st.sampled_from(LABELS) | leaves,
+        **{column: st.sampled_from(labels) | leaves for column, labels in VOCABULARIES.items()},
         "label_justification": hostile_texts | json_values,
         "evidence_signals": st.lists(hostile_texts, max_size=3) | json_values,
         "confidence": st.floats(0, 1) | numbers | json_values,
     }
 )
-GOOD = {contract: render_answer("neutral", contract, confidence=0.5) for contract in CONTRACTS}
+# In thousandths, of which most add up to about a thousand.
+near_forecasts = st.lists(
+    st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.sampled_from([-2, -1, 0, 0, 0, 1, 2])),
+    min_size=2,
+    max_size=2,
+).map(
+    lambda triples: (
+        {
+            label: value / 1000
+            for labels, (one, two, off) in zip(VOCABULARIES.values(), triples, strict=True)
+            for label, value in zip(labels, (one, two * (1000 - one) // 1000, 0), strict=True)
+        }
+        | {
+            labels[2]: (1000 - one - two * (1000 - one) // 1000 + off) / 1000
+            for labels, (one, two, off) in zip(VOCABULARIES.values(), triples, strict=True)
+        }
+    )
+)
+GOLD = {"disruption_label": "neutral", "novelty_label": "novel"}
+GOOD = {
+    (contract, target): render_answer(GOLD, contract, target, confidence=0.5)
+    for contract in CONTRACTS
+    for target in TARGETS
+}
+GOOD |= {contract: GOOD[contract, "disruption"] for contract in CONTRACTS}
 SPOILERS = (
     *("", " ", "\n", "\t", "\xa0", "\ufeff", "\x00", "```", "```json\n", "<think>", "//", "\u0660", "\ud800"),
     *(",", "}", "{", "[", "]", '"', "'", "\\", "NaN", "Infinity", "1e999", "0x1", "01", "+1", ".5", "5.", "true"),
 )
 
 
-def check(text: str, contract: str) -> None:
-    answer = parse_answer(text, contract)
-    assert (answer.is_json, answer.is_valid, answer.label, answer.confidence) == judge(text, contract)
+def check(text: str, contract: str, target: str = "disruption") -> None:
+    answer = parse_answer(text, contract, target)
+    is_json, is_valid, labels, confidence = judge(text, contract, target)
+    assert (answer.is_json, answer.is_valid, answer.labels) == (is_json, is_valid, labels)
+    assert answer.confidence == (confidence if contract != "probabilities" else pytest.approx(confidence))
+    assert answer.label == next(iter(labels.values()), None)
+    assert answer.target == target
     assert (answer.problem == "") == answer.is_valid
     assert (answer.problem in {"not_json", "nested_too_deep"}) == (not answer.is_json)
     assert answer.has_think == ("<think>" in text)
     if answer.is_valid:
-        assert (answer.tolerant_label, answer.tolerant_confidence) == (answer.label, answer.confidence)
-    assert answer.tolerant_label in {None, *LABELS}
-    assert answer.tolerant_label is not None or answer.tolerant_confidence is None
+        assert (answer.tolerant_labels, answer.tolerant_confidence) == (answer.labels, answer.confidence)
+    assert set(answer.tolerant_labels) in (set(), {*TARGETS[target]})
+    assert all(label in VOCABULARIES[column] for column, label in answer.tolerant_labels.items())
+    assert answer.tolerant_labels or answer.tolerant_confidence is None
+    assert bool(answer.forecast) == (answer.is_valid and contract == "probabilities")
 
 
 @st.composite
 def spoiled_answers(draw) -> str:
     """A good answer with one or two pieces put in, taken out, or put twice, anywhere."""
-    text = GOOD[draw(contracts)]
+    text = GOOD[draw(kinds)]
     for _ in range(draw(st.integers(1, 2))):
         start = draw(st.integers(0, len(text)))
         end = draw(st.integers(start, min(len(text), start + 6)))
@@ -61,27 +96,49 @@ def spoiled_answers(draw) -> str:
     return text
 
 
-@given(any_text | hostile_texts, contracts)
-def test_any_text_gets_the_verdict_of_an_independent_reader(text, contract):
-    check(text, contract)
+@given(any_text | hostile_texts, kinds)
+def test_any_text_gets_the_verdict_of_an_independent_reader(text, kind):
+    check(text, *kind)
 
 
-@given(json_values, contracts, st.booleans(), st.sampled_from([None, 2]))
-def test_any_json_gets_the_verdict_of_an_independent_reader(value, contract, ascii_only, indent):
-    check(json.dumps(value, ensure_ascii=ascii_only, indent=indent), contract)
+@given(json_values, kinds, st.booleans(), st.sampled_from([None, 2]))
+def test_any_json_gets_the_verdict_of_an_independent_reader(value, kind, ascii_only, indent):
+    check(json.dumps(value, ensure_ascii=ascii_only, indent=indent), *kind)
 
 
-@given(near_fields, contracts, st.booleans())
-def test_nearly_right_answers_get_the_verdict_of_an_independent_reader(fields, contract, ascii_only):
-    kept = {key: fields[key] for key in CONTRACTS[contract]}
-    check(json.dumps(kept, ensure_ascii=ascii_only), contract)
-    check(json.dumps(fields, ensure_ascii=ascii_only), contract)
+@given(near_fields, st.sampled_from(["four_keys", "two_keys"]), targets, st.booleans())
+def test_nearly_right_answers_get_the_verdict_of_an_independent_reader(fields, contract, target, ascii_only):
+    kept = {key: fields[key] for key in contract_keys(contract, target)}
+    check(json.dumps(kept, ensure_ascii=ascii_only), contract, target)
+    check(json.dumps(fields, ensure_ascii=ascii_only), contract, target)
 
 
-@given(spoiled_answers(), contracts)
-@example('{"disruption_label": "neutral", "confidence": 0.5, "confidence": 0.5}', "two_keys")
-def test_spoiled_answers_get_the_verdict_of_an_independent_reader(text, contract):
-    check(text, contract)
+@given(near_forecasts, targets, st.none() | st.tuples(st.sampled_from(EVERY_LABEL), json_values))
+def test_nearly_right_forecasts_get_the_verdict_of_an_independent_reader(forecast, target, change):
+    if change is not None:
+        forecast = forecast | {change[0]: change[1]}
+    check(json.dumps({key: forecast[key] for key in contract_keys("probabilities", target)}), "probabilities", target)
+    check(json.dumps(forecast), "probabilities", target)
+
+
+@given(near_forecasts, targets)
+def test_a_forecast_is_normed_and_its_label_is_the_most_probable_the_first_of_equals(forecast, target):
+    text = json.dumps({key: forecast[key] for key in contract_keys("probabilities", target)})
+    answer = parse_answer(text, "probabilities", target)
+    for column in TARGETS[target] if answer.is_valid else ():
+        stated = [forecast[label] for label in VOCABULARIES[column]]
+        assert answer.labels[column] == VOCABULARIES[column][stated.index(max(stated))]
+        assert sum(answer.forecast[label] for label in VOCABULARIES[column]) == pytest.approx(1, abs=1e-12)
+        assert all(
+            answer.forecast[label] == pytest.approx(forecast[label], abs=2 * SUM_TOLERANCE)
+            for label in VOCABULARIES[column]
+        )
+
+
+@given(spoiled_answers(), kinds)
+@example('{"disruption_label": "neutral", "confidence": 0.5, "confidence": 0.5}', ("two_keys", "disruption"))
+def test_spoiled_answers_get_the_verdict_of_an_independent_reader(text, kind):
+    check(text, *kind)
 
 
 @given(near_fields, key_names, json_values)
@@ -92,20 +149,32 @@ def test_a_key_twice_is_never_valid(fields, key, value):
     assert not parse_answer(text, "four_keys").is_valid
 
 
-@given(st.sampled_from(LABELS), contracts, st.floats(0, 1), hostile_texts, st.lists(hostile_texts, min_size=1))
-def test_what_is_rendered_is_valid_and_reads_back(label, contract, confidence, words, signals):
+@st.composite
+def golds(draw) -> dict[str, str]:
+    return {column: draw(st.sampled_from(labels)) for column, labels in VOCABULARIES.items()}
+
+
+@given(golds(), kinds, st.floats(0, 1), hostile_texts, st.lists(hostile_texts, min_size=1))
+def test_what_is_rendered_is_valid_and_reads_back(gold, kind, confidence, words, signals):
+    contract, target = kind
     text = render_answer(
-        label,
-        contract,
+        gold,
+        *kind,
         confidence=confidence,
         justification=f"a {words}",
         signals=[f"b {signal}" for signal in signals],
     )
-    answer = parse_answer(text, contract)
-    assert (answer.is_valid, answer.label, answer.confidence) == (True, label, confidence)
-    assert tuple(json.loads(text)) == CONTRACTS[contract]
-    (other,) = set(CONTRACTS) - {contract}
-    assert parse_answer(text, other).problem == "wrong_keys"
+    answer = parse_answer(text, *kind)
+    assert answer.is_valid
+    assert tuple(json.loads(text)) == contract_keys(*kind)
+    if contract != "probabilities":
+        assert (answer.labels, answer.confidence) == ({column: gold[column] for column in TARGETS[target]}, confidence)
+    elif confidence > 0.334:
+        assert answer.labels == {column: gold[column] for column in TARGETS[target]}
+        assert answer.confidence == pytest.approx(confidence ** len(TARGETS[target]), abs=3e-4)
+    for other in GOOD:
+        if isinstance(other, tuple) and other != kind:
+            assert parse_answer(text, *other).problem == "wrong_keys"
 
 
 TWO = '{{"disruption_label": {label}, "confidence": {confidence}}}'
@@ -266,10 +335,77 @@ def test_the_tolerant_reader_finds_what_a_person_would_and_makes_nothing_valid(t
     assert (answer.is_valid, answer.label, answer.confidence) == (False, None, None)
 
 
-@given(st.sampled_from(LABELS), contracts, st.floats(0, 1), st.text("abc .:\n`'*"), st.text("abc .:\n`'*"))
+@given(golds(), kinds, st.floats(0.334, 1), st.text("abc .:\n`'*"), st.text("abc .:\n`'*"))
 def test_prose_around_an_answer_costs_the_strict_reader_its_label_and_the_tolerant_one_nothing(
-    label, contract, confidence, before, after
+    gold, kind, confidence, before, after
 ):
-    answer = parse_answer(f"{before}.{render_answer(label, contract, confidence=confidence)}{after}", contract)
+    text = render_answer(gold, *kind, confidence=confidence)
+    answer = parse_answer(f"{before}.{text}{after}", *kind)
+    alone = parse_answer(text, *kind)
     assert not answer.is_json
-    assert (answer.tolerant_label, answer.tolerant_confidence) == (label, confidence)
+    assert answer.labels == {}
+    assert (answer.tolerant_labels, answer.tolerant_confidence) == (alone.labels, alone.confidence)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        ((0.333, 0.333, 0.333), ""),
+        ((0.334, 0.334, 0.333), ""),
+        ((0.1, 0.2, 0.7), ""),
+        ((1, 0, 0), ""),
+        ((0, 0, 1.0), ""),
+        ((0.33, 0.33, 0.33), "bad_sum"),
+        ((0.334, 0.334, 0.334), "bad_sum"),
+        ((0, 0, 0), "bad_sum"),
+        ((1, 1, 1), "bad_sum"),
+        ((33, 33, 34), "bad_probability"),
+        ((1.1, 0, 0), "bad_probability"),
+        ((-0.1, 0.1, 1), "bad_probability"),
+        ((True, 0, 0), "bad_probability"),
+        (("1", 0, 0), "bad_probability"),
+        ((None, 0, 1), "bad_probability"),
+        (([1], 0, 0), "bad_probability"),
+    ],
+)
+def test_probabilities_are_numbers_that_add_up(numbers, problem):
+    text = json.dumps(dict(zip(LABELS, numbers, strict=True)))
+    assert parse_answer(text, "probabilities").problem == problem
+    check(text, "probabilities")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "label"),
+    [
+        ((0.4, 0.4, 0.2), "disruptive"),
+        ((0.2, 0.4, 0.4), "consolidating"),
+        ((0.3, 0.3, 0.4), "neutral"),
+        ((0.333, 0.333, 0.333), "disruptive"),
+    ],
+)
+def test_of_equal_probabilities_the_first_in_the_vocabulary_wins_in_whatever_order_they_are_written(numbers, label):
+    pairs = list(zip(LABELS, numbers, strict=True))
+    assert {parse_answer(json.dumps(dict(order)), "probabilities").label for order in (pairs, pairs[::-1])} == {label}
+
+
+def test_both_sums_of_a_joint_forecast_count():
+    good = json.loads(GOOD["probabilities", "joint"])
+    for label in EVERY_LABEL:
+        changed = good | {label: 0.7 if good[label] < 0.5 else 0.0}
+        assert parse_answer(json.dumps(changed), "probabilities", "joint").problem == "bad_sum"
+
+
+def test_one_confidence_in_two_forecasts_is_that_both_are_right():
+    text = GOOD["probabilities", "joint"]
+    assert parse_answer(text, "probabilities", "joint").confidence == 0.25
+
+
+@pytest.mark.parametrize("column", VOCABULARIES)
+def test_a_joint_answer_needs_each_label_in_its_place(column):
+    good = json.loads(GOOD["two_keys", "joint"])
+    (other,) = set(VOCABULARIES) - {column}
+    swapped = good | {column: good[other]}
+    assert parse_answer(json.dumps(swapped), "two_keys", "joint").problem == "bad_label"
+    del good[column]
+    assert parse_answer(json.dumps(good), "two_keys", "joint").problem == "wrong_keys"
+    assert parse_answer(f"So: {json.dumps(good)}", "two_keys", "joint").tolerant_labels == {}

@@ -15,7 +15,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscirl.contracts import render_answer
 from sciscirl.envs import DisruptionEnv, DisruptionGroupBuilder, read_action
 from sciscirl.experiments import PRESETS, TaskRules
-from sciscirl.metrics import PREDICTIONS
+from sciscirl.predictions import PREDICTIONS
 from sciscirl.rewards import REWARDS
 from sciscirl.task import read_split
 from tests.rl.toy import LABELS, Scripted, say

@@ -29,8 +29,8 @@ from sciscirl.evaluate import (
 )
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
-from sciscirl.metrics import PREDICTIONS, compute_metrics
-from sciscirl.predictions import read_predictions, write_predictions
+from sciscirl.metrics import compute_metrics
+from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.task import Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models

@@ -18,7 +18,9 @@ from sklearn.metrics import balanced_accuracy_score, brier_score_loss
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics import INVALID, PREDICTIONS, bootstrap_intervals, compute_metrics, make_prediction, tie_metrics
+from sciscirl.intervals import bootstrap_intervals
+from sciscirl.metrics import compute_metrics, tie_metrics
+from sciscirl.predictions import INVALID, PREDICTIONS, make_prediction
 from sciscirl.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
 
@@ -247,6 +249,7 @@ def test_a_prediction_holds_everything_that_was_judged():
         "openalex_id": "W1",
         "gold": "neutral",
         "label": None,
+        "forecast": None,
         "confidence": None,
         "is_json": False,
         "is_valid": False,

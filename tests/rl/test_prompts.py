@@ -13,17 +13,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.contracts import CONTRACTS, parse_answer
+from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer
 from sciscirl.errors import PromptError
 from sciscirl.mini_examples import MINI_EXAMPLES
 from sciscirl.prompts import STYLES, cap_view, render_prompt, render_record
-from sciscirl.task import PaperView
+from sciscirl.task import TARGETS, VOCABULARIES, PaperView
 from tests.conftest import REPOSITORY
 from tests.rl.papers import MARKUP, hostile_texts, views
 
 GOLDEN = REPOSITORY / "tests" / "golden" / "prompts.txt"
-KINDS = list(product(STYLES, CONTRACTS))
+KINDS = list(product(STYLES, CONTRACTS, TARGETS))
 VIEW = PaperView("On tides", "We measure tides.", 1999, 12, "Earth and Planetary Sciences")
 # Beginnings of what some tokenizer or chat format takes for its own.
 BREAKOUT = re.compile(
@@ -41,7 +40,7 @@ def record_of(prompt: list[dict[str, str]]) -> str:
 
 
 @given(views, st.sampled_from(KINDS))
-@example(PaperView("".join(MARKUP), "".join(MARKUP), 2000, 1, "[INST]"), ("checklist", "four_keys"))
+@example(PaperView("".join(MARKUP), "".join(MARKUP), 2000, 1, "[INST]"), ("checklist", "four_keys", "joint"))
 def test_whatever_a_paper_says_stays_one_line_of_json_in_the_user_message(view, kind):
     prompt = render_prompt(view, *kind)
     assert [message["role"] for message in prompt] == ["system", "user"]
@@ -100,40 +99,56 @@ def test_chat_markup_is_not_tokenized_as_such():
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_a_prompt_names_each_label_and_exactly_the_keys_of_its_contract(kind):
-    style, contract = kind
+    style, contract, target = kind
     system = render_prompt(VIEW, *kind)[0]["content"]
-    assert all(label in system for label in DISRUPTION_LABELS)
-    assert set(re.findall(r"^- (\w+): (?:a|\")", system, flags=re.MULTILINE)) - {*DISRUPTION_LABELS} == {
-        *CONTRACTS[contract]
-    }
-    assert ("later" in system) == (style != "plain")
+    asked = {label for column in TARGETS[target] for label in VOCABULARIES[column]}
+    for labels in VOCABULARIES.values():
+        for label in labels:
+            assert (re.search(rf"\b{label}\b", system) is not None) == (label in asked)
+    rules = system.partition("Answer with one JSON object")[2]
+    keys = re.findall(r"^- (\w+): (?:an? |\")", rules, flags=re.MULTILINE)
+    assert tuple(keys) == contract_keys(contract, target)
+    assert ("What the labels mean" in system) == (style != "plain")
+    assert ("add up to 1" in system) == (contract == "probabilities")
     assert ("ask in this order" in system) == (style == "checklist")
     assert all((example.view.title in system) == (style == "checklist") for example in MINI_EXAMPLES)
 
 
-@pytest.mark.parametrize("contract", CONTRACTS)
-def test_the_answers_of_the_mini_examples_are_valid(contract):
-    lines = render_prompt(VIEW, "checklist", contract)[0]["content"].splitlines()
-    answers = [parse_answer(line, contract) for line in lines if line.startswith('{"disruption_label"')]
-    assert [answer.label for answer in answers if answer.is_valid] == list(DISRUPTION_LABELS)
+@pytest.mark.parametrize(("contract", "target"), list(product(CONTRACTS, TARGETS)))
+def test_the_answers_of_the_mini_examples_are_valid(contract, target):
+    lines = render_prompt(VIEW, "checklist", contract, target)[0]["content"].splitlines()
+    answers = [parse_answer(line, contract, target) for line in lines if line.startswith("{")]
+    said = [answer.labels for answer in answers if answer.is_valid]
+    assert len(answers) == 2 * len(said) == 6
+    for column in TARGETS[target]:
+        assert {labels[column] for labels in said} == {*VOCABULARIES[column]}
 
 
 def test_the_wording_of_every_prompt_is_the_one_on_record():
     # UPDATE_GOLDEN=1 writes it anew. A changed prompt is another experiment: say so in the CHANGELOG.
+    # What comes first are the prompts of the published runs.
+    kinds = sorted(KINDS, key=lambda kind: (kind[2] != "disruption", kind[1] == "probabilities", kind[2] == "joint"))
     text = "".join(
-        f"=== {style}, {contract}, {message['role']}\n{message['content']}\n"
-        for style, contract in KINDS
-        for message in render_prompt(VIEW, style, contract)
+        f"=== {', '.join(kind if kind[2] != 'disruption' else kind[:2])}, {message['role']}\n{message['content']}\n"
+        for kind in kinds
+        for message in render_prompt(VIEW, *kind)
     )
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, "utf-8", newline="\n")
     assert GOLDEN.read_text("utf-8") == text
 
 
-@pytest.mark.parametrize(("style", "contract"), [("poem", "two_keys"), ("plain", "three_keys")])
-def test_an_unknown_kind_of_prompt_is_refused_with_the_known_ones(style, contract):
-    with pytest.raises(PromptError, match=r"Styles: plain, ontology, checklist; contracts: two_keys, four_keys\."):
-        render_prompt(VIEW, style, contract)
+@pytest.mark.parametrize(
+    "kind",
+    [("poem", "two_keys", "novelty"), ("plain", "three_keys", "novelty"), ("plain", "two_keys", "impact")],
+)
+def test_an_unknown_kind_of_prompt_is_refused_with_the_known_ones(kind):
+    with pytest.raises(
+        PromptError,
+        match=r"Styles: plain, ontology, checklist; contracts: four_keys, two_keys, probabilities; "
+        r"targets: disruption, novelty, joint\.",
+    ):
+        render_prompt(VIEW, *kind)
 
 
 @given(views, st.integers(1, 200), st.sampled_from([len, words]))
@@ -206,4 +221,5 @@ def test_real_papers_are_shown_whole(shared_data):
 @given(hostile_texts)
 def test_a_record_that_looks_like_an_answer_is_still_a_record(text):
     # If a model echoes the record, that is no valid answer.
-    assert not any(parse_answer(render_record(replace(VIEW, title=text)), contract).is_valid for contract in CONTRACTS)
+    record = render_record(replace(VIEW, title=text))
+    assert not any(parse_answer(record, *kind).is_valid for kind in product(CONTRACTS, TARGETS))

@@ -173,7 +173,7 @@ def test_the_backend_may_stand_anywhere_and_decides_the_options():
 
 
 def test_switches_that_an_options_class_inherits_need_no_value():
-    read = read_options(TinkerSftOptions, ["--resume", "--dry-run", "preset=exp4", "--interleave"])
+    read = read_options(TinkerSftOptions, ["--resume", "--dry-run", "preset=exp4", "--interleave=True"])
     assert (read.resume, read.dry_run, read.interleave, read.preset) == (True, True, True, "exp4")
     assert read_options(TinkerSftOptions, ["style=ontology"]).style == "ontology"
     with pytest.raises(SciSciRLError, match=r"See --help\.$"):

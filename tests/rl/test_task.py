@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, fields
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -17,19 +18,22 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscidata.schemas import EXAMPLE
 from sciscirl.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.metrics import compute_metrics, make_prediction
+from sciscirl.metrics import compute_metrics
 from sciscirl.mini_examples import MINI_EXAMPLES
+from sciscirl.predictions import make_prediction
 from sciscirl.prompts import STYLES, render_prompt
 from sciscirl.rewards import REWARDS, score_answer
-from sciscirl.task import Gold, PaperView, read_split
+from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
-PURE = ("task", "prompts", "contracts", "rewards", "metrics", "errors", "mini_examples")
+PURE = (
+    *("task", "prompts", "prompt_texts", "strict_json", "contracts", "rewards", "metrics", "intervals", "predictions"),
+    *("errors", "mini_examples", "experiments", "share_tracker"),
+)
 # Nine digits that neither a year nor a count of these tests has.
 sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
 
@@ -135,8 +139,8 @@ def test_no_score_of_a_release_reaches_a_prompt_an_answer_a_metric_or_a_log_line
             said = [repr(paper) for paper in read_split(folder, "train")]
             for paper in read_split(folder, "train"):
                 for style in STYLES:
-                    for contract in CONTRACTS:
-                        said += [message["content"] for message in render_prompt(paper.view, style, contract)]
+                    for contract, target in product(CONTRACTS, TARGETS):
+                        said += [message["content"] for message in render_prompt(paper.view, style, contract, target)]
                 text = render_answer(paper.gold.disruption_label, "four_keys")
                 answer = parse_answer(text, "four_keys")
                 reward = score_answer(answer, paper.gold.disruption_label, REWARDS["strong"])
@@ -152,10 +156,12 @@ def test_no_score_of_a_release_reaches_a_prompt_an_answer_a_metric_or_a_log_line
 
 
 def test_mini_examples_are_one_of_each_class_and_hold_no_score():
-    assert [example.disruption_label for example in MINI_EXAMPLES] == list(DISRUPTION_LABELS)
+    for column, labels in VOCABULARIES.items():
+        assert {example.readings[column].label for example in MINI_EXAMPLES} == {*labels}
+    assert [example.readings["disruption_label"].label for example in MINI_EXAMPLES] == list(DISRUPTION_LABELS)
     for example in MINI_EXAMPLES:
-        assert set(asdict(example)) == {"view", "disruption_label", "justification", "signals", "confidence"}
-        assert not set(EXAMPLE) & (set(asdict(example)) - {"disruption_label"})
+        assert set(asdict(example)) == {"view", "readings", "confidence"}
+        assert set(asdict(example)["readings"]) == {*VOCABULARIES}
 
 
 def test_mini_examples_are_papers_that_no_real_record_is(shared_data):
@@ -184,3 +190,27 @@ def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_its_errors
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
     assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors"}
+
+
+def test_no_label_is_in_two_vocabularies():
+    labels = [label for vocabulary in VOCABULARIES.values() for label in vocabulary]
+    assert len(labels) == len(set(labels))
+
+
+def test_a_paper_is_judged_by_the_labels_of_the_task():
+    paper = Paper("W1", PaperView("t", "a", 2000, 1, None), Gold("neutral", None))
+    assert paper.labels("disruption") == {"disruption_label": "neutral"}
+    for target in ("novelty", "joint"):
+        with pytest.raises(SliceError, match="novelty_label is None, needs one of: novel, balanced, conventional"):
+            paper.labels(target)
+    with pytest.raises(SliceError, match="disruption_label is 'novel'"):
+        name_gold("novel", "disruption")
+
+
+def test_labels_of_a_side_are_counted_each_of_its_vocabulary():
+    view = PaperView("t", "a", 2000, 1, None)
+    papers = [Paper(f"W{n}", view, Gold(("neutral", "disruptive")[n % 2], "novel")) for n in range(5)]
+    assert dict(count_labels(papers, "joint")) == {
+        "disruptive": 2, "consolidating": 0, "neutral": 3, "novel": 5, "balanced": 0, "conventional": 0,
+    }  # fmt: skip
+    assert count_labels([], "novelty") == (("novel", 0), ("balanced", 0), ("conventional", 0))

@@ -1,0 +1,168 @@
+"""What a run or an evaluation refuses, and what it says, before it costs anything."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sciscirl.baselines import predict_tfidf, run_baseline
+from sciscirl.dry_run import render_dry_run
+from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.evaluate import (
+    EvaluationConfig,
+    evaluate_baselines,
+    evaluate_model,
+    evaluate_predictions,
+    find_subject,
+    measure,
+)
+from sciscirl.experiments import PRESETS, describe
+from sciscirl.launch import TrainOptions, make_config, train_preset
+from sciscirl.predictions import write_predictions
+from sciscirl.run_folder import begin_run
+from sciscirl.task import Gold, Paper, PaperView, read_split
+from tests.conftest import REPOSITORY
+from tests.rl.papers import write_slice
+from tests.rl.tinker_stub import KEY, serve_models
+from tests.rl.toy import RENDERER, make_slice
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def run(tmp_path, toy_slice, toy_model) -> Path:
+    """The folder of a training run that has come to a checkpoint."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    settings = describe(PRESETS["exp5"]) | {"model": toy_model, "renderer": RENDERER, "max_paper_tokens": 1024}
+    begin_run(folder, toy_slice, settings, resume=False)
+    (folder / "checkpoints.jsonl").write_text(
+        json.dumps({"name": "final", "batch": 1, "sampler_path": "tinker://x/final"}) + "\n", "utf-8"
+    )
+    return folder
+
+
+def ask(config: EvaluationConfig):
+    return asyncio.run(evaluate_model(config))
+
+
+def main(*words: str) -> None:
+    spec = importlib.util.spec_from_file_location("evaluate_script", REPOSITORY / "scripts" / "evaluate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(words)
+
+
+@pytest.mark.parametrize("name", ["run.json", "predictions.parquet"])
+def test_answers_are_never_written_over_a_run_or_over_others(toy_slice, tmp_path, name):
+    (tmp_path / name).write_text("{}", "utf-8")
+    config = EvaluationConfig(release=toy_slice, out=tmp_path, model="a/b", renderer=RENDERER, base_url=NOBODY)
+    with pytest.raises(SciSciRLError, match="holds a run or an evaluation already"):
+        ask(config)
+
+
+def test_baselines_are_not_judged_by_the_papers_they_learn_from(toy_slice, tmp_path):
+    with pytest.raises(SciSciRLError, match="Choose --side test"):
+        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", side="train"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_one_baseline_cannot_learn_none_is_left_half_done(tmp_path):
+    release = write_slice(tmp_path / "slice", [{"disruption_label": "neutral", "cd_index": 0.0}] * 6, n_test=2)
+    with pytest.raises(SciSciRLError, match="two classes at least"):
+        evaluate_baselines(EvaluationConfig(release=release, out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_classifier_is_silent_where_no_paper_has_a_year_or_citations():
+    view = PaperView("On sleep and work", "We sleep.", None, None, None)
+    train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ((_, sure),) = predict_tfidf(train, train[:1])
+    assert sure == pytest.approx(0.5)
+
+
+def test_a_run_is_asked_as_what_it_was_trained_as(toy_slice, tmp_path, run):
+    with pytest.raises(SciSciRLError, match="was trained as exp5, not exp4"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run, preset="exp4"))
+    for preset in (None, "exp5"):
+        subject = find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run, preset=preset))
+        assert subject.preset.name == "exp5"
+    assert find_subject(EvaluationConfig(release=toy_slice, out=tmp_path)).preset.name == "baseline"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"\xff", b'{"settings": {"name": "exp5"}}']
+)
+def test_the_record_of_a_run_that_cannot_be_read_is_one_clear_error(toy_slice, tmp_path, run, content):
+    (run / "run.json").write_bytes(content)
+    with pytest.raises(SciSciRLError, match="does not describe a training run"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run))
+
+
+def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_path, run, caplog):
+    out, other = tmp_path / "out", make_slice(tmp_path / "other", 12, 6)
+    for release, n_warnings in ((toy_slice, 0), (other, 1)):
+        caplog.clear()
+        with (
+            caplog.at_level(logging.WARNING, logger="sciscirl"),
+            pytest.raises(SciSciRLError, match="no Tinker server"),
+        ):
+            ask(EvaluationConfig(release=release, out=out, run=run, base_url=NOBODY))
+        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluate"]
+        assert len(said) == n_warnings
+        assert all("trained on another slice" in text for text in said)
+
+
+def test_where_papers_repeat_it_is_measured_how_far_rewards_tie(toy_slice):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    other = frame.with_columns(reward=pl.when(pl.col("gold") == "neutral").then("reward").otherwise(-1.0))
+    # One answer after the other, not paper by paper: groups are those of the id. A third of the papers is neutral.
+    assert measure(pl.concat([frame, other]))["reward_uniform_group_rate"] == pytest.approx(1 / 3)
+    assert "reward_uniform_group_rate" not in measure(frame)
+    assert "reward_uniform_group_rate" not in measure(pl.concat([frame, other]).drop("reward"))
+
+
+def test_signs_of_a_search_pattern_in_a_name_are_part_of_the_name(toy_slice, tmp_path):
+    release = make_slice(tmp_path / "a[1]*?", 6, 3)
+    assert len(read_split(release, "test")) == 3
+    frame = run_baseline("majority", read_split(release, "train"), read_split(release, "test"))
+    write_predictions(frame, tmp_path / "p[2].parquet")
+    assert evaluate_predictions(tmp_path / "p[2].parquet")["n"] == 3
+
+
+def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
+    with pytest.raises(SciSciRLError, match="got from_predictions, preset"):
+        main("--from-predictions", str(tmp_path / "p.parquet"), "--preset", "exp5")
+
+
+@pytest.mark.parametrize("name", ["n_train", "n_test", "n_epochs"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_number_of_papers_or_epochs_below_one_is_refused_and_not_counted_from_the_end(toy_slice, name, value):
+    with pytest.raises(SciSciRLError, match=f"^{name} is {value}, needs a whole number of at least 1"):
+        make_config(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value}))
+
+
+def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(tmp_path, toy_model, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    release = write_slice(tmp_path / "slice", [{}] * 6)
+    with serve_models([{"model_name": toy_model}]) as url:
+        options = TrainOptions(
+            release=str(release), model=toy_model, renderer=RENDERER, batch_size=2, max_steps=1, base_url=url,
+            log_path=str(tmp_path / "run"),
+        )  # fmt: skip
+        with pytest.raises(SliceError, match="no paper on the test side"):
+            render_dry_run(options)
+        with pytest.raises(SliceError, match="no paper on the test side"):
+            asyncio.run(train_preset(options))
+    assert not (tmp_path / "run").exists()
