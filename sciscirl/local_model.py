@@ -76,7 +76,7 @@ def load_base_model(
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
         # A later one with gradients then has none, and DoRA reads the packed weights as if they were not.
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
+            vars(module)["support_avx512bf16_for_cpu"] = False
     return model
 
 
@@ -123,7 +123,9 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
     require_packages("peft")
     from peft import PeftModel
 
-    form = json.loads(trained_on.read_text("utf-8")) if trained_on.is_file() else {"quantize": "none", "dtype": dtype}
+    form: dict[str, Any] = {"quantize": "none", "dtype": dtype}
+    if trained_on.is_file():
+        form = json.loads(trained_on.read_text("utf-8"))
     model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
     if form["quantize"] != "none":
         model = model.dequantize(dtype=getattr(torch, form["dtype"]))
