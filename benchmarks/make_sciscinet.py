@@ -1,6 +1,7 @@
 """Write tables in the schema of SciSciNet-v2, of any size, in bounded memory: same seed and size, same rows.
 
     python benchmarks/make_sciscinet.py FOLDER --works 500000 [--references 10] [--abstract-bytes 2800] [--no-texts]
+    python benchmarks/make_sciscinet.py FOLDER --works 500000 --version v1
 
 Seven files, a row group at a time. Ids are scattered, so that no table is sorted by them; abstracts come from a pool of
 a few thousand, each about as long as asked for as an inverted index. Citation counts are those of the references;
@@ -40,15 +41,16 @@ def named(letter, numbers):
 class Table:
     """One Parquet file, a row group after the other."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, *, compression="snappy", page_index=False):
         self.path, self.writer = Path(folder) / f"sciscinet_{name}.parquet", None
+        # No dictionary: real texts repeat nothing, and the pool must not be stored once.
+        self.options = {"compression": compression, "write_page_index": page_index, "use_dictionary": False}
 
     def write(self, frame):
         """Append a row group."""
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         if self.writer is None:
-            # No dictionary: real texts repeat nothing, and the pool must not be stored once.
-            self.writer = pq.ParquetWriter(self.path, table.schema, compression="snappy", use_dictionary=False)
+            self.writer = pq.ParquetWriter(self.path, table.schema, **self.options)
         self.writer.write_table(table, row_group_size=BATCH)
 
     def close(self):
@@ -195,9 +197,9 @@ def abstract_pool(n_bytes, seed):
     return pl.Series(pool)
 
 
-def write_texts(folder, n, seed, n_bytes):
+def write_texts(folder, n, seed, n_bytes, **options):
     pool = abstract_pool(n_bytes, seed)
-    table = Table(folder, "papertitleabstract")
+    table = Table(folder, "papertitleabstract", **options)
     for number, numbers in batches(n):
         rng = np.random.Generator(np.random.PCG64([seed, 5, number]))
         ids = work_ids(numbers)
@@ -219,13 +221,59 @@ def write_texts(folder, n, seed, n_bytes):
     return pool.str.len_bytes().mean()
 
 
-def make(folder, n, *, mean_references=10, n_bytes=2_800, seed=0, texts=True):
+def make(folder, n, *, mean_references=10, n_bytes=2_800, seed=0, texts=True, **options):
+    """Write all tables; ``options`` say how the texts are compressed, and whether their pages have an index."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     pa.set_cpu_count(1)
     n_references, n_citations = write_references(folder, n, mean_references, seed)
     write_papers(folder, n, seed, n_references, n_citations)
     write_fields_and_sources(folder, n, seed)
-    return write_texts(folder, n, seed, n_bytes) if texts else None
+    return write_texts(folder, n, seed, n_bytes, **options) if texts else None
+
+
+def write_version_1(folder):
+    """Turn the tables of version 2 into those of version 1: tab-separated, numbers for ids, no abstracts."""
+
+    def scan(name):
+        return pl.scan_parquet(Path(folder) / f"sciscinet_{name}.parquet")
+
+    def number(name):
+        return pl.col(name).str.slice(1).cast(pl.Int64)
+
+    # Whole numbers with a missing one among them are written as pandas writes them: 13.0.
+    journals = scan("papersources").select("paperid", number("sourceid").cast(pl.Float64).alias("JournalID"))
+    titles = scan("papertitleabstract").select("paperid", pl.col("title").alias("PaperTitle"))
+    names = {"doctype": "DocType", "year": "Year", "reference_count": "Reference_Count", "disruption": "Disruption"}
+    kept = ["Citation_Count", "C5", "C10", "Atyp_Median_Z", "Atyp_10pct_Z", "Atyp_Pairs"]
+    papers = scan("papers").with_columns(
+        number("paperid").alias("PaperID"),
+        pl.col("doi").str.strip_prefix("https://doi.org/").alias("DOI"),
+        pl.col("Atyp_Pairs").cast(pl.Float64),
+        # Lin et al. 2023 have no score where there is no reference or no citation, and no 0 either.
+        pl.when(pl.col("reference_count") > 0, pl.col("citation_count") > 0).then("disruption").alias("disruption"),
+    )
+    papers = papers.rename({**names, "citation_count": "Citation_Count"}).join(journals, on="paperid", how="left")
+    level = pl.col("level").replace_strict({0: "Top", 1: "Sub"}, return_dtype=pl.String).alias("Field_Type")
+    tables = {
+        "Papers": papers.select("PaperID", "DOI", *names.values(), "JournalID", *kept),
+        "PaperDetails": papers.join(titles, on="paperid").select("PaperID", "DOI", "PaperTitle"),
+        "PaperReferences": scan("paperrefs").select(
+            number("citing_paperid").alias("Citing_PaperID"), number("cited_paperid").alias("Cited_PaperID")
+        ),
+        "PaperFields": scan("paperfields").select(
+            number("paperid").alias("PaperID"), number("fieldid").alias("FieldID")
+        ),
+        "Fields": scan("fields").select(
+            number("fieldid").alias("FieldID"), pl.col("display_name").alias("Field_Name"), level
+        ),
+        "Journals": scan("sources").select(
+            number("sourceid").alias("JournalID"), pl.col("display_name").alias("Journal_Name")
+        ),
+    }
+    for name, table in tables.items():
+        table.sink_csv(Path(folder) / f"SciSciNet_{name}.tsv", separator="\t", quote_style="never")
+    for path in Path(folder).glob("sciscinet_*.parquet"):
+        path.unlink()
 
 
 def main():
@@ -236,15 +284,24 @@ def main():
     parser.add_argument("--abstract-bytes", type=int, default=2_800)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-texts", action="store_true")
+    parser.add_argument("--text-compression", default="snappy", help="snappy, zstd ..")
+    parser.add_argument("--page-index", action="store_true", help="write an index of the pages of the texts")
+    parser.add_argument("--version", choices=["v1", "v2"], default="v2")
     options = parser.parse_args()
     mean = make(
         options.folder,
         options.works,
         mean_references=options.references,
-        n_bytes=options.abstract_bytes,
+        n_bytes=options.abstract_bytes if options.version == "v2" else 100,
         seed=options.seed,
         texts=not options.no_texts,
+        compression=options.text_compression,
+        page_index=options.page_index,
     )
+    if options.version == "v1":
+        write_version_1(options.folder)
+        for path in sorted(options.folder.glob("*.tsv")):
+            print(f"{path.name:<40} {path.stat().st_size / 1e6:>10,.1f} MB")
     for path in sorted(options.folder.glob("*.parquet")):
         print(f"{path.name:<40} {path.stat().st_size / 1e6:>10,.1f} MB  {pq.read_metadata(path).num_rows:>12,} rows")
     if mean is not None:

@@ -1,7 +1,7 @@
-"""SciSciNet: all rows to labelled JSON lines, and a slice out of a large table without its texts.
+"""SciSciNet: all rows to labelled JSON lines, a slice out of a large table without its texts, all of it as a corpus.
 
     python benchmarks/make_sciscinet.py FOLDER --works 500000
-    python benchmarks/sciscinet.py FOLDER [--part all|baseline|slice]
+    python benchmarks/sciscinet.py FOLDER [--part all|baseline|slice|ingest]
 
 Every part runs in a process of its own, so that its peak memory is its own. The baseline is the flattener one would
 write first: Parquet batches, ``json.loads`` for every abstract, ``json.dumps`` for every row.
@@ -19,6 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import in_own_process, report
+
+TEXTS = "sciscinet_papertitleabstract.parquet"
+PARTS = ("all", "baseline", "slice", "ingest")
 
 
 def cpu_seconds():
@@ -77,10 +80,19 @@ def flatten(folder, out, limit):
 
 
 def take_slice(folder, out, n_train, n_test):
+    from sciscidata import parquet_pages
     from sciscidata.pipeline import BuildConfig, build
     from sciscidata.sources.sciscinet import SciSciNetConfig
     from sciscidata.splits import SplitConfig
 
+    page_bytes, read_at = [], parquet_pages._read_at
+
+    def count(file, at, length):
+        data = read_at(file, at, length)
+        page_bytes.append(len(data))
+        return data
+
+    parquet_pages._read_at = count
     start, cpu, read = time.perf_counter(), cpu_seconds(), bytes_read()
     release = build(
         BuildConfig(
@@ -97,25 +109,47 @@ def take_slice(folder, out, n_train, n_test):
         seconds=time.perf_counter() - start,
         cpu=cpu_seconds() - cpu,
         read_mb=(bytes_read() - read) / 1e6,
+        text_pages_mb=sum(page_bytes) / 1e6,
+        text_ids_mb=id_bytes(Path(folder) / TEXTS) / 1e6,
+        text_file_mb=(Path(folder) / TEXTS).stat().st_size / 1e6,
     )
+
+
+def id_bytes(path):
+    """Bytes of the column of ids: read once to find repeated works, and once in every round of texts."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    return sum(metadata.row_group(number).column(0).total_compressed_size for number in range(metadata.num_row_groups))
+
+
+def write_corpus_of(folder, out):
+    from sciscidata.sources.sciscinet import SciSciNetConfig
+    from sciscidata.stages import ingest_corpus
+
+    start, cpu = time.perf_counter(), cpu_seconds()
+    texts = (Path(folder) / TEXTS).exists()
+    corpus = ingest_corpus(SciSciNetConfig(folder=folder), Path(out) / "corpus", cache_dir=out, texts=texts)
+    rows = corpus.provenance["works"]
+    report(rows=rows, seconds=time.perf_counter() - start, cpu=cpu_seconds() - cpu)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--part", choices=["all", "baseline", "slice"], help="run one part here; without: all of them")
+    parser.add_argument("--part", choices=PARTS, help="run one part here; without: all of them")
     parser.add_argument("--limit", type=int, default=50_000, help="rows of the baseline")
     parser.add_argument("--n-train", type=int, default=5_000)
     parser.add_argument("--n-test", type=int, default=500)
     options = parser.parse_args()
     if options.part is None:
-        for part in ("all", "baseline", "slice"):
+        for part in PARTS:
             sizes = ("--n-train", str(options.n_train), "--n-test", str(options.n_test), "--limit", str(options.limit))
             found = in_own_process(__file__, str(options.folder), "--part", part, *sizes)
             rate, per_cpu = found["rows"] / found["seconds"], found["rows"] / found["cpu"]
             print(f"{part:<10}{found['rows']:>12,} rows {found['seconds']:>8.1f} s {rate:>10,.0f} rows/s", end="")
             print(f" {per_cpu:>10,.0f} rows per CPU second   peak {found['peak_gb']:.2f} GB")
-            print({name: value for name, value in found.items() if name in ("texts", "read_mb", "out_mb")} or "")
+            print({name: value for name, value in found.items() if name == "texts" or name.endswith("_mb")} or "")
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as out:
         folder = str(options.folder)
@@ -123,6 +157,8 @@ def main():
             write_all(folder, out)
         elif options.part == "baseline":
             flatten(folder, out, options.limit)
+        elif options.part == "ingest":
+            write_corpus_of(folder, out)
         else:
             take_slice(folder, out, options.n_train, options.n_test)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -20,10 +18,11 @@ from sciscidata.cd_counts import STRONG, Counter
 from sciscidata.cd_indices import add_indices, counted_rows, score_schema, undated_rows
 from sciscidata.checks import check_threads, is_whole
 from sciscidata.errors import ConfigError
-from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.graph import CitationGraph, build_graph, content_hash
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-from sciscidata.storage import cached_folder, flush
+from sciscidata.storage import cached_folder
+from sciscidata.year_parts import part_path, write_part
 
 __all__ = [
     "COMPAT",
@@ -130,7 +129,7 @@ def score_graph(
     """
     config = _checked(config, n_threads)
     focal = _checked_focal(graph, focal)
-    dated = range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
+    dated = _dated(graph, focal)
     columns: dict[str, npt.NDArray[Any]] = {}
     for span, counts in _counts_by_year(graph, config, _split_by_year(graph, dated), n_threads):
         for name, part in counts.items():
@@ -148,6 +147,7 @@ def write_cd_index(
     cache_dir: str | Path,
     config: CDConfig | None = None,
     *,
+    focal: range | None = None,
     n_threads: int | None = None,
 ) -> Path:
     """Score every work of a graph into Parquet files, one per publication year. Executes.
@@ -160,14 +160,15 @@ def write_cd_index(
         cache_dir: where to make the folder; its name is a hash of the graph's content and ``config``. One that is
             there already and whole is used; one that was damaged meanwhile is made again, with a warning in the log.
         config: conventions; ``CDConfig()`` when None.
+        focal: as in score_graph; every shard of a graph has a folder of its own.
         n_threads: as many as Polars uses when None. The bytes do not depend on it.
 
     Returns:
-        The folder: CD_SCORES, with ``config.family`` also CD_FAMILY, in files that hold all works in WORKS in index
+        The folder: CD_SCORES, with ``config.family`` also CD_FAMILY, in files that hold all focal works in index
         order when read by name, as ``pl.scan_parquet(folder / "*.parquet")`` does; and their SHA-256.
 
     Raises:
-        ConfigError: at once, if ``config`` is no CDConfig or ``n_threads`` no number of threads.
+        ConfigError: at once, as score_graph.
         StorageError: the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
@@ -182,24 +183,24 @@ def write_cd_index(
         ['00000-1990.parquet', '00001-2000.parquet', '00002-undated.parquet']
         True
     """
-    config = _checked(config, n_threads)
+    config, focal = _checked(config, n_threads), _checked_focal(graph, focal)
+    dated = _dated(graph, focal)
 
     def make(folder: Path) -> None:
-        def write(part: int, name: object, rows: pl.DataFrame) -> None:
-            unfinished = folder / ".part"
-            add_indices(rows, config).write_parquet(unfinished)
-            flush(unfinished)
-            unfinished.rename(folder / f"{part:05}-{name}.parquet")
+        def path(span: range) -> Path:
+            j = int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
+            return part_path(folder, j, graph.years[j])
 
-        n_done = len(list(folder.glob("*.parquet")))  # in order: what is there is what comes first
-        dated = range(int(graph.year_offsets[min(n_done, graph.years.size)]), graph.n_dated)
-        spans = _split_by_year(graph, dated)
-        for part, (span, counts) in enumerate(_counts_by_year(graph, config, spans, n_threads), n_done):
-            write(part, graph.years[part], counted_rows(graph, span, counts))
-        if n_done <= graph.years.size and graph.n_known > graph.n_dated:
-            write(graph.years.size, "undated", undated_rows(graph, range(graph.n_dated, graph.n_known)))
+        spans = [span for span in _split_by_year(graph, dated) if not path(span).exists()]
+        for span, counts in _counts_by_year(graph, config, spans, n_threads):
+            write_part(path(span), add_indices(counted_rows(graph, span, counts), config))
+        if dated.stop < focal.stop or not focal:
+            rows = add_indices(undated_rows(graph, range(dated.stop, focal.stop)), config)
+            write_part(part_path(folder, graph.years.size, "undated"), rows)
 
-    return cached_folder(Path(cache_dir) / f"cd-{_content_key(graph, config)}", make, resume=True)
+    share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
+    key = content_hash(graph, _FORMAT_VERSION, asdict(config), share)
+    return cached_folder(Path(cache_dir) / f"cd-{key}", make, resume=True)
 
 
 def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
@@ -246,13 +247,9 @@ def _split_by_year(graph: CitationGraph, dated: range) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts) if a < b]
 
 
-def _content_key(graph: CitationGraph, config: CDConfig) -> str:
-    """Hash what the scores depend on; the citers follow from the references."""
-    arrays = (graph.work_ids, graph.years, graph.year_offsets, graph.ref_offsets, graph.refs)
-    digest = hashlib.sha256(json.dumps([_FORMAT_VERSION, graph.n_known, asdict(config)]).encode())
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:32]
+def _dated(graph: CitationGraph, focal: range) -> range:
+    """Return those of a range of works that have a year."""
+    return range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
 
 
 def _checked_focal(graph: CitationGraph, focal: range | None) -> range:

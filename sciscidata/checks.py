@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from sciscidata.errors import ConfigError
@@ -41,3 +43,47 @@ def conventional_options(
             msg = f"{kind.__name__}.compat: no {what} {word!r}; choose one of {', '.join(known)}."
             raise ConfigError(msg)
     return {**conventions[name], **changes}
+
+
+def require_parquet_name(path: Path, what: str) -> None:
+    """Refuse a name that promises another kind of file than Parquet; one without a suffix promises nothing.
+
+    Args:
+        path: the file to write.
+        what: is written, and its verb.
+
+    Raises:
+        ConfigError: at once.
+
+    Example:
+        >>> require_parquet_name(Path("cd.csv"), "scores are")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: scores are written as Parquet, and cd.csv is named otherwise. Choose cd.parquet,
+        say.
+    """
+    if path.suffix.lower() not in ("", ".parquet", ".pq"):
+        msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet, say."
+        raise ConfigError(msg)
+
+
+def parse_shard(text: object) -> tuple[int, int]:
+    """Read which of how many shares is meant, the first being 1.
+
+    Raises:
+        ConfigError: at once; there is no such share.
+
+    Example:
+        >>> parse_shard("2/8")
+        (2, 8)
+        >>> parse_shard("9/8")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: shard is '9/8', needs K/N with K from 1 to N: 2/8 is the second of eight shares.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
+    shard, n_shards = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= shard <= n_shards:
+        msg = f"shard is {text!r}, needs K/N with K from 1 to N: 2/8 is the second of eight shares."
+        raise ConfigError(msg)
+    return shard, n_shards

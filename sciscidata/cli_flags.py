@@ -39,7 +39,11 @@ def add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
     groups: dict[str, Any] = {}
     for flag in flags:
         group = groups.setdefault(flag.group, parser.add_argument_group(flag.group))
-        group.add_argument(flag.flag, dest=flag.key, **flag.details)
+        group.add_argument(flag.flag, dest=flag.key, **({"metavar": "N"} if _is_number(flag) else {}), **flag.details)
+
+
+def _is_number(flag: Flag) -> bool:
+    return flag.details.get("type") in (int, float) and "metavar" not in flag.details
 
 
 def _window(text: str) -> int | str:

@@ -32,6 +32,8 @@ def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (ar
     """Add these commands to the parser's."""
     ingest = _command(commands, "ingest", "read a whole source once into a corpus on disk")
     flags = [flag for flag in list_flags() if flag.section in _SOURCES or _is_top(flag, {*_TOP, "source"})]
+    whole = {"choices": _SOURCES, "help": "synthetic; or what --input, --sciscinet or --snapshot name"}
+    flags = [flag._replace(details=flag.details | whole) if flag.name == "source" else flag for flag in flags]
     add_flags(ingest, [flag for flag in flags if flag.flag != "--recompute"])
     ingest.add_argument("--out", dest=".out", metavar="CORPUS", required=True, help="the folder to write")
     ingest.add_argument(
@@ -43,6 +45,9 @@ def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (ar
     graph.set_defaults(run=partial(_graph, configure))
     scores = _command(commands, "cd", "score every work of a corpus by its CD index")
     _add_corpus(scores, _TOP, ("cd",), _FAMILY)
+    scores.add_argument(
+        "--shard", metavar="K/N", default=None, help="only the K-th of N shares of the works, as 2/8 (the whole)"
+    )
     scores.set_defaults(run=partial(_cd, configure))
     novelty = _command(commands, "novelty", "score every work of a corpus by its venue pairs")
     _add_corpus(novelty, {*_TOP, "background"}, ("novelty",))
@@ -58,7 +63,7 @@ def add_stages(commands: Any, configure: Configure) -> None:  # noqa: ANN401 (ar
 
 def _command(commands: Any, name: str, text: str, *, resumes: bool = True) -> argparse.ArgumentParser:  # noqa: ANN401
     goes_on = " A run that was stopped goes on where it ended." if resumes else ""
-    description = f"{text.capitalize()}.{goes_on} Defaults stand in brackets."
+    description = f"{text[0].upper()}{text[1:]}.{goes_on} Defaults stand in brackets."
     return commands.add_parser(name, help=text, description=description, argument_default=argparse.SUPPRESS)
 
 
@@ -68,6 +73,8 @@ def _is_top(flag: Flag, names: set[str]) -> bool:
 
 def _add_corpus(parser: argparse.ArgumentParser, top: set[str], sections: tuple[str, ...], *more: Flag) -> None:
     flags = [flag for flag in list_flags() if flag.section in sections or _is_top(flag, top)]
+    cache = {"help": "the graph, and what is finished of a run that was stopped (CORPUS/cache)"}
+    flags = [flag._replace(details=flag.details | cache) if flag.name == "cache_dir" else flag for flag in flags]
     add_flags(parser, [*flags, *more])
     parser.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
 
@@ -85,7 +92,7 @@ def _ingest(configure: Configure, options: argparse.Namespace) -> None:
 
 
 def _graph(configure: Configure, options: argparse.Namespace) -> None:
-    from sciscidata.stages import graph_folder, open_graph_of
+    from sciscidata.corpus_graph import graph_folder, open_graph_of
     from sciscidata.summary_stages import measured, print_graph
 
     folder, config = _of_corpus(configure, options)
@@ -100,7 +107,14 @@ def _cd(configure: Configure, options: argparse.Namespace) -> None:
 
     folder, config = _of_corpus(configure, options)
     with measured():
-        path = write_cd_scores(folder, config.out, config.cd, cache_dir=config.cache_dir, overwrite=config.overwrite)
+        path = write_cd_scores(
+            folder,
+            config.out,
+            config.cd,
+            shard=options.shard,
+            cache_dir=config.cache_dir,
+            overwrite=config.overwrite,
+        )
         print_result(path)
 
 

@@ -23,16 +23,17 @@ class Drawn(NamedTuple):
     Attributes:
         drawn: as ``draw_split`` returns it.
         works: WORKS; those of the drawn works are among them.
-        eligible: every work that may be drawn, with its scores and labels.
-        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``.
+        eligible: every work that may be drawn, with its scores and labels. Unordered; not in memory where works are
+            many, so collect no more columns than are needed.
+        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
         counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year`` as of
             ``count_stages``.
     """
 
     drawn: pl.DataFrame
     works: pl.LazyFrame
-    eligible: pl.DataFrame
-    scored: pl.DataFrame
+    eligible: pl.LazyFrame
+    scored: pl.LazyFrame
     counts: dict[str, Any]
 
 
@@ -78,7 +79,7 @@ def draw_after_text(
     counts = count_stages(marked, eligible, eligibility.last_year)
     drawn = draw_or_explain(eligible, split, counts["filters"])
     scored = marked.filter(pl.col("z_p10").is_not_null())
-    return Drawn(drawn, works, eligible, scored, counts)
+    return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
 
 
 def draw_or_explain(

@@ -5,14 +5,12 @@ The order is part of the manifest's meaning: a retracted work without a title co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
 from sciscidata.duplicates import find_duplicates
-from sciscidata.errors import ConfigError
+from sciscidata.eligibility_config import EligibilityConfig, check_window
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then what
@@ -32,6 +30,17 @@ FILTERS: Final = (
     "duplicate",
 )
 
+__all__ = [
+    "CANDIDATES",
+    "FILTERS",
+    "EligibilityConfig",
+    "count_references",
+    "count_removals",
+    "first_reason",
+    "join_candidates",
+    "mark_ineligible",
+]
+
 _FROM_WORKS: Final = (
     "work_id",
     "publication_year",
@@ -42,80 +51,10 @@ _FROM_WORKS: Final = (
     "is_retracted",
     "doi",
 )
-_MAX_COUNT: Final = 2**32 - 1  # of the counts' own type
-_LAST_YEAR: Final = 9_999
 _N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
 
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **CD_SCORES, **_N_REFERENCES})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EligibilityConfig:
-    """What a work needs to be drawn; a filter that is switched off removes nothing and counts 0.
-
-    Attributes:
-        require_title: remove works without a title (or a blank one).
-        require_abstract: remove works without an abstract (or a blank one).
-        exclude_retracted: remove retracted works.
-        min_references: least number of distinct references on record.
-        min_citations: least number of citing works inside the window (n_i + n_j).
-        languages: OpenAlex language codes to keep; empty for any.
-        keep_unknown_language: keep works whose language is unknown (records fetched before mid-2023 carry
-            none); read only when ``languages`` is not empty.
-        work_types: OpenAlex types to keep, an unknown type is not one; empty for any.
-        min_year: first publication year to keep, None for any.
-        max_year: last publication year to keep, None for any.
-        complete_window: keep only works whose citation window ends before ``last_year``, because a database's
-            last year is rarely complete.
-        last_year: the data's last year; None takes the largest publication year in WORKS, so name it where
-            records carry mistaken years in the future.
-
-    Raises:
-        ConfigError: on construction, if a value has the wrong type, a minimum is negative, a year lies beyond
-            -9999 to 9999, or the years are out of order.
-
-    Example:
-        >>> EligibilityConfig(min_year=2000, max_year=1990)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: min_year (2000) lies after max_year (1990). Swap them.
-    """
-
-    require_title: bool = True
-    require_abstract: bool = True
-    exclude_retracted: bool = True
-    min_references: int = 1
-    min_citations: int = 1
-    languages: tuple[str, ...] = ("en",)
-    keep_unknown_language: bool = True
-    work_types: tuple[str, ...] = ()
-    min_year: int | None = None
-    max_year: int | None = None
-    complete_window: bool = True
-    last_year: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in (
-            "require_title",
-            "require_abstract",
-            "exclude_retracted",
-            "keep_unknown_language",
-            "complete_window",
-        ):
-            if not isinstance(getattr(self, name), bool):
-                msg = f"{name} is {getattr(self, name)!r}, needs true or false."
-                raise ConfigError(msg)
-        for name in ("min_references", "min_citations"):
-            _check_whole(name, getattr(self, name), 0, _MAX_COUNT)
-        for name in ("min_year", "max_year", "last_year"):
-            if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name), -_LAST_YEAR, _LAST_YEAR)
-        for name in ("languages", "work_types"):
-            object.__setattr__(self, name, _words(name, getattr(self, name)))
-        if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
-            msg = f"min_year ({self.min_year}) lies after max_year ({self.max_year}). Swap them."
-            raise ConfigError(msg)
 
 
 def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
@@ -220,8 +159,7 @@ def mark_ineligible(
         [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
-    if window_years is not None:
-        _check_whole("window_years", window_years, 0, _LAST_YEAR)
+    check_window(window_years)
     reason = first_reason(config or EligibilityConfig(), window_years)
     schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
         "removed_by": pl.String()
@@ -297,9 +235,11 @@ def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr
     for column, required in (("title", config.require_title), ("abstract", config.require_abstract)):
         if required:
             removes[f"no_{column}"] = pl.col(column).str.strip_chars().fill_null("") == ""
-    # A bound of None is a null literal, and a comparison with null removes nothing.
-    first, last = pl.lit(config.min_year, dtype=pl.Int64), pl.lit(config.max_year, dtype=pl.Int64)
-    removes["year_range"] = (year < first) | (year > last)
+    # Only the bounds that there are: for a null literal a streaming query holds all rows.
+    bounds = [] if config.min_year is None else [year < config.min_year]
+    bounds += [] if config.max_year is None else [year > config.max_year]
+    if bounds:
+        removes["year_range"] = pl.any_horizontal(bounds)
     removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
     if config.complete_window and window_years is not None:
@@ -307,19 +247,3 @@ def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr
         # A year and a window each fit their 32 bits; their sum may not.
         removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
     return pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes)
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        msg = f"{name} is {value!r}, needs a whole number from {low} to {high}."
-        raise ConfigError(msg)
-
-
-def _words(name: str, values: object) -> tuple[str, ...]:
-    # Not any sequence: a lone string would pass as a list of letters.
-    words = tuple(cast("Sequence[object]", values)) if isinstance(values, (tuple, list)) else (None,)
-    checked = tuple(word for word in words if isinstance(word, str) and word)
-    if len(checked) != len(words):
-        msg = f"{name} is {values!r}, needs a list of words, for example ('en',); empty for any."
-        raise ConfigError(msg)
-    return checked

@@ -6,17 +6,19 @@ Nothing runs until a frame is collected, except what is called ``pull_*``, ``rea
 """
 
 from sciscidata.abstracts import decode_inverted_index
-from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
+from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.comparison_plot import draw_comparison
+from sciscidata.corpus_graph import open_graph_of
 from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
 from sciscidata.errors import SciSciDataError
 from sciscidata.first_time_config import FirstTimePairsConfig
 from sciscidata.first_time_pairs import compute_first_time_pairs, score_first_time_pairs
-from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.graph import CitationGraph, build_graph, open_graph
 from sciscidata.labelled import write_labelled
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty, mark_uzzi_cells
 from sciscidata.late_text import draw_before_text
-from sciscidata.novelty import compute_atypicality, score_atypicality
+from sciscidata.novelty import compute_atypicality, score_atypicality, write_atypicality
 from sciscidata.novelty_background import Background, read_background, write_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
@@ -35,6 +37,7 @@ from sciscidata.schemas import (
     PAIR_STATISTICS,
     WORKS,
 )
+from sciscidata.score_files import read_result
 from sciscidata.scoring import add_novelty, label_scores
 from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
@@ -46,7 +49,7 @@ from sciscidata.sources.sciscinet_values import compare_scores
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, split_keys
-from sciscidata.stages import ingest_corpus, open_graph_of, read_result, write_cd_scores, write_novelty_scores
+from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
 from sciscidata.venue_pairs import venue_numbers
 from sciscidata.verification import verify_release
 
@@ -93,6 +96,7 @@ __all__ = [
     "count_removals",
     "decode_inverted_index",
     "draw_before_text",
+    "draw_comparison",
     "draw_disruption",
     "draw_novelty",
     "draw_novelty_by_year",
@@ -106,6 +110,7 @@ __all__ = [
     "label_scores",
     "mark_ineligible",
     "mark_uzzi_cells",
+    "open_graph",
     "open_graph_of",
     "pull_records",
     "read_background",
@@ -119,10 +124,13 @@ __all__ = [
     "score_commonness",
     "score_first_time_pairs",
     "score_graph",
+    "shard_range",
     "split_keys",
     "venue_numbers",
     "verify_release",
+    "write_atypicality",
     "write_background",
+    "write_cd_index",
     "write_cd_scores",
     "write_corpus",
     "write_labelled",

@@ -173,6 +173,19 @@ def open_graph(folder: str | Path) -> CitationGraph:
     return CitationGraph(n_known=facts["n_known"], **{name: map_array(folder, name) for name in DTYPES})
 
 
+def content_hash(graph: CitationGraph, *facts: object) -> str:
+    """Hash what scores of a graph depend on, 32 digits: its references, from which the citers follow, and ``facts``.
+
+    Args:
+        graph: from build_graph; read through once.
+        facts: what the scores depend on besides, in JSON types.
+    """
+    digest = hashlib.sha256(json.dumps([*facts, graph.n_known]).encode())
+    for array in (graph.work_ids, graph.years, graph.year_offsets, graph.ref_offsets, graph.refs):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:32]
+
+
 def _sorted_nodes(works: pl.LazyFrame) -> pl.DataFrame:
     """Collect (work_id, publication_year) in index order; undated works last."""
     nodes = works.sort("publication_year", "work_id", nulls_last=True).collect()

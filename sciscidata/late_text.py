@@ -6,27 +6,24 @@ and whether it repeats another paper) is asked in the order of the split keys, o
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from sciscidata.drawing import Drawn, draw_or_explain
-from sciscidata.duplicates import normalise_title
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
-from sciscidata.labels import VOCABULARIES, count_labels
+from sciscidata.labels import VOCABULARIES
+from sciscidata.late_queue import Queue
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
-from sciscidata.splits import BALANCED, SplitConfig, class_quotas, side_of_keys, split_keys
+from sciscidata.splits import SplitConfig
 
 logger = logging.getLogger(__name__)
 
-#: The first reading takes this many times as many works as are wanted; later ones go by what the first has shown.
-_FIRST_SURPLUS: Final = 1.5
-_SPARE: Final = 20
+_YEARS: Final = range(-9_999, 10_000)  # what EligibilityConfig takes
 _REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
 
 #: What is judged before any text is read.
@@ -62,8 +59,8 @@ def draw_before_text(
     lowest id, because the other one's text may never be read. No two drawn works are ever the same paper.
 
     Args:
-        structure: STRUCTURE, one row per work; further columns pass through. Collected three times: to count, for
-            what may be drawn, and for the works that have a ``z_p10``.
+        structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the
+            first works of every class in key order, for those drawn, and whenever the result's frames are collected.
         read_works: gives the WORKS rows of some ids.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
@@ -106,27 +103,28 @@ def draw_before_text(
         .agg(pl.len(), year.min().alias("first"), year.max().alias("last"))
         .collect(engine="streaming")
     )
-    eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by").collect(engine="streaming")
-    has_z = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
-    scored = has_z.collect(engine="streaming").sort("work_id")
-    queue = _Queue(eligible.sort("work_id"), split)
+    eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
+    passed = counted.filter(pl.col("removed_by").is_null())
+    queue = Queue(eligible, split, passed)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
             logger.info("reading the text of %s works", f"{wanted.len():,}")
-            queue.take(_judge(read_works(wanted), wanted, queue.eligible, eligibility))
+            queue.take(_judge(read_works(wanted), queue.facts(wanted), eligibility))
             advance(wanted.len())
-    remaining = queue.eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
-    drawn_ids = queue.accepted
-    enough = len(drawn_ids) == split.n_train + split.n_test
-    # Short of works, the draw says which class and by how many, and for that needs to see all of them.
-    pool = remaining.filter(pl.col("work_id").is_in(drawn_ids.implode())) if enough else remaining
-    filters, n_unread = _count_filters(counted, queue), queue.eligible.height - queue.read.height
-    drawn = draw_or_explain(pool, split, filters, n_unread=n_unread)
-    works = queue.read.filter(pl.col("work_id").is_in(drawn_ids.implode())).select(WORKS.names())
+    filters = _count_filters(counted, queue)
+    n_unread = queue.n_eligible - queue.read.height
+    remaining = eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
+    is_drawn = pl.col("work_id").is_in(queue.accepted.implode())
+    if len(queue.accepted) == split.n_train + split.n_test:
+        pool = eligible.filter(is_drawn)
+    else:  # the draw says which class is short and by how many, and for that needs to see all works
+        pool = remaining.select("work_id", *labels)
+    drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread)
+    rejected = queue.facts(queue.rejected)
     counts = {
         "filters": filters,
         "scored": {name: _sum_labels(counted, name) for name in labels},
-        "eligible": {name: count_labels(remaining, name) for name in labels},
+        "eligible": {name: _less(_sum_labels(passed, name), rejected[name]) for name in labels},
         "text": {
             "read": queue.read.height,
             "passed": queue.read.height - len(queue.rejected),
@@ -136,16 +134,25 @@ def draw_before_text(
         "first_year": counted["first"].min(),
         "last_year": counted["last"].max() if eligibility.last_year is None else eligibility.last_year,
     }
+    works = queue.read.filter(is_drawn).select(WORKS.names())
+    scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
     return Drawn(drawn, works.lazy(), remaining, scored, counts)
 
 
-def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, Any]:
-    return {label: counted.filter(pl.col(name) == label)["len"].sum() for label in VOCABULARIES[name]}
+def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:
+    return {label: count - int((removed == label).sum()) for label, count in counts.items()}
+
+
+def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
+    return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
 
 
 def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:
     """Name the first filter that removes a work, leaving out the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
+    if config.last_year is None:  # known beforehand, for otherwise a query has to hold all works until it is
+        last_year = frame.select(pl.col("publication_year").max()).collect(engine="streaming").item()
+        config = replace(config, last_year=last_year if last_year in _YEARS else None)
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     seen = frame.with_columns(
         pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
@@ -153,9 +160,7 @@ def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_
     return seen.with_columns(first_reason(config, window_years).alias("removed_by")).drop("n_i", "n_j", "language")
 
 
-def _judge(
-    works: pl.DataFrame, wanted: pl.Series, structure: pl.DataFrame, eligibility: EligibilityConfig
-) -> pl.DataFrame:
+def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:
     """Name the filter of text that removes each work read; one without a row at all has no title."""
     # Structure has passed; asked again it would pass again, but for the year that is the last of these few only.
     config = replace(
@@ -168,93 +173,14 @@ def _judge(
         max_year=None,
         complete_window=False,
     )
-    known = structure.filter(pl.col("work_id").is_in(wanted.implode())).select(
-        "work_id", "cd_index", "publication_year"
-    )
+    known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
     rows = known.join(works.drop("publication_year"), on="work_id", how="left")
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
     reason = first_reason(config, None).alias("removed_by")
     return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
 
 
-class _Queue:
-    """The works that may be drawn, in the order of their keys, each in its class and on its side."""
-
-    def __init__(self, eligible: pl.DataFrame, split: SplitConfig) -> None:
-        self.eligible = eligible
-        self.split = split
-        columns = BALANCED[split.balance] or ("disruption_label",)
-        # As in draw_split, a work without the label is in no class.
-        keyed = eligible.drop_nulls(list(columns)).select("work_id", *columns)
-        keyed = keyed.with_columns(split_keys(keyed["work_id"], split.seed))
-        balanced = BALANCED[split.balance]
-        cells = list(itertools.product(*(VOCABULARIES[column] for column in balanced)))
-        sides = side_of_keys(keyed["split_key"], split) if balanced else pl.lit("any")
-        names = pl.concat_str(pl.lit(""), sides, *balanced, separator="/")
-        self.order = keyed.select("work_id", "split_key", names.alias("cell")).sort("split_key", "work_id")
-        sizes = split.sizes if balanced else {"any": split.n_train + split.n_test}
-        self.quotas = {
-            "/".join(["", side, *cell]): quota
-            for side, size in sizes.items()
-            for cell, quota in class_quotas(size, cells).items()
-        }
-        self.read = pl.DataFrame(schema={**WORKS, "removed_by": pl.String()})
-        self.repeated: set[int] = set()
-        self._accepted: dict[str, list[int]] = {cell: [] for cell in self.quotas}
-
-    @property
-    def accepted(self) -> pl.Series:
-        """The works that are drawn, as far as is known."""
-        return pl.Series("work_id", [work for works in self._accepted.values() for work in works], pl.Int64)
-
-    @property
-    def rejected(self) -> pl.Series:
-        """The works read that may not be drawn."""
-        failed = self.read.filter(pl.col("removed_by").is_not_null())["work_id"].to_list()
-        return pl.Series("work_id", [*failed, *sorted(self.repeated)], pl.Int64)
-
-    def next_reading(self) -> pl.Series:
-        """Choose the works to read next: of every class with room, the first in key order that were not read."""
-        unread = self.order.filter(~pl.col("work_id").is_in(self.read["work_id"].implode()))
-        n_read, n_accepted = self.read.height, sum(map(len, self._accepted.values()))
-        surplus = n_read / max(n_accepted, 1) if n_read else _FIRST_SURPLUS
-        wanted = {
-            cell: int((quota - len(self._accepted[cell])) * surplus) + _SPARE
-            for cell, quota in self.quotas.items()
-            if quota > len(self._accepted[cell])
-        }
-        return pl.concat(
-            [
-                pl.Series("work_id", [], pl.Int64),
-                *(unread.filter(cell=cell)["work_id"].head(n) for cell, n in wanted.items()),
-            ]
-        )
-
-    def take(self, judged: pl.DataFrame) -> None:
-        """Add works that were read, and draw once more from the start, so that their batches leave no trace."""
-        self.read = pl.concat([self.read, judged.cast(self.read.schema)])
-        self.repeated = set()
-        self._accepted = {cell: [] for cell in self.quotas}
-        named = self.read.select(
-            "work_id",
-            "removed_by",
-            normalise_title(pl.col("title")).alias("title"),
-            pl.when(pl.col("doi") != "").then("doi"),
-        )
-        seen: set[tuple[str, str]] = set()
-        ordered = self.order.join(named, on="work_id", how="inner", maintain_order="left")
-        for work_id, cell, reason, title, doi in ordered.drop("split_key").iter_rows():
-            if reason is not None or len(self._accepted[cell]) == self.quotas[cell]:
-                continue
-            names = {(kind, name) for kind, name in (("title", title), ("doi", doi)) if name is not None}
-            if seen & names:
-                self.repeated.add(work_id)
-                continue
-            seen |= names
-            self._accepted[cell].append(work_id)
-
-
-def _count_filters(counted: pl.DataFrame, queue: _Queue) -> dict[str, int]:
+def _count_filters(counted: pl.DataFrame, queue: Queue) -> dict[str, int]:
     removed = counted.group_by("removed_by").agg(pl.col("len").sum())
     found: dict[str, int] = {name: count for name, count in removed.rows() if name is not None}
     failed = queue.read.drop_nulls("removed_by").group_by("removed_by").len()

@@ -5,42 +5,33 @@ Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.graph import CitationGraph, build_graph, content_hash
 from sciscidata.novelty_background import Background, read_background
 from sciscidata.novelty_config import COMPAT, NoveltyConfig
-from sciscidata.novelty_nulls import pair_moments
-from sciscidata.novelty_scores import add_scores
+from sciscidata.novelty_years import YearScorer
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
+from sciscidata.storage import cached_folder
 from sciscidata.venue_pair_scores import check_venues, checked_config, require_corpus, score_years
-from sciscidata.venue_pairs import (
-    Cells,
-    Groups,
-    group,
-    merge_others,
-    observe,
-    of_works,
-    pairs_per_work,
-    recount,
-    venue_numbers,
-    year_places,
-    year_slots,
-)
+from sciscidata.venue_pairs import venue_numbers
+from sciscidata.year_parts import part_path, write_part
 
-__all__ = ["COMPAT", "NoveltyConfig", "compute_atypicality", "score_atypicality", "venue_numbers"]
+__all__ = ["COMPAT", "NoveltyConfig", "compute_atypicality", "score_atypicality", "venue_numbers", "write_atypicality"]
 
 logger = logging.getLogger(__name__)
 
+_FORMAT_VERSION = 1
+
 BoolArray = npt.NDArray[np.bool_]
-Float64Array = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
@@ -150,16 +141,97 @@ def score_atypicality(
         BackgroundError: if the background turns out to be damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
+    _check_inputs(graph, venues, config, background)
+    scorer = YearScorer(graph, venues, config, _wanted(graph, focal), background)
+    years: dict[int, pl.DataFrame] = {}
+
+    def score(j: int) -> None:
+        years[j] = scorer.score(j)
+
+    score_years(graph, score, "atypicality", n_threads)
+    scorer.report()
+    return pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
+
+
+def write_atypicality(
+    graph: CitationGraph,
+    venues: Int32Array,
+    cache_dir: str | Path,
+    config: NoveltyConfig | None = None,
+    *,
+    background: Background | None = None,
+    n_threads: int | None = None,
+) -> Path:
+    """Score every work of a graph into Parquet files, one per publication year. Executes.
+
+    In memory are the scores of one year per thread. A run that was killed goes on with the years it has not written.
+
+    Args:
+        graph: from build_graph; with a ``cache_dir`` there, it need not fit into memory.
+        venues: from ``venue_numbers``.
+        cache_dir: where to make the folder; its name is a hash of all that the scores depend on. One that is there
+            already and whole is used; one that was damaged meanwhile is made again, with a warning in the log.
+        config: ``NoveltyConfig()`` when None.
+        background: as in score_atypicality.
+        n_threads: years are shared among so many threads; as many as Polars uses when None.
+
+    Returns:
+        The folder: ATYPICALITY, in files that hold all works in WORKS in index order when read by name; and their
+        SHA-256.
+
+    Raises:
+        ConfigError, BackgroundError: as score_atypicality.
+        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "source_id": [7, 8, 8, None, None],
+        ...     "publication_year": [1990, 1990, 1991, 2000, None]}, schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}), works)
+        >>> venues = venue_numbers(graph, works)
+        >>> with TemporaryDirectory() as home:
+        ...     folder = write_atypicality(graph, venues, home)
+        ...     sorted(path.name for path in folder.glob("*.parquet"))
+        ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_atypicality(graph, venues))
+        ['00000-1990.parquet', '00001-1991.parquet', '00002-2000.parquet', '00003-undated.parquet']
+        True
+    """
+    config = _checked(config, n_threads, only_some=False)
+    _check_inputs(graph, venues, config, background)
+    facts: list[object] = [
+        _FORMAT_VERSION,
+        asdict(config),
+        hashlib.sha256(np.ascontiguousarray(venues).data).hexdigest(),
+    ]
+    if background is not None:  # which knows venues by their ids, not by their numbers
+        with background.path.open("rb") as file:
+            facts.append(hashlib.file_digest(file, "sha256").hexdigest())
+        facts.append(hashlib.sha256(np.ascontiguousarray(background.source_ids).data).hexdigest())
+
+    def make(folder: Path) -> None:
+        scorer = YearScorer(graph, venues, config, None, background)
+
+        def write(j: int) -> None:
+            if not (path := part_path(folder, j, graph.years[j])).exists():
+                write_part(path, scorer.score(j))
+
+        score_years(graph, write, "atypicality", n_threads)
+        scorer.report()
+        if graph.n_known > graph.n_dated:
+            write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
+
+    return cached_folder(Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}", make, resume=True)
+
+
+def _check_inputs(
+    graph: CitationGraph, venues: Int32Array, config: NoveltyConfig, background: Background | None
+) -> None:
     if background is not None:
         background.check_null_model(config)
     check_venues(graph, venues)
     if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
         msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
         raise ConfigError(msg)
-    run = _Run(graph, venues, config, _wanted(graph, focal), background)
-    score_years(graph, run.score_year, "atypicality", n_threads)
-    run.report()
-    return run.table()
 
 
 def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:
@@ -181,113 +253,3 @@ def _wanted(graph: CitationGraph, focal: Int64Array | None) -> BoolArray | None:
     if n_unknown:
         logger.warning("%s of %s focal works are not in WORKS and get no row", f"{n_unknown:,}", f"{ids.size:,}")
     return wanted
-
-
-class _Run:
-    """What every year reads, and what it writes: one place per dated work, or per year."""
-
-    def __init__(
-        self,
-        graph: CitationGraph,
-        venues: Int32Array,
-        config: NoveltyConfig,
-        wanted: BoolArray | None,
-        background: Background | None,
-    ) -> None:
-        self.graph, self.venues, self.config = graph, venues, config
-        self.wanted, self.background = wanted, background
-        self.year_of = year_places(graph)
-        n, n_years = graph.n_dated, graph.years.size
-        self.n_pairs = np.zeros(n, np.int64)
-        self.z_p10, self.z_median = np.full((2, n), np.nan)
-        self.left_out = np.zeros(n, np.bool_)
-        self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
-
-    def score_year(self, j: int) -> None:
-        """Score the works of the j-th year: slots, venue pairs, their z, and back to the works."""
-        year = int(self.graph.years[j])
-        works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
-        span, background = self.config.years, self.background
-        if (span and not span[0] <= year <= span[1]) or (background and year not in background.years):
-            self.left_out[works] = True
-            return
-        wanted = None if self.wanted is None else self.wanted[works]
-        if wanted is not None and not wanted.any():
-            return
-        config = self.config
-        given = (self.graph, self.venues, self.year_of, j, config.max_references, self.left_out)
-        slots = year_slots(*given, venue_required=config.venue_required)
-        if wanted is not None and background is None:
-            slots = merge_others(slots, wanted)
-        groups = everybody = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-        if wanted is not None:
-            offsets, kept = of_works(slots.offsets, wanted)
-            groups = group(offsets, slots.venues[kept], slots.n_venues, unique_venues=config.unique_venues)
-        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-        if cells.observed.size == 0:
-            return
-        if background is not None:
-            observed, mean, deviation = background.moments(year, *cells.venues(slots.venue_numbers))
-            self.n_known[j] = np.count_nonzero(~np.isnan(mean))
-        else:
-            if wanted is not None:
-                cells = recount(cells, everybody, same_venue_pairs=config.same_venue_pairs)
-            mean, deviation = pair_moments(slots, cells, year, config)
-            observed = cells.observed
-        self.n_cells[j] = observed.size
-        self._write(groups, cells, self._z(observed, mean, deviation), works)
-
-    def _z(self, observed: npt.NDArray[Any], mean: Float64Array, deviation: Float64Array) -> Float64Array:
-        if self.config.undefined_pairs == "infinite":
-            deviation = np.nan_to_num(deviation)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return (observed - mean) / deviation
-
-    def _write(self, groups: Groups, cells: Cells, z: Float64Array, works: slice) -> None:
-        """Hand the z of the pairs to the works that hold them."""
-        from sciscidata import work_quantile_kernels as kernels
-
-        config, offsets = self.config, groups.offsets
-        starts, n_entries = kernels.entry_places(offsets)
-        entries = np.empty(n_entries)
-        place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-        kernels.hand_out(*groups.by_venue, *place, z, entries)
-        n_pairs, low, middle = self.n_pairs[works], self.z_p10[works], self.z_median[works]
-        kernels.work_quantiles(offsets, groups.counts, starts, entries, n_pairs, low, middle, config.unique_pairs)
-        undefined = n_pairs < config.min_pairs
-        if config.undefined_pairs != "drop":
-            given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
-            undefined |= n_pairs < pairs_per_work(groups, **given)
-        for quantile in (low, middle):
-            quantile[undefined | np.isinf(quantile)] = np.nan
-
-    def report(self) -> None:
-        """Say in the log how much of what was asked for the background holds."""
-        if self.background is None:
-            return
-        found, asked = int(self.n_known.sum()), int(self.n_cells.sum())
-        path = self.background.path
-        logger.info("%s holds %s of the %s venue pairs of the scored works", path, f"{found:,}", f"{asked:,}")
-        years: list[int] = self.graph.years.tolist()
-        lacking = [year for year in years if year not in self.background.years]
-        if lacking:
-            listed = ", ".join(map(str, lacking))
-            logger.info("%s lacks %s of their %s years: %s", path, len(lacking), len(years), listed)
-
-    def table(self) -> pl.DataFrame:
-        """Return ATYPICALITY, in index order."""
-        graph, n = self.graph, self.graph.n_dated
-        rows = pl.DataFrame(
-            {
-                "work_id": graph.work_ids[:n],
-                "publication_year": graph.years[self.year_of],
-                "n_pairs": pl.Series(self.n_pairs),
-                "z_p10": pl.Series(self.z_p10).fill_nan(None),
-                "z_median": pl.Series(self.z_median).fill_nan(None),
-            }
-        ).with_columns(n_pairs=pl.when(pl.Series(~self.left_out)).then("n_pairs"))
-        undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
-        if self.wanted is not None:
-            rows, undated = rows.filter(self.wanted[:n]), undated.filter(self.wanted[n:])
-        rows = pl.concat([add_scores(rows, self.config.score), undated], how="diagonal")
-        return rows.select(ATYPICALITY.names()).cast(ATYPICALITY)

@@ -21,14 +21,14 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.background_table import FORMAT_VERSION, METADATA_KEY, Background, read_background
-from sciscidata.checks import check_threads
+from sciscidata.checks import check_threads, require_parquet_name
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import PAIR_STATISTICS
-from sciscidata.storage import atomic_folder, storage_error
+from sciscidata.storage import atomic_file, storage_error
 from sciscidata.venue_pair_scores import require_corpus
 from sciscidata.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
 
@@ -70,8 +70,8 @@ def write_background(
         ConfigError: if ``config`` is no NoveltyConfig or ``n_threads`` no number of threads.
         SchemaMismatchError: before any row is read.
         WorkIdError, EmptyInputError: as build_graph.
-        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder, or
-            what it is to be written in, ``.{name of the file}.unfinished`` beside it, holds something.
+        ConfigError: at once, if ``path`` is named like another kind of file than Parquet.
+        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
 
@@ -95,44 +95,26 @@ def write_background(
         raise ConfigError(msg)
     check_threads(n_threads)
     path = Path(path)
+    require_parquet_name(path, "a background is")
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
-    # A folder of its own keeps a killed run's half file from view, and lets the next run remove it.
-    home = path.with_name(f".{path.name}.unfinished")
-    _require_free(home)
     graph = build_graph(citations, works, cache_dir=cache_dir)
     corpus = _Corpus(graph, venue_numbers(graph, works), venue_ids(works), year_places(graph), config)
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
-    with atomic_folder(home) as folder:
-        part = folder / path.name
-        with (
-            pq.ParquetWriter(part, schema, compression="zstd", write_page_checksum=True) as writer,
-            progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
-        ):
-            for counts, rows in _in_order(corpus, n_threads or pl.thread_pool_size()):
-                years.append(counts)
-                if rows.height:  # an empty row group knows no year
-                    writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
-                advance(counts["n_references"])
-            facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
-            writer.add_key_value_metadata({METADATA_KEY: json.dumps(facts)})
-    (home / path.name).replace(path)
-    home.rmdir()
+    with (
+        atomic_file(path) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
+        progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
+    ):
+        for counts, rows in _in_order(corpus, n_threads or pl.thread_pool_size()):
+            years.append(counts)
+            if rows.height:  # an empty row group knows no year
+                writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
+            advance(counts["n_references"])
+        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps(facts)})
     return path
-
-
-def _require_free(home: Path) -> None:
-    """Refuse to use a folder that holds something.
-
-    Raises:
-        StorageError: at once.
-    """
-    try:
-        if home.exists():
-            home.rmdir()
-    except OSError as error:
-        raise storage_error(error, home) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
 _GRID = 45  # hexagons across
+_AT_ONCE = 1 << 20
 _SERIES = {"z_median": ("#0072B2", "conventionality"), "z_p10": ("#D55E00", "tail novelty where below 0")}
 
 Float64Array = npt.NDArray[np.float64]
@@ -63,7 +64,7 @@ def draw_novelty(
     plane, classes = figure.subplots(1, 2, width_ratios=(1.5, 1))
     if thresholds.novelty_rule == "uzzi":
         x, y = _points(eligible, "z_median", "z_p10")
-        cut = scored.lazy().select(conventionality_cut(thresholds)).collect().item()
+        cut = scored.lazy().select(conventionality_cut(thresholds)).collect(engine="streaming").item()
         _draw_quadrants(plane, x, y, cut, thresholds.uzzi_tail_max)
     else:
         x, y = _points(eligible, "conventionality_score", "novelty_score")
@@ -94,7 +95,12 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls().collect()
+    shown = (
+        scored.lazy()
+        .select("publication_year", pl.col(*_SERIES).fill_nan(None))
+        .drop_nulls()
+        .collect(engine="streaming")
+    )
     quantiles = [
         pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
         for name in _SERIES
@@ -125,20 +131,21 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
 
 
 def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
-    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect()
+    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect(engine="streaming")
     return known[x].to_numpy(), known[y].to_numpy()
 
 
 def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> int:
     """Draw how many works lie where, in greys, so that the regions' colours stay theirs; return how many are seen."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    is_seen = (left <= x) & (x <= right) & (low <= y) & (y <= high)
-    if not is_seen.any():
-        return 0
     rows = max(1, int(_GRID / 1.8))
     extent = (left, right, low, high)
-    seen = x[is_seen], y[is_seen]
-    cells = axes.hexbin(*seen, gridsize=(_GRID, rows), extent=extent, bins="log", mincnt=1, cmap="Greys", lw=0.1)
+    grid = {"gridsize": (_GRID, rows), "extent": extent}
+    centres, counts, n_seen = _count_cells(x, y, grid)
+    if not n_seen:
+        return 0
+    look = {"bins": "log", "mincnt": 1, "cmap": "Greys", "lw": 0.1}
+    cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, **grid, **look)
     most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
     cells.set_clim(0.1, most)  # from a tenth of a work: a single one shall not be white
     # Hexagons stand on the edges too, and a half one looks as if something were cut off.
@@ -147,7 +154,29 @@ def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> int:
     axes.set_ylim(low - up, high + up)
     bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
-    return int(np.count_nonzero(is_seen))
+    return n_seen
+
+
+def _count_cells(x: Float64Array, y: Float64Array, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
+    """Count the works in each hexagon, some at a time: binning takes a hundred bytes for each of them.
+
+    Returns:
+        The centres of the hexagons in which a work lies, (n, 2); how many lie in each; and how many in all.
+    """
+    from matplotlib.figure import Figure
+
+    left, right, low, high = grid["extent"]
+    axes = Figure().subplots()
+    centres, counts = np.empty((0, 2)), np.zeros(0)
+    for start in range(0, x.size, _AT_ONCE):
+        across, up = x[start : start + _AT_ONCE], y[start : start + _AT_ONCE]
+        is_seen = (left <= across) & (across <= right) & (low <= up) & (up <= high)
+        if is_seen.any():
+            cells = axes.hexbin(across[is_seen], up[is_seen], **grid)
+            centres, found = np.asarray(cells.get_offsets()), np.asarray(cells.get_array())
+            counts = found + (counts if counts.size else 0.0)
+            axes.clear()
+    return centres[counts > 0], counts[counts > 0], int(counts.sum())
 
 
 def _draw_band(axes: Axes, margin: float) -> None:

@@ -12,6 +12,7 @@ import platformdirs
 import polars as pl
 
 from sciscidata.cdindex import CDConfig
+from sciscidata.checks import require_parquet_name
 from sciscidata.drawing import Drawn, draw_after_text
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
@@ -153,7 +154,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result),
             overwrite=config.overwrite,
-            extra=lambda folder: _draw_pictures(result, config.thresholds, folder),
+            extra=lambda folder: _draw_pictures(result, source, config.thresholds, folder),
         )
 
 
@@ -244,6 +245,7 @@ def build_background(
         )
         raise ConfigError(msg)
     path = Path(path)
+    require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
@@ -265,13 +267,14 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
         raise ReleaseExistsError(msg) from error
 
 
-def _draw_pictures(result: Drawn, thresholds: LabelThresholds, folder: Path) -> None:
+def _draw_pictures(result: Drawn, source: ScoredSource, thresholds: LabelThresholds, folder: Path) -> None:
     """Draw what a release holds beside its data; of novelty only where a work has a score."""
-    stages = (result.eligible, result.drawn)
-    disruption, novelty = ([count_labels(works, name) for works in stages] for name in VOCABULARIES)
-    cd = result.eligible["cd_index"]
+    if source.draw_comparison is not None:
+        source.draw_comparison(folder / "comparison.png")
+    disruption, novelty = ([result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES)
+    cd = result.eligible.select("cd_index").collect(engine="streaming")["cd_index"]
     draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
-    if result.scored.height:
+    if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
         draw_novelty(result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, path=path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -77,20 +77,48 @@ def save(figure: Figure, path: str | Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:
+    """Cut -1 .. 1 into bins that are even on a signed log axis, linear between the cut-offs.
+
+    Args:
+        low: the lower cut-off.
+        high: the upper one.
+        n_outer: edges on either side of the linear part, which has seven bins.
+
+    Returns:
+        Where the linear part ends, and the edges, ascending.
+
+    Example:
+        >>> linear, edges = signed_log_edges(-0.1, 0.1, 2)
+        >>> linear, edges.round(3).tolist()
+        (0.1, [-1.0, -0.1, -0.071, -0.043, -0.014, 0.014, 0.043, 0.071, 0.1, 1.0])
+    """
+    linear = min(max(min(abs(low), abs(high)), 1e-6), _WIDEST_LINEAR)
+    outer = np.geomspace(linear, 1.0, n_outer)
+    return linear, np.unique(np.concatenate([-outer[::-1], np.linspace(-linear, linear, 8)[1:-1], outer]))
+
+
+def signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
+    """Scale one axis for the edges of signed_log_edges, and put ticks where they can be read."""
+    scale = axes.set_xscale if axis == "x" else axes.set_yscale
+    scale("symlog", linthresh=linear, linscale=0.6)
+    ticks = [t for t in (-1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1) if t == 0 or abs(t) >= linear]
+    put = axes.set_xticks if axis == "x" else axes.set_yticks
+    put(ticks, [f"{t:g}" for t in ticks])
+    put([], minor=True)
+    limits = axes.set_xlim if axis == "x" else axes.set_ylim
+    limits(-_EDGE, _EDGE)
+
+
 def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) -> None:
     """Draw a histogram on a signed log axis, linear between the cut-offs."""
     low, high = thresholds.consolidating_max, thresholds.disruptive_min
-    linear = min(max(min(abs(low), abs(high)), 1e-6), _WIDEST_LINEAR)
-    outer = np.geomspace(linear, 1.0, 31)
-    edges = np.concatenate([-outer[::-1], np.linspace(-linear, linear, 8)[1:-1], outer])
-    counts, _ = np.histogram(values, np.unique(edges))
-    axes.stairs(counts, np.unique(edges), fill=True, color="#333333")
-    axes.set_xscale("symlog", linthresh=linear, linscale=0.6)
+    linear, edges = signed_log_edges(low, high, 31)
+    counts, _ = np.histogram(values, edges)
+    axes.stairs(counts, edges, fill=True, color="#333333")
+    signed_log_axis(axes, "x", linear)
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_xlim(-_EDGE, _EDGE)
     axes.set_ylim(0, max(10.0, 3.0 * float(counts.max(initial=1))))
-    ticks = [t for t in (-1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1) if t == 0 or abs(t) >= linear]
-    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.minorticks_off()
     ends = np.clip([-_EDGE, low, high, _EDGE], -_EDGE, _EDGE)
     # Where they lie in the picture, from 0 at its left to 1: the middle of a band is not that of its numbers.

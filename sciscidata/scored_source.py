@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
+from sciscidata.comparison_plot import draw_comparison
 from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.graph import build_graph
@@ -55,7 +56,7 @@ class ScoredSource:
     ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
     ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
     the labels, one row per work. ``eligibility`` is that of the configuration, with the data's last year filled in by a
-    source that knows it.
+    source that knows it. ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
     """
 
     works: pl.LazyFrame
@@ -64,6 +65,7 @@ class ScoredSource:
     eligibility: EligibilityConfig
     provenance: dict[str, Any]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
+    draw_comparison: Callable[[Path], None] | None = None
 
 
 @contextmanager
@@ -167,7 +169,7 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     places = {"background": config.background, "cache_dir": config.cache_dir}
     scores = score_structure(citations, works, config.cd, config.novelty, **places)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
-    structure = facts.join(scores.lazy(), on="work_id", how="left")
+    structure = _beside_scores(facts, scores, config.novelty)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
@@ -192,7 +194,40 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
     scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    return _late(tables, facts.join(scores.lazy(), on="work_id", how="left"), config, provenance)
+    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance)
+    if "cd_index" not in structure.collect_schema():
+        return source
+    computed = scores.select("work_id", "cd_index")
+
+    def draw(path: Path) -> None:
+        published = structure.select("work_id", "cd_index")
+        draw_comparison(published, computed, provenance["comparison"], config.thresholds, path=path)
+
+    return replace(source, draw_comparison=draw)
+
+
+def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
+    """Put scores beside what is known of works, row by row: a join would hold a table of all works once more.
+
+    In memory lie some 48 bytes a work: counts are narrow, and scores that are made of one row's z are made again.
+    """
+    made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
+    counts = ("n_references", "n_citers", "n_pairs")
+    order = scores["work_id"].arg_sort().to_numpy()
+    ids = scores["work_id"].to_numpy()[order]
+    held = scores.drop("work_id", *made_of_z).cast(dict.fromkeys(counts, pl.UInt32))
+
+    def look_up(works: pl.DataFrame) -> pl.DataFrame:
+        wanted = works["work_id"].to_numpy()
+        at = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
+        known = pl.Series(ids[at] == wanted) if ids.size else pl.repeat(value=False, n=works.height, eager=True)
+        rows = pl.select(pl.when(known).then(pl.Series(order[at] if ids.size else at, dtype=pl.UInt32))).to_series()
+        return works.hstack(held.select(pl.all().gather(rows)).cast(dict.fromkeys(counts, pl.Int64)))
+
+    schema = {**facts.collect_schema(), **held.schema, **dict.fromkeys(counts, pl.Int64())}
+    pushed = {"predicate_pushdown": False, "projection_pushdown": False}
+    beside = facts.map_batches(look_up, schema=schema, streamable=True, **pushed)
+    return rescore(beside, "sigmoid") if made_of_z else beside
 
 
 def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, provenance: dict[str, Any]) -> ScoredSource:

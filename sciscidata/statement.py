@@ -38,7 +38,7 @@ def describe_novelty(
     config: NoveltyConfig | None,
     thresholds: LabelThresholds,
     background: dict[str, Any] | None,
-    scored: pl.DataFrame,
+    scored: pl.LazyFrame | pl.DataFrame,
     *,
     works: int,
     published: bool = False,
@@ -62,14 +62,17 @@ def describe_novelty(
     """
     if config is None:
         return None
+    with_z = pl.col("n_pairs").filter(pl.col("z_p10").is_not_null())
+    found = scored.lazy().select(works=pl.col("z_p10").count(), pairs=with_z.sum(), cut=conventionality_cut(thresholds))
+    facts = found.collect(engine="streaming").row(0, named=True)
     return {
         "config": None if published else asdict(config),
         "published": {"score": config.score} if published else None,
         "background": background,
         "works": works,
-        "scored_works": scored["z_p10"].count(),
-        "scored_pairs": scored.filter(pl.col("z_p10").is_not_null())["n_pairs"].sum(),
-        "conventionality_cut": scored.select(conventionality_cut(thresholds)).item(),
+        "scored_works": facts["works"],
+        "scored_pairs": facts["pairs"],
+        "conventionality_cut": facts["cut"],
     }
 
 

@@ -74,6 +74,46 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         '42'
     """
     target = target.resolve()  # through a symbolic link: the link stays, the folder behind it is replaced
+    with _workspace_beside(target) as workspace:
+        new = workspace / "new"
+        new.mkdir()
+        yield new
+        _flush(new)
+        if overwrite and target.exists():
+            target.rename(workspace / _OLD)
+        new.rename(target)
+        flush(target.parent)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Generator[Path]:
+    """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
+
+    The rest is as in atomic_folder. A run that ends because its result is there already calls clear_leftovers.
+
+    Raises:
+        StorageError: the disk is full, or the file cannot be written. Other errors of the block pass through unchanged.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with atomic_file(Path(home, "answer.txt")) as path:
+        ...         _ = path.write_text("42")
+        ...     Path(home, "answer.txt").read_text(), len(list(Path(home).iterdir()))
+        ('42', 1)
+    """
+    target = target.resolve()
+    with _workspace_beside(target) as workspace:
+        new = workspace / "new"
+        yield new
+        flush(new)
+        new.replace(target)
+        flush(target.parent)
+
+
+@contextmanager
+def _workspace_beside(target: Path) -> Generator[Path]:
+    """Make a hidden folder of this run's own on the disk of ``target``; clear away what killed runs left there."""
     with ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +122,7 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         except OSError as error:
             raise storage_error(error, target) from error
         with _errors_about(target):
-            new = workspace / "new"
-            new.mkdir()
-            yield new
-            _flush(new)
-            if overwrite and target.exists():
-                target.rename(workspace / _OLD)
-            new.rename(target)
-            flush(target.parent)
+            yield workspace
 
 
 @contextmanager
@@ -200,7 +233,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         0
         ['5', 'SHA256SUMS']
     """
-    if _is_whole(target):
+    if is_whole_folder(target):
         logger.info("reusing %s", target)
         return target
     if target.exists():
@@ -211,12 +244,18 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
             make(folder)
             (folder / _SUMS).write_bytes(_sums(folder))
     except StorageError:
-        if not _is_whole(target):  # else another run has made the same folder meanwhile
+        if not is_whole_folder(target):  # else another run has made the same folder meanwhile
             raise
     return target
 
 
-def _is_whole(folder: Path) -> bool:
+def is_whole_folder(folder: Path) -> bool:
+    """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
+
+    Example:
+        >>> is_whole_folder(Path("no/such/folder"))
+        False
+    """
     try:
         return (folder / _SUMS).read_bytes() == _sums(folder)
     except OSError:

@@ -18,8 +18,8 @@ from sciscidata.labelled import LINES, REPORT
 from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import read_background
 from sciscidata.release import read_release
+from sciscidata.score_files import read_result
 from sciscidata.sources.corpus_folder import INDEX, TABLES, read_report, scan_corpus
-from sciscidata.stages import read_result
 from sciscidata.summary import print_background, print_release, shown, standard_output
 
 _GRAPH = "graph.json"
@@ -136,6 +136,8 @@ def print_result(path: Path) -> None:
         console.print(f"  {', '.join(f'{key} {value}' for key, value in settings.items())}")
         if facts.get("background"):
             console.print(f"  null model: background {facts['background']['sha256']}")
+        if "shard" in facts:
+            console.print(f"  shard {facts['shard']} of the works")
         console.print(f"  works: {facts['rows']:,}, of them with a score: {known:,}")
         console.print(f"  columns: {', '.join(facts['columns'])}")
         console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")

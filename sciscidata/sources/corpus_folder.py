@@ -30,6 +30,7 @@ TABLES: dict[str, pl.Schema] = {
 }
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 _KEY = "work_id"
+_Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
 
 
@@ -70,7 +71,8 @@ def scan_corpus(out: str | Path) -> Corpus:
 
     Raises:
         InputNotFoundError: at once; there is no corpus, or the run that makes it has not ended.
-        StorageError: at once; a file is missing or has another size, or ``removed.parquet`` another content.
+        StorageError: at once; a file is missing or has another size, or ``removed.parquet`` another content. At
+            collect; a file is damaged, and it says which.
 
     Example:
         >>> scan_corpus("no/such/folder")
@@ -91,8 +93,8 @@ def scan_corpus(out: str | Path) -> Corpus:
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = pl.read_parquet(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
-    works = register_io_source(_works_reader(out, stems, by_part), schema=WORKS, explain_name="corpus on disk")
-    citations = _scan(out / "citations", stems["citations"], by_part, "citing_id")
+    works = _source(out, _works_reader(out, stems, by_part), WORKS)
+    citations = _source(out, _citations_reader(out, stems["citations"], by_part), CITATIONS)
     return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
 
 
@@ -164,7 +166,7 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str | None]:
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """Look, when reading a corpus fails, whether one of its files is damaged, which readers do not name.
+    """Look, when reading a corpus fails, whether one of its files is damaged or gone, which readers do not name.
 
     Raises:
         StorageError: a file is. Other errors of the block pass through unchanged.
@@ -176,7 +178,9 @@ def naming_damage(out: Path) -> Generator[None]:
     except (Exception, pl.exceptions.PanicException) as error:
         damaged = find_damaged(out, recorded_sums(read_report(out)[0]))
         if damaged:
-            raise _damage(out / damaged[0], "is damaged: its SHA-256 is not the recorded one") from error
+            first = out / damaged[0]
+            what = "is damaged: its SHA-256 is not the recorded one" if first.exists() else "is missing"
+            raise _damage(first, what) from error
         raise
 
 
@@ -208,20 +212,34 @@ def _scan(folder: Path, stems: Sequence[str], removed: dict[str, pl.Series], key
     return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[folder.name])
 
 
-def _works_reader(
-    out: Path, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]
-) -> Callable[[list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]]:
-    def read(
+def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
+    """Make a lazy frame of a reader. Whoever collects it, at whatever stage, hears which file is damaged."""
+
+    def rows(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
+        with naming_damage(out):
+            yield from read(with_columns, predicate, n_rows)
+
+    return register_io_source(rows, schema=schema, explain_name="corpus on disk")
+
+
+def _citations_reader(out: Path, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
+    def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
+        rows = _scan(out / "citations", stems, removed, "citing_id")
+        yield from _batches(rows, columns or list(CITATIONS), predicate, n_rows)
+
+    return read
+
+
+def _works_reader(out: Path, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
+    def read(with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
         columns = with_columns if with_columns is not None else list(WORKS)
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
         if asked.isdisjoint(TEXT) or not stems["texts"]:
             rows = _scan(out / "works", stems["works"], removed, _KEY)
             rows = rows.with_columns(pl.lit(None, dtype=pl.String()).alias(name) for name in TEXT)
-            rows = rows if predicate is None else rows.filter(predicate)
-            rows = rows if n_rows is None else rows.head(n_rows)
-            yield from rows.select(columns).collect_batches(maintain_order=True)
+            yield from _batches(rows, columns, predicate, n_rows)
             return
         left = n_rows
         for stem in stems["works"]:
@@ -232,6 +250,14 @@ def _works_reader(
                     return
 
     return read
+
+
+def _batches(
+    rows: pl.LazyFrame, columns: list[str], predicate: pl.Expr | None, n_rows: int | None
+) -> Iterator[pl.DataFrame]:
+    rows = rows if predicate is None else rows.filter(predicate)
+    rows = rows if n_rows is None else rows.head(n_rows)
+    yield from rows.select(columns).collect_batches(maintain_order=True)
 
 
 def _with_text(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.sources.sciscinet_fields import choose_fields
-from sciscidata.sources.sciscinet_tables import LAYOUTS, Table, Version, describe_table, find_table
-from sciscidata.sources.sciscinet_texts import plain_texts
+from sciscidata.sources.sciscinet_config import SciSciNetConfig
+from sciscidata.sources.sciscinet_joins import join_works
+from sciscidata.sources.sciscinet_layouts import LAYOUTS
+from sciscidata.sources.sciscinet_order import read_in_order
+from sciscidata.sources.sciscinet_tables import Table, describe_table, find_table
 from sciscidata.sources.sciscinet_values import (
     publish_atypicality,
     publish_disruption,
@@ -36,62 +37,7 @@ _VALUES: Final = (
     *("publication_year", "work_type", "is_retracted", "reference_count", "citation_count"),
     *("disruption", "z_p10", "z_median", "n_pairs"),
 )
-#: Which table holds a column of WORKS; the others are in the table of papers.
-_TABLE_OF: Final[Mapping[str, str]] = {
-    "title": "texts",
-    "abstract": "texts",
-    "language": "texts",
-    "primary_field": "paper_fields",
-    "concepts": "paper_fields",
-    "source_id": "paper_sources",
-    "source_name": "paper_sources",
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SciSciNetConfig:
-    """Where SciSciNet lies, which version it is, and whose scores to take.
-
-    Attributes:
-        folder: a folder of its tables, or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
-        version: ``"v2"``: Parquet, 2025, ids of OpenAlex. ``"v1"``: tab-separated text, 2023, ids of Microsoft
-            Academic Graph, no abstracts.
-        texts: another folder or URL for titles and abstracts alone, which are published elsewhere than the rest; None
-            looks for them in ``folder``.
-        recompute: compute CD index and novelty from the references. False takes the published ``disruption`` and
-            ``Atyp_*`` values.
-        storage_options: for a store that wants credentials or settings; passed to Polars, never recorded.
-
-    Raises:
-        ConfigError: on construction, if a value has the wrong type or ``version`` is unknown.
-
-    Example:
-        >>> SciSciNetConfig(folder="sciscinet-v2").recompute
-        False
-    """
-
-    folder: str
-    version: Version = "v2"
-    texts: str | None = None
-    recompute: bool = False
-    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        """Take paths too, and refuse what only looks like a folder or a truth value."""
-        for name in ("folder", "texts"):
-            value: Any = getattr(self, name)
-            if isinstance(value, os.PathLike):
-                value = os.fspath(value)
-                object.__setattr__(self, name, value)
-            if not (isinstance(value, str) and value) and not (name == "texts" and value is None):
-                msg = f"SciSciNetConfig.{name} is {value!r}, needs a folder or a URL, for example 'sciscinet-v2'."
-                raise ConfigError(msg)
-        if self.version not in tuple(LAYOUTS):
-            msg = f"SciSciNetConfig.version is {self.version!r}, needs one of: {', '.join(LAYOUTS)}."
-            raise ConfigError(msg)
-        if not isinstance(self.recompute, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"SciSciNetConfig.recompute is {self.recompute!r}, needs True or False."
-            raise ConfigError(msg)
+_TEXTS: Final = ("title", "abstract")
 
 
 @dataclass(frozen=True)
@@ -111,20 +57,11 @@ class SciSciNet:
     @cached_property
     def works(self) -> pl.LazyFrame:
         """WORKS, unordered. A query that reads no text does not open the table of texts, and so for the others."""
-        from polars.io.plugins import register_io_source
 
-        def read(
-            with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            columns = with_columns if with_columns is not None else WORKS.names()
-            conditions = predicate.meta.root_names() if predicate is not None else []
-            frame = self._join(dict.fromkeys([*columns, *conditions]))
-            if predicate is not None:
-                frame = frame.filter(predicate)
-            frame = frame.select(columns)
-            yield from (frame if n_rows is None else frame.head(n_rows)).collect_batches(chunk_size=_BATCH_ROWS)
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            return join_works(self.tables, columns).collect_batches(chunk_size=_BATCH_ROWS)
 
-        return register_io_source(read, schema=WORKS, explain_name="SciSciNet works")
+        return _source(read, WORKS, "SciSciNet works")
 
     @property
     def papers(self) -> pl.LazyFrame:
@@ -220,19 +157,20 @@ class SciSciNet:
     def in_text_order(self) -> pl.LazyFrame:
         """WORKS once more, for reading all of it: texts pass by in the order of their table, and never lie in memory.
 
-        What is in the other tables does: about 200 bytes a work. Works without a text come last, by their id; a text
-        without a work is left out.
+        Nor does more than a million works of the other tables, see sciscinet_order.py. Works without a text come last,
+        by their id; a text without a work is left out. Without a table of texts, all works stand by their id.
         """
-        if "texts" not in self.tables:
-            return self._join(WORKS.names()).sort("work_id")
-        texts = _in_batches(self.tables["texts"])
-        told = set(texts.collect_schema()) - {"work_id"}
-        rest = self._join([name for name in WORKS if name not in told])
-        ids = self.tables["texts"].scan("work_id")
-        untold = rest.join(ids, on="work_id", how="anti").sort("work_id")
-        return pl.concat(
-            [texts.join(rest, on="work_id", how="inner", maintain_order="left"), untold], how="diagonal_relaxed"
-        ).select(pl.col(name).cast(dtype) for name, dtype in WORKS.items())
+        return self._in_order(WORKS, by_text=True)
+
+    def in_id_order(self) -> pl.LazyFrame:
+        """WORKS without title and abstract, by their id, in the same bounded memory as ``in_text_order``."""
+        return self._in_order({name: WORKS[name] for name in WORKS if name not in _TEXTS}, by_text=False)
+
+    def _in_order(self, schema: Mapping[str, pl.DataType], *, by_text: bool) -> pl.LazyFrame:
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            return read_in_order(self.tables, columns, by_text=by_text)
+
+        return _source(read, schema, "SciSciNet works in order")
 
     def read_works(self, work_ids: pl.Series) -> pl.DataFrame:
         """Read the WORKS rows of some works: texts, fields and sources of these only. Executes.
@@ -243,14 +181,11 @@ class SciSciNet:
         Returns:
             WORKS, sorted by work_id; one row for each id that is in the table of papers.
         """
-        some = SciSciNet(
-            self.config,
-            {
-                name: table.holding(work_ids) if "work_id" in table.columns else table
-                for name, table in self.tables.items()
-            },
-        )
-        rows = some._join(WORKS.names()).collect(engine="streaming")
+        some = {
+            name: table.holding(work_ids) if "work_id" in table.columns else table
+            for name, table in self.tables.items()
+        }
+        rows = join_works(some, WORKS.names()).collect(engine="streaming")
         # A work with two texts, should there be one, gets the same one every time.
         return rows.sort("work_id", "title", "abstract").unique("work_id", keep="first").sort("work_id")
 
@@ -270,40 +205,6 @@ class SciSciNet:
             counts["disruption"] = _count(self.scores.filter(pl.col("cd_index").is_not_null()))
         logger.info("SciSciNet: %s", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
         return counts
-
-    def _join(self, columns: Iterable[str]) -> pl.LazyFrame:
-        """Join to the papers the tables that hold ``columns``, and no other."""
-        wanted = list(columns)
-        own = [name for name in WORKS if name in wanted and name not in _TABLE_OF and name != "work_id"]
-        frame = self.tables["papers"].scan("work_id", *own).drop_nulls("work_id")
-        for name in dict.fromkeys(_TABLE_OF[column] for column in wanted if column in _TABLE_OF):
-            if name in self.tables:
-                frame = frame.join(self._side(name, wanted), on="work_id", how="left")
-        known = set(frame.collect_schema())
-        frame = frame.with_columns(pl.lit(None).alias(name) for name in wanted if name not in known)
-        frame = frame.select(pl.col(name).cast(WORKS[name]) for name in wanted)
-        if "is_retracted" in wanted:
-            frame = frame.with_columns(pl.col("is_retracted").fill_null(value=False))
-        if "concepts" in wanted:
-            frame = frame.with_columns(pl.col("concepts").fill_null(pl.lit([], dtype=WORKS["concepts"])))
-        return frame
-
-    def _side(self, name: str, wanted: list[str]) -> pl.LazyFrame:
-        """Give what one table beside the papers adds to WORKS, one row per work."""
-        table = self.tables[name]
-        if name == "texts":
-            held = [column for column in ("title", "abstract", "language") if column in wanted]
-            return table.scan("work_id", *held).with_columns(_plain(table, held))
-        if name == "paper_fields":
-            fields = self._table("fields", "the names of fields")
-            return choose_fields(table.scan("work_id", "field_id", "score"), fields.scan())
-        # Of several sources of a work, the one with the lowest id: their order in the file is no one's promise.
-        linked = table.scan("work_id", "source_id").drop_nulls().group_by("work_id").agg(pl.col("source_id").min())
-        if "source_name" not in wanted or "sources" not in self.tables:
-            return linked
-        named = self.tables["sources"].scan("source_id", "source_name").drop_nulls("source_id")
-        names = named.group_by("source_id").agg(pl.col("source_name").min())
-        return linked.join(names, on="source_id", how="left")
 
     def _table(self, name: str, purpose: str) -> Table:
         if name not in self.tables:
@@ -363,7 +264,8 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if "papers" not in tables:
         stem = LAYOUTS[config.version]["papers"].stems[0]
         msg = (
-            f"{config.folder} has no table {stem}. Name the folder that holds it, or the other version: "
+            f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Name the "
+            "folder that holds it, or the other version: "
             "version='v1' (--sciscinet-version v1) for tab-separated text."
         )
         raise InputNotFoundError(msg)
@@ -375,36 +277,26 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     return SciSciNet(config, tables)
 
 
-def _plain(table: Table, columns: Iterable[str]) -> list[pl.Expr]:
-    return [
-        plain_texts(column, inverted=column == "abstract")
-        for column in ("title", "abstract")
-        if column in columns and column in table.columns
-    ]
-
-
-def _in_batches(table: Table) -> pl.LazyFrame:
-    """Scan texts some thousands at a time; Polars would decode whole row groups, gigabytes of text each."""
+def _source(
+    read: Callable[[list[str]], Iterator[pl.DataFrame]], schema: Mapping[str, pl.DataType], name: str
+) -> pl.LazyFrame:
+    """Make a lazy frame of batches that are read with the columns asked for, and no others."""
     from polars.io.plugins import register_io_source
 
-    schema = {name: WORKS[name] for name in WORKS if name in table.columns}
-
-    def read(
+    def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        for batch in table.batches(_BATCH_ROWS, *schema):
-            frame = (
-                batch.with_columns(_plain(table, schema))
-                .cast(pl.Schema(schema))
-                .head(_BATCH_ROWS if n_rows is None else n_rows)
-            )
+        columns = with_columns if with_columns is not None else list(schema)
+        conditions = predicate.meta.root_names() if predicate is not None else []
+        for batch in read(list(dict.fromkeys([*columns, *conditions]))):
+            frame = batch if predicate is None else batch.filter(predicate)
+            frame = frame.select(columns).head(frame.height if n_rows is None else n_rows)
             n_rows = None if n_rows is None else n_rows - frame.height
-            frame = frame if predicate is None else frame.filter(predicate)
-            yield frame if with_columns is None else frame.select(with_columns)
+            yield frame
             if n_rows == 0:
                 return
 
-    return register_io_source(read, schema=schema, explain_name="SciSciNet texts")
+    return register_io_source(batches, schema=pl.Schema(schema), explain_name=name)
 
 
 def _count(frame: pl.LazyFrame) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from sciscidata.errors import InputNotFoundError, SciSciDataError, WorkIdError
-from sciscidata.sources.sciscinet_tables import UNREADABLE, Table
+from sciscidata.sources.sciscinet_tables import STORE_REMEDY, UNREADABLE, Table, short_reason
 
 logger = logging.getLogger(__name__)
 
+_STORE_ERROR = "object-store error"  # as Polars has it
 _ONE_ROW_EACH = ("papers", "texts")
 
 
@@ -27,7 +28,7 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
 
     Raises:
         WorkIdError: at once; papers or texts name a work twice.
-        InputNotFoundError: a file cannot be decoded. Other errors of the block pass through unchanged.
+        InputNotFoundError: a file cannot be decoded, or a store fails. Other errors of the block pass unchanged.
 
     Example:
         >>> import polars as pl
@@ -57,6 +58,9 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 path, reason = damage
                 msg = f"SciSciNet table {table.name}: {path} is damaged: {reason}. Download it again."
                 raise InputNotFoundError(msg) from error
+        if _STORE_ERROR in str(error):
+            msg = f"SciSciNet: {short_reason(error)}. {STORE_REMEDY}"
+            raise InputNotFoundError(msg) from error
         raise
 
 

@@ -1,172 +1,33 @@
-"""The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out.
-
-Nothing here reads a row. Version 2 is Parquet with ids such as ``W2051723858``; version 1 is tab-separated text with
-the ids of Microsoft Academic Graph, which are the numbers of OpenAlex ids.
-"""
+"""The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
+from sciscidata.parquet_pages import read_rows
+from sciscidata.sources.sciscinet_layouts import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
 
-Version: TypeAlias = Literal["v2", "v1"]
-Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
-
-_DTYPES: Final[Mapping[Kind, pl.DataType]] = {
-    "id": pl.Int64(),
-    "year": pl.Int32(),
-    "whole": pl.Int64(),
-    "number": pl.Float64(),
-    "text": pl.String(),
-    "doi": pl.String(),
-    "flag": pl.Boolean(),
-    "level": pl.Int64(),
-}
-_NEEDED: Final[Mapping[Kind, str]] = {
-    "id": "whole numbers, or text such as 'W2051723858'",
-    "year": "whole numbers, such as 1999",
-    "whole": "whole numbers",
-    "number": "numbers",
-    "text": "text",
-    "doi": "text",
-    "flag": "true or false",
-    "level": "whole numbers",
-}
 #: What reading a damaged file raises. A panic of Polars is no Exception.
 UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+#: What to do about a store that does not answer, or not as it should.
+STORE_REMEDY: Final = (
+    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or storage_options in Python."
+)
+_ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
 _BUFFER_BYTES: Final = 1 << 20
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-_DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How one table is published: the names of its file, its columns by our name, and which it cannot do without."""
-
-    stems: tuple[str, ...]
-    columns: Mapping[str, tuple[str, Kind]]
-    required: tuple[str, ...]
-
-
-#: What this package reads of each table. ``citation_count`` counts SciSciNet's own citations, ``cited_by_count``
-#: those of OpenAlex.
-LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
-    "v2": {
-        "papers": Layout(
-            ("sciscinet_papers", "papers"),
-            {
-                "work_id": ("paperid", "id"),
-                "publication_year": ("year", "year"),
-                "work_type": ("doctype", "text"),
-                "doi": ("doi", "doi"),
-                "cited_by_count": ("cited_by_count", "whole"),
-                "is_retracted": ("is_retracted", "flag"),
-                "reference_count": ("reference_count", "whole"),
-                "citation_count": ("citation_count", "whole"),
-                "disruption": ("disruption", "number"),
-                "z_median": ("Atyp_Median_Z", "number"),
-                "z_p10": ("Atyp_10pct_Z", "number"),
-                "n_pairs": ("Atyp_Pairs", "whole"),
-            },
-            ("work_id", "publication_year"),
-        ),
-        "references": Layout(
-            ("sciscinet_paperrefs", "paperrefs"),
-            {"citing_id": ("citing_paperid", "id"), "cited_id": ("cited_paperid", "id")},
-            ("citing_id", "cited_id"),
-        ),
-        "texts": Layout(
-            ("sciscinet_papertitleabstract", "papertitleabstract"),
-            {
-                "work_id": ("paperid", "id"),
-                "title": ("title", "text"),
-                "abstract": ("abstract_inverted_index", "text"),
-                "language": ("language", "text"),
-            },
-            ("work_id", "title", "abstract"),
-        ),
-        "paper_fields": Layout(
-            ("sciscinet_paperfields", "paperfields"),
-            {"work_id": ("paperid", "id"), "field_id": ("fieldid", "id"), "score": ("score_openalex", "number")},
-            ("work_id", "field_id"),
-        ),
-        "fields": Layout(
-            ("sciscinet_fields", "fields"),
-            {"field_id": ("fieldid", "id"), "field_name": ("display_name", "text"), "level": ("level", "level")},
-            ("field_id", "field_name", "level"),
-        ),
-        "paper_sources": Layout(
-            ("sciscinet_papersources", "papersources"),
-            {"work_id": ("paperid", "id"), "source_id": ("sourceid", "id")},
-            ("work_id", "source_id"),
-        ),
-        "sources": Layout(
-            ("sciscinet_sources", "sources"),
-            {"source_id": ("sourceid", "id"), "source_name": ("display_name", "text")},
-            ("source_id", "source_name"),
-        ),
-    },
-    "v1": {
-        "papers": Layout(
-            ("SciSciNet_Papers",),
-            {
-                "work_id": ("PaperID", "id"),
-                "publication_year": ("Year", "year"),
-                "work_type": ("DocType", "text"),
-                "doi": ("DOI", "doi"),
-                "cited_by_count": ("Citation_Count", "whole"),
-                "reference_count": ("Reference_Count", "whole"),
-                "citation_count": ("Citation_Count", "whole"),
-                "disruption": ("Disruption", "number"),
-                "z_median": ("Atyp_Median_Z", "number"),
-                "z_p10": ("Atyp_10pct_Z", "number"),
-                "n_pairs": ("Atyp_Pairs", "whole"),
-            },
-            ("work_id", "publication_year"),
-        ),
-        "references": Layout(
-            ("SciSciNet_PaperReferences",),
-            {"citing_id": ("Citing_PaperID", "id"), "cited_id": ("Cited_PaperID", "id")},
-            ("citing_id", "cited_id"),
-        ),
-        # Version 1 was published without abstracts.
-        "texts": Layout(
-            ("SciSciNet_PaperDetails",),
-            {"work_id": ("PaperID", "id"), "title": ("PaperTitle", "text")},
-            ("work_id", "title"),
-        ),
-        "paper_fields": Layout(
-            ("SciSciNet_PaperFields",),
-            {"work_id": ("PaperID", "id"), "field_id": ("FieldID", "id")},
-            ("work_id", "field_id"),
-        ),
-        "fields": Layout(
-            ("SciSciNet_Fields",),
-            {"field_id": ("FieldID", "id"), "field_name": ("Field_Name", "text"), "level": ("Field_Type", "level")},
-            ("field_id", "field_name", "level"),
-        ),
-        "paper_sources": Layout(
-            ("SciSciNet_Papers",),
-            {"work_id": ("PaperID", "id"), "source_id": ("JournalID", "id")},
-            ("work_id", "source_id"),
-        ),
-        "sources": Layout(
-            ("SciSciNet_Journals",),
-            {"source_id": ("JournalID", "id"), "source_name": ("Journal_Name", "text")},
-            ("source_id", "source_name"),
-        ),
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -199,7 +60,7 @@ class Table:
         types = self.raw.collect_schema()
         wanted = names or tuple(self.columns)
         return self.raw.select(
-            _convert(self.columns[name], types[self.columns[name][0]]).alias(name)
+            convert_column(self.columns[name], types[self.columns[name][0]]).alias(name)
             if name in self.columns
             else pl.lit(None).alias(name)
             for name in wanted
@@ -234,29 +95,40 @@ class Table:
                     for _ in alone.batches(_PROBED_ROWS, *self.columns):
                         pass
             except UNREADABLE as error:
-                return path, str(error).split("\n", 1)[0].rstrip(".")
+                return path, short_reason(error)
         return None
 
     def holding(self, work_ids: pl.Series) -> Table:
-        """Keep the rows of some works only; Parquet's row groups and pages without any of them are not decoded.
+        """Keep the rows of some works only. Executes for texts in local Parquet, of which only these are read.
+
+        Of another table whole columns are fetched; row groups and pages without any of the works are not decoded.
 
         Args:
-            work_ids: Int64.
+            work_ids: Int64; some thousands.
         """
         name = self.columns["work_id"][0]
         dtype = self.raw.collect_schema()[name]
-        if _is_text(dtype):
+        if is_text(dtype):
             wanted = work_ids.cast(pl.String)
             spelt = pl.concat([wanted, "W" + wanted, "https://openalex.org/W" + wanted])
         else:
             spelt = work_ids.cast(dtype)
         value = pl.col(name) if dtype == spelt.dtype else pl.col(name).cast(spelt.dtype)
-        kept = self.raw.filter(value.is_in(spelt.implode()))
-        return Table(self.name, self.location, kept, self.columns)
+        is_wanted = value.is_in(spelt.implode())
+        files = self.files if self.name == "texts" and self.location.endswith(".parquet") else []
+        if not files:
+            return replace(self, raw=self.raw.filter(is_wanted))
+        columns = list(dict.fromkeys(name for name, _ in self.columns.values()))
+        parts: list[pl.DataFrame] = []
+        for path in files:
+            ids = pl.scan_parquet(path, glob=False, row_index_name=_ROW).select(_ROW, name)
+            rows = ids.filter(is_wanted).collect(engine="streaming")[_ROW].sort().to_numpy().astype(np.int64)
+            parts.append(read_rows(path, columns, rows))
+        return replace(self, raw=pl.concat(parts, how="vertical_relaxed").lazy())
 
 
 def find_table(
-    folder: str, version: Version, name: str, storage_options: Mapping[str, str] | None = None
+    folder: str, version: Version, name: str, storage_options: Mapping[str, Any] | None = None
 ) -> Table | None:
     """Find one table in a folder, or name it in a store, and scan it lazily.
 
@@ -277,6 +149,7 @@ def find_table(
         SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
             a type that cannot be meant, a date for a year, say.
         InputNotFoundError: at once; the table cannot be opened.
+        ConfigError: at once; a value in ``storage_options`` is none.
 
     Example:
         >>> find_table("no-such-folder", "v2", "papers") is None
@@ -294,8 +167,12 @@ def find_table(
     except (OSError, pl.exceptions.PolarsError) as error:
         if _URL.match(folder) and isinstance(error, FileNotFoundError):
             return None
-        msg = f"SciSciNet table {name}: {location} cannot be opened: {error}. Check the file, or download it again."
+        remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
+        msg = f"SciSciNet table {name}: {location} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
+    except ValueError as error:
+        msg = f"storage_options: {error}. Polars takes them as the store's own library names them."
+        raise ConfigError(msg) from error
     missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
     if missing:
         msg = (
@@ -304,9 +181,9 @@ def find_table(
         )
         raise SchemaMismatchError(msg)
     for column, kind in layout.columns.values():
-        if column in there and not _fits(there[column], kind):
+        if column in there and not fits(there[column], kind):
             msg = (
-                f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {_NEEDED[kind]}. "
+                f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {NEEDED[kind]}. "
                 f"Take the file as published, or cast the column."
             )
             raise SchemaMismatchError(msg)
@@ -319,7 +196,7 @@ def _files(location: str) -> list[Path]:
 
 
 def _scan(
-    files: list[Path] | str, version: Version, storage_options: Mapping[str, str] | None = None, *, low_memory: bool
+    files: list[Path] | str, version: Version, storage_options: Mapping[str, Any] | None = None, *, low_memory: bool
 ) -> pl.LazyFrame:
     if version == "v2":
         options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
@@ -341,42 +218,9 @@ def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None
     return None
 
 
-def _is_text(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
-
-
-def _fits(found: pl.DataType, kind: Kind) -> bool:
-    """Whether a column of this type can be meant: a writer may change a width, or numbers to text, but no more."""
-    if isinstance(found, pl.Null) or _is_text(found):
-        return True
-    return (found.is_numeric() and kind not in ("text", "doi")) or (kind == "flag" and isinstance(found, pl.Boolean))
-
-
-def _convert(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
-    """Turn a published column into ours, whatever type its writer gave it; what is not of its kind is null."""
-    name, kind = column
-    value = pl.col(name)
-    wanted = _DTYPES[kind]
-    if isinstance(found, pl.Categorical | pl.Enum):
-        value, found = value.cast(pl.String), pl.String()
-    if kind == "doi":
-        bare = value.cast(pl.String).str.to_lowercase().str.strip_chars().str.replace(_DOI_PREFIX, "")
-        return pl.when(bare != "").then(bare)
-    if found != pl.String():
-        return value if found == wanted else value.cast(wanted, strict=False)
-    if kind == "id":
-        value = value.str.strip_prefix("https://openalex.org/").str.strip_chars_start("WSCV")
-        # 2^53 and more would not survive the way over a float; no id is near it.
-        return pl.coalesce(
-            value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
-        )
-    if kind in ("whole", "year"):
-        return value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
-    if kind == "level":
-        return value.replace_strict({"Top": 0, "Sub": 1}, default=value.cast(wanted, strict=False), return_dtype=wanted)
-    if kind == "flag":
-        return value.str.to_lowercase().is_in(["true", "1", "t"])
-    return pl.when(value != "").then(value) if kind == "text" else value.cast(wanted, strict=False)
+def short_reason(error: BaseException) -> str:
+    """Give the first line of an error, without the path that Polars adds and we name ourselves."""
+    return re.sub(r" \((?:set|path): [^()]*\)", "", str(error).split("\n", 1)[0]).rstrip(". ")
 
 
 def describe_table(table: Table | None) -> dict[str, Any] | None:

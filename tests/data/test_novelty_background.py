@@ -320,18 +320,18 @@ def test_what_is_no_path_is_refused(file):
         compute_atypicality(*frames({1: (2000, 1)}, []), background=3)
 
 
-def test_a_folder_of_the_user_is_not_removed(file):
+def test_what_the_user_keeps_beside_it_stays_and_what_a_killed_run_left_goes(file):
     citations, works = frames({1: (2000, 1)}, [])
     kept = file.with_name(f".{file.name}.unfinished") / "kept.txt"
-    kept.parent.mkdir()
+    left = file.with_name(f".{file.name}.tmp-0123456789abcdef")
+    for folder in (kept.parent, left):
+        folder.mkdir()
     kept.write_text("mine")
-    with pytest.raises(StorageError, match="look at it, then move it"):
-        write_background(citations, works, file)
+    (left / "lock").touch()
+    (left / "new").write_text("half")
+    write_background(citations, works, file)
     assert kept.read_text() == "mine"
-    assert not file.exists()
-    kept.unlink()
-    write_background(citations, works, file)  # empty: what a killed run may leave
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert sorted(path.name for path in file.parent.iterdir()) == sorted([file.name, kept.parent.name])
 
 
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])

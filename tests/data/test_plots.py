@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from sciscidata.comparison_plot import _caption, _draw_labels, _draw_plane, draw_comparison
 from sciscidata.labels import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
@@ -21,7 +22,8 @@ from sciscidata.labels import (
     label_novelty,
 )
 from sciscidata.novelty_plots import _draw_band, _draw_quadrants, draw_novelty, draw_novelty_by_year
-from sciscidata.plots import COLOURS, _draw_spread, draw_disruption
+from sciscidata.plots import COLOURS, _draw_spread, draw_disruption, signed_log_edges
+from sciscidata.sources.sciscinet_values import compare_scores
 
 
 def draw(thresholds: LabelThresholds):
@@ -232,3 +234,67 @@ def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> N
     bands = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in spread.patches[3:]]  # z_p10, after z_median
     assert bands[0] == pytest.approx((-2.65, 0.15))
     assert [bar.get_height() for bar in number.patches] == [2, 1, 1]
+
+
+# Published scores beside computed ones
+
+THEIRS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.5, 0.5, -0.1, 0.0, 0.0, -1.0, None, 0.3]})
+OURS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.4, -0.2, -0.1, 0.0, 0.2, -1.0, 0.1, None]})
+
+
+def axes_of_its_own():
+    figure = Figure(figsize=(6, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def test_a_work_lies_at_its_published_score_to_the_right_and_its_computed_one_up():
+    axes = axes_of_its_own()
+    both = pl.DataFrame({"published": [0.5, 0.5, -0.02, 1.0], "computed": [-0.2, -0.2, 0.0, 1.0]})
+    _draw_plane(axes, both, LabelThresholds())
+    (mesh,) = axes.collections[:1]
+    cells = mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
+    _, edges = signed_log_edges(-0.001, 0.001, 25)
+    found = {(row, column): cells[row, column] for row, column in zip(*np.ma.nonzero(cells), strict=True)}
+
+    def place(score: float) -> int:
+        return min(int(np.searchsorted(edges, score, side="right")), edges.size - 1) - 1
+
+    expected = {(place(-0.2), place(0.5)): 2, (place(0.0), place(-0.02)): 1, (place(1.0), place(1.0)): 1}
+    assert found == expected
+    assert cells.count() == 3  # what is empty has no colour
+
+
+def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
+    axes = axes_of_its_own()
+    _draw_labels(axes, compare_scores(THEIRS, OURS))
+    names = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert names == [tick.get_text() for tick in axes.get_yticklabels()] == ["consolidating", "neutral", "disruptive"]
+    assert not axes.yaxis_inverted()
+    found = {tuple(map(round, text.get_position())): text.get_text() for text in axes.texts}
+    assert found[2, 2] == "1\n50.0%"  # published disruptive, computed disruptive
+    assert found[2, 0] == "1\n50.0%"
+    assert found[1, 2] == found[1, 1] == "1\n50.0%"
+    assert found[0, 0] == "2\n100.0%"
+    assert sum(int(text.split()[0]) for text in found.values()) == 6
+
+
+def test_the_caption_counts_what_is_undefined_and_never_says_none():
+    told = _caption(compare_scores(THEIRS, OURS))
+    assert told.startswith("6 works with both scores: Spearman 0.")
+    assert "1 with a published score only, 1 with a computed score only" in told
+    nothing = _caption(compare_scores(THEIRS.head(0), OURS))
+    assert nothing.startswith("No work has both scores.")
+    assert "7 with a computed score only" in nothing
+    constant = _caption(compare_scores(THEIRS[3:4], OURS[3:4]))
+    assert "Spearman undefined" in constant
+    assert "None" not in told + nothing + constant
+
+
+@pytest.mark.parametrize("thresholds", [*PRESETS.values(), LabelThresholds(consolidating_max=0, disruptive_min=0.5)])
+@pytest.mark.parametrize("n", [0, 1, 8])
+def test_any_comparison_makes_a_picture(tmp_path, thresholds, n):
+    compared = compare_scores(THEIRS.head(n), OURS, thresholds)
+    path = tmp_path / "comparison.png"
+    draw_comparison(THEIRS.head(n), OURS.lazy(), compared, thresholds, path=path, title="SciSciNet")
+    assert path.read_bytes().startswith(b"\x89PNG")

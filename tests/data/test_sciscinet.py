@@ -8,6 +8,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.make_sciscinet import make
+from benchmarks.make_sciscinet import make, write_version_1
+from sciscidata import novelty_plots, parquet_pages
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
 from sciscidata.errors import (
@@ -32,14 +34,17 @@ from sciscidata.errors import (
 from sciscidata.json_lines import render_lines
 from sciscidata.labelled import _batches, write_labelled
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.late_queue import Queue
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_plots import draw_novelty
 from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
 from sciscidata.plain_text import clean_text
 from sciscidata.release import render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.settings import resolve
+from sciscidata.sources import sciscinet_order
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_fields import choose_fields
 from sciscidata.sources.sciscinet_reading import reading
@@ -232,10 +237,10 @@ def test_structure_opens_no_table_of_texts(made, tmp_path):
 
 
 def test_a_filter_and_a_projection_reach_the_parquet_scan(made):
-    plan = tables(made).tables["texts"].holding(pl.Series([1, 2])).scan("work_id", "title").explain()
-    assert "PROJECT 2/4 COLUMNS" in plan
+    plan = tables(made).tables["papers"].holding(pl.Series([1, 2])).scan("work_id", "doi").explain()
+    assert "PROJECT 2/28 COLUMNS" in plan
     assert "SELECTION" in plan
-    assert "abstract_inverted_index" not in plan
+    assert "disruption" not in plan
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
@@ -256,6 +261,68 @@ def test_works_in_text_order_are_all_works_in_a_fixed_order(made):
     assert ordered["work_id"].slice(len(texts)).is_sorted()
 
 
+def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(made, tmp_path, monkeypatch):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    stranger = {"paperid": "W1", "title": "Of nobody", "abstract_inverted_index": None, "language": "en"}
+    tables_with(made, folder, papertitleabstract=lambda rows: pl.concat([pl.DataFrame(stranger, rows.schema), rows]))
+    whole = {"texts": tables(folder).in_text_order().collect(), "ids": tables(folder).in_id_order().collect()}
+    assert whole["texts"].equals(tables(made).in_text_order().collect())
+    assert whole["ids"].equals(tables(made).works.collect().sort("work_id").drop("title", "abstract"))
+    texts = pl.read_parquet(folder / "sciscinet_papertitleabstract.parquet")
+    (folder / "sciscinet_papertitleabstract.parquet").unlink()
+    (folder / "papertitleabstract").mkdir()
+    for number, part in enumerate((texts[:701], texts[701:])):  # a file that ends within a block
+        part.write_parquet(folder / "papertitleabstract" / f"{number}.parquet")
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 64)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 256)
+    monkeypatch.setattr(sciscinet_order, "_SPOOLED_ROWS", 1_000)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    found = tables(folder)
+    assert found.in_text_order().collect().equals(whole["texts"])
+    assert found.in_id_order().collect().equals(whole["ids"])
+    few = found.in_text_order().select("work_id", "doi").head(300).collect()
+    assert few.equals(whole["texts"].select("work_id", "doi").head(300))
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]  # what was cut up is gone
+
+
+def test_a_corpus_has_the_same_files_whether_it_is_made_in_blocks_or_at_once(made, tmp_path, monkeypatch):
+    def ingest(name, *, texts):
+        corpus = ingest_corpus(SciSciNetConfig(folder=str(made)), tmp_path / name, cache_dir=tmp_path, texts=texts)
+        return corpus.provenance["report_sha256"]
+
+    at_once = [ingest(f"whole-{texts}", texts=texts) for texts in (True, False)]
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 128)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 512)
+    assert [ingest(f"blocks-{texts}", texts=texts) for texts in (True, False)] == at_once
+
+
+def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypatch):
+    structure, texts = world(4_000, 3, repeats=900)
+    split = SplitConfig(n_train=60, n_test=9)
+
+    def draw():
+        reader = Reader(texts)
+        late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+        return late.drawn, late.counts, reader.read
+
+    kept, readings = [], []
+    load = Queue._load
+    monkeypatch.setattr(Queue, "_load", lambda queue: kept.append(load(queue)) or kept[-1])
+    for bound in (2**58, 2**61, 2**64):
+        kept.clear()
+        monkeypatch.setattr(Queue, "_first_bound", lambda queue, counted, bound=bound: bound)
+        readings.append(draw())
+        heights = [frame.height for frame in kept]
+        assert heights == sorted(heights)
+        assert (len(heights) == 1) == (bound == 2**64)
+    for drawn, counts, read in readings[1:]:
+        assert drawn.equals(readings[0][0])
+        assert (counts, read) == readings[0][1:]
+    assert heights == [sum(readings[0][1]["text"][name] for name in ("read", "not_read"))]
+
+
 def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path):
     papers = pl.read_parquet(made / "sciscinet_papers.parquet")
     (tmp_path / "papers").mkdir()
@@ -266,6 +333,23 @@ def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path
     assert parts.equals(tables(made).works.select(columns).collect().sort("work_id"))
     assert tables(tmp_path).provenance["tables"]["papers"]["file"] == "papers/*.parquet"
     assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
+
+
+def test_texts_of_a_few_works_are_read_without_those_of_the_others(tmp_path, monkeypatch):
+    make(tmp_path, 20_000, n_bytes=2_800)
+    found, n_read, read_at = tables(tmp_path), [], parquet_pages._read_at
+
+    def count(file, at, length):
+        data = read_at(file, at, length)
+        n_read.append(len(data))
+        return data
+
+    monkeypatch.setattr(parquet_pages, "_read_at", count)
+    some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
+    texts = tmp_path / "sciscinet_papertitleabstract.parquet"
+    works = found.read_works(some)
+    assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
+    assert 0 < sum(n_read) < texts.stat().st_size / 4  # two of its nineteen pages of texts
 
 
 def test_texts_may_lie_elsewhere(made, tmp_path):
@@ -331,6 +415,33 @@ def test_impossible_options_are_refused(options, word):
 def test_credentials_are_neither_shown_nor_recorded(made):
     config = SciSciNetConfig(folder=str(made), storage_options={"token": "secret"})
     assert "secret" not in repr(config) + json.dumps(scan_sciscinet(config).provenance)
+
+
+def test_a_world_in_version_1_is_that_of_version_2_without_abstracts(made, tmp_path):
+    folder = tmp_path / "v1"
+    shutil.copytree(made, folder)
+    write_version_1(folder)
+    old, new = tables(folder, version="v1"), tables(made)
+    # What version 1 does not have: abstracts, languages, retractions, citations counted by others, scores of fields.
+    same = ["work_id", "publication_year", "title", "doi", "work_type", "source_id", "source_name"]
+    works = [found.works.select(same).sort("work_id").collect() for found in (old, new)]
+    assert works[0].equals(works[1])
+    levels = dict(new.tables["fields"].scan("field_name", "level").collect().rows())
+    concepts = [found.works.select("work_id", "concepts").sort("work_id").collect()["concepts"] for found in (old, new)]
+    for names, expected in zip(*concepts, strict=True):
+        assert sorted(levels[name] for name in names) == [levels[name] for name in names]
+        assert len(names) == len(expected)
+    for name in ("scores", "atypicality", "citations"):
+        left, right = (getattr(found, name).collect() for found in (old, new))
+        assert left.sort(left.columns[:2]).equals(right.sort(right.columns[:2])), name
+    source = SciSciNetConfig(folder=str(folder), version="v1")
+    places = {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
+    rules = EligibilityConfig(require_abstract=False, languages=())
+    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), eligibility=rules, **places))
+    assert release.train["title"].null_count() == 0
+    assert release.train["abstract"].null_count() == 30
+    ingest_corpus(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    verify_release(release.folder)
 
 
 # Fields
@@ -556,7 +667,7 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
     assert sum(late.counts["filters"].values()) == 2 * late.counts["filters"]["works"] == 2 * 4_000
     assert (
         late.counts["filters"]["eligible"]
-        == late.eligible.height
+        == late.eligible.collect().height
         == late.counts["text"]["not_read"] + late.counts["text"]["passed"]
     )
     everything = count_removals(marked)
@@ -663,6 +774,8 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
     )
     drawn = release.train.join(scores, on="openalex_id", suffix="_computed")
     assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
+    assert (release.folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert "comparison.png" in release.manifest["files"]
     comparison = release.manifest["source"]["comparison"]
     computed = compute_atypicality(found.citations, found.works).collect()
     for name in ("z_p10", "z_median"):
@@ -763,6 +876,20 @@ def test_naming_a_folder_implies_the_source():
     assert config.out == Path("slices/sciscinet")
     with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
         resolve({"": {"source": "sciscinet"}})
+
+
+def test_a_picture_counted_some_works_at_a_time_is_the_same_picture(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 3, 5_000)
+    works = pl.DataFrame({"z_p10": z, "z_median": z + rng.gamma(2, 3, z.size)})
+    counts = dict.fromkeys(("novel", "balanced", "conventional"), 1)
+    pictures = []
+    for at_once in (1 << 20, 700):
+        monkeypatch.setattr(novelty_plots, "_AT_ONCE", at_once)
+        path, thresholds = tmp_path / f"{at_once}.png", LabelThresholds(novelty_rule="uzzi")
+        draw_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
+        pictures.append(path.read_bytes())
+    assert pictures[0] == pictures[1]
 
 
 # What a user's files may be

@@ -146,7 +146,8 @@ def test_graph_work_reads_no_text(real, tmp_path):
         path.unlink()
     assert_frame_equal(compute_cd_index(corpus.citations, corpus.works).sort("work_id").collect(), whole)
     assert corpus.works.filter(recent).select("work_id").collect().height == n_recent > 0
-    with pytest.raises(FileNotFoundError):  # and that they are gone is no secret to who asks for text
+    # And that they are gone is no secret to who asks for text.
+    with pytest.raises(StorageError, match=r"texts.part-.*parquet is missing"):
         corpus.works.select("title").collect()
 
 

@@ -8,10 +8,6 @@ import os
 import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -23,12 +19,15 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from sciscidata import stages
+from sciscidata import corpus_graph, score_files, year_parts
 from sciscidata.cdindex import CDConfig, compute_cd_index
 from sciscidata.cli import main
+from sciscidata.corpus_graph import open_graph_of
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.novelty import compute_atypicality
+from sciscidata.novelty_background import write_background
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_years import YearScorer
 from sciscidata.pipeline import BuildConfig, build
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.scored_source import score_structure
@@ -41,8 +40,9 @@ from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig
-from sciscidata.stages import ingest_corpus, open_graph_of, write_cd_scores, write_novelty_scores
+from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
 from sciscidata.verification import verify_release
+from tests.conftest import REPOSITORY
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -77,6 +77,15 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def sorted_rows(frame) -> pl.DataFrame:
     return frame.lazy().collect().sort(pl.all())
+
+
+def spoil(file: Path) -> None:
+    """Damage a file, so that its size stays."""
+    content = bytearray(file.read_bytes())
+    length = min(2_000, len(content) // 2)
+    start = len(content) // 3 if file.parent.name == "texts" else 40  # its first column is not read
+    content[start : start + length] = b"x" * length
+    file.write_bytes(content)
 
 
 # A corpus on disk
@@ -181,15 +190,56 @@ def test_damage_that_leaves_the_size_is_named_when_reading_fails_and_found_by_th
     ingest_corpus(source, **places)
     whole = files(tmp_path / "out")
     file = sorted((tmp_path / "out" / table).glob("*.parquet"))[0]
-    content = bytearray(file.read_bytes())
-    length = min(2_000, len(content) // 2)
-    content[40 : 40 + length] = b"x" * length
-    file.write_bytes(content)
+    spoil(file)
     if table == "citations":
         with pytest.raises(StorageError, match=rf"{file.name} is damaged: its SHA-256.*same ingest again"):
             open_graph_of(tmp_path / "out", cache_dir=tmp_path / "graph")
     ingest_corpus(source, **places)
     assert files(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("table", ["works", "citations", "texts"])
+def test_every_command_on_a_damaged_corpus_names_the_file(run, world, tmp_path, table):
+    shutil.copytree(world, tmp_path / "corpus", ignore=shutil.ignore_patterns("cache"))
+    spoil(tmp_path / "corpus" / table / "part-000000.parquet")
+    commands = [
+        ["build", "--corpus", "corpus", "--out", "slice", "--n-train", "30", "--n-test", "3"],
+        ["export", "--corpus", "corpus", "--out", "labelled"],
+        ["background", "--corpus", "corpus", "--out", "pairs.parquet"],
+        ["graph", "corpus"],
+        ["cd", "corpus", "--out", "cd.parquet"],
+        ["novelty", "corpus", "--out", "novelty.parquet"],
+    ]
+    for arguments in commands[: 2 if table == "texts" else None]:
+        status, _, errors = run(*arguments)
+        assert status == 1, arguments
+        assert re.search(rf"^error: .*{table}/part-000000.parquet is damaged: .*same ingest again", errors, re.M)
+    assert not {"slice", "labelled", "pairs.parquet", "cd.parquet"} & {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_a_query_of_ones_own_on_a_damaged_corpus_names_the_file(world, tmp_path, engine):
+    shutil.copytree(world, tmp_path / "corpus", ignore=shutil.ignore_patterns("cache"))
+    for table in ("works", "citations"):
+        spoil(tmp_path / "corpus" / table / "part-000000.parquet")
+    works, citations, _ = scan_corpus(tmp_path / "corpus")
+    joined = citations.join(works.select("work_id"), left_on="citing_id", right_on="work_id").head(3)
+    with pytest.raises(StorageError, match=r"part-000000.parquet is damaged"):
+        joined.collect(engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_citations_of_a_corpus_take_filters_slices_and_counts(world, engine):
+    citations, expected = scan_corpus(world).citations, scan_synthetic(WORLD).citations.collect()
+    low = pl.col("cited_id") < expected["cited_id"].median()
+    for ask in (
+        lambda frame: frame.select(pl.len()),
+        lambda frame: frame.filter(low).head(7),
+        lambda frame: frame.select("cited_id").slice(5, 4),
+        lambda frame: frame.filter(low).select(pl.col("citing_id").n_unique()),
+        lambda frame: frame.tail(2),
+    ):
+        assert_frame_equal(ask(citations).collect(engine=engine), ask(expected.lazy()).collect())
 
 
 def test_another_failure_than_damage_keeps_its_own_error(world):
@@ -326,7 +376,7 @@ def test_scores_are_the_same_rows_in_any_number_of_batches_of_which_none_is_larg
 ):
     places = {"cache_dir": world.parent / "scores"}
     whole = pl.read_parquet(write_cd_scores(world, tmp_path / "whole.parquet", **places))
-    monkeypatch.setattr(stages, "_ROWS_PER_BATCH", rows_per_batch)
+    monkeypatch.setattr(year_parts, "_ROWS_PER_BATCH", rows_per_batch)
     path = write_cd_scores(world, tmp_path / "cd.parquet", **places)
     assert_frame_equal(pl.read_parquet(path), whole)
     metadata = pq.read_metadata(path)
@@ -338,9 +388,131 @@ def test_scores_are_the_same_rows_in_any_number_of_batches_of_which_none_is_larg
 def test_scores_of_another_format_are_other_scores(world, tmp_path, monkeypatch):
     out, places = tmp_path / "cd.parquet", {"cache_dir": world.parent / "scores"}
     write_cd_scores(world, out, **places)
-    monkeypatch.setattr(stages, "_FORMAT_VERSIONS", {"cd": 2, "novelty": 1})
+    monkeypatch.setattr(score_files, "_FORMAT_VERSIONS", {"cd": 2, "novelty": 1})
     with pytest.raises(ReleaseExistsError, match="--overwrite"):
         write_cd_scores(world, out, **places)
+
+
+@pytest.mark.parametrize("n_shards", [1, 3, 7])
+def test_the_shards_of_a_corpus_are_together_the_whole(world, tmp_path, n_shards):
+    places, config = {"cache_dir": world.parent / "scores"}, CDConfig(family=True)
+    whole = pl.read_parquet(write_cd_scores(world, tmp_path / "whole.parquet", config, **places))
+    files = [
+        write_cd_scores(world, tmp_path / f"cd-{k}.parquet", config, shard=f"{k}/{n_shards}", **places)
+        for k in range(1, n_shards + 1)
+    ]
+    parts = [pl.read_parquet(file) for file in files]
+    assert all(part["work_id"].is_sorted() and part.height for part in parts)
+    assert sum(part.height for part in parts) == whole.height
+    assert_frame_equal(pl.scan_parquet(files).sort("work_id").collect(), whole)
+
+
+def test_more_shards_than_works_leave_some_of_them_empty_but_readable(tmp_path):
+    ingest_corpus(SyntheticConfig(n_works=12), tmp_path / "few", cache_dir=tmp_path)
+    files = [
+        write_cd_scores(tmp_path / "few", tmp_path / f"cd-{k}.parquet", shard=f"{k}/40", cache_dir=tmp_path / "cache")
+        for k in range(1, 41)
+    ]
+    found = pl.scan_parquet(files).sort("work_id").collect()
+    expected = pl.read_parquet(write_cd_scores(tmp_path / "few", tmp_path / "cd.parquet", cache_dir=tmp_path / "cache"))
+    assert_frame_equal(found, expected)
+
+
+def test_one_shard_is_another_result_than_the_next_and_says_which_it_is(run, world, tmp_path):
+    command = ["cd", str(world), "--out", "cd.parquet", "--cache-dir", "cache"]
+    status, out, errors = run(*command, "--shard", "2/3")
+    assert status == 0, errors
+    assert "shard 2/3 of the works" in out
+    assert run("describe", "cd.parquet")[1] in out
+    for other in (["--shard", "3/3"], ["--shard", "2/4"], []):
+        status, _, errors = run(*command, *other)
+        assert (status, "--overwrite" in errors) == (1, True)
+    assert run(*command, "--shard", "02/3")[0] == 0
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "", " 1/3"])
+def test_a_shard_that_is_none_is_refused_at_once(world, tmp_path, shard):
+    with pytest.raises(ConfigError, match=r"needs K/N with K from 1 to N: 2/8 is"):
+        write_cd_scores(world, tmp_path / "cd.parquet", shard=shard, cache_dir=tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("config", [NoveltyConfig(), NoveltyConfig(score="rank", years=(1990, 2010))])
+def test_novelty_goes_on_with_the_years_it_has_not_written(world, tmp_path, monkeypatch, config):
+    whole = write_novelty_scores(world, tmp_path / "whole.parquet", config, cache_dir=tmp_path / "a")
+    (parts,) = (tmp_path / "a").glob("novelty-*")
+    n_years, scored = len(list(parts.glob("*[0-9].parquet"))), []
+    score = YearScorer.score
+
+    def stop(self, j):
+        if len(scored) == 5:
+            raise KeyboardInterrupt
+        rows = score(self, j)
+        scored.append(j)
+        return rows
+
+    monkeypatch.setattr(YearScorer, "score", stop)
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: 1)
+    with pytest.raises(KeyboardInterrupt):
+        write_novelty_scores(world, tmp_path / "out.parquet", config, cache_dir=tmp_path / "b")
+    assert not (tmp_path / "out.parquet").exists()
+    first, scored = scored, []
+    monkeypatch.setattr(YearScorer, "score", lambda self, j: scored.append(j) or score(self, j))
+    out = write_novelty_scores(world, tmp_path / "out.parquet", config, cache_dir=tmp_path / "b")
+    assert out.read_bytes() == whole.read_bytes()
+    assert (len(first), len(scored)) == (5, n_years - 5)
+    assert not set(first) & set(scored)
+
+
+def test_novelty_against_another_background_is_not_taken_from_the_years_on_disk(world, tmp_path):
+    places, frames = {"cache_dir": tmp_path / "cache"}, scan_synthetic(WORLD)
+    some = frames.works.filter(pl.col("work_id") % 3 != 0)
+    for name, works in (("all", frames.works), ("some", some)):
+        write_background(frames.citations, works, tmp_path / f"{name}.parquet")
+    found = [
+        pl.read_parquet(write_novelty_scores(world, tmp_path / f"n-{i}.parquet", background=table, **places))
+        for i, table in enumerate((None, tmp_path / "all.parquet", tmp_path / "some.parquet"))
+    ]
+    assert_frame_equal(found[0], found[1])
+    assert not found[0].equals(found[2])
+    assert len(list((tmp_path / "cache").glob("novelty-*"))) == 3
+
+
+def test_a_graph_that_is_there_is_found_without_reading_the_corpus_until_a_file_of_it_changes(
+    world, tmp_path, monkeypatch
+):
+    shutil.copytree(world, tmp_path / "corpus", ignore=shutil.ignore_patterns("cache"))
+    built = []
+    build = corpus_graph.build_graph
+    monkeypatch.setattr(corpus_graph, "build_graph", lambda *args, **more: built.append(1) or build(*args, **more))
+    first = open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    again = open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    assert len(built) == 1
+    assert corpus_graph.graph_folder(again) == corpus_graph.graph_folder(first)
+    (arrays,) = (tmp_path / "cache").glob("graph-*")
+    whole = files(arrays)
+    spoil(arrays / "refs.bin")
+    open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    assert len(built) == 2
+    assert files(arrays) == whole
+    (note,) = (tmp_path / "cache").glob("corpus-*.json")
+    for text in ("", "[]", '{"graph": 3}', '{"graph": "elsewhere"}'):
+        note.write_text(text)
+        assert open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache").n_works == first.n_works
+    assert len(built) == 6
+    spoil(tmp_path / "corpus" / "citations" / "part-000000.parquet")
+    with pytest.raises(StorageError, match="is damaged"):
+        open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet.txt", "x.jsonl"])
+def test_a_background_is_not_written_under_the_name_of_another_format(run, world, tmp_path, name):
+    status, _, errors = run("background", "--corpus", str(world), "--out", name)
+    assert status == 1
+    assert f"error: a background is written as Parquet, and {name} is named otherwise. Choose " in errors
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match="named otherwise"):
+        write_background(*scan_corpus(world)[1::-1], tmp_path / name)
 
 
 @pytest.mark.parametrize("write", [write_cd_scores, write_novelty_scores])
@@ -438,6 +610,17 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
     run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "c", *small)
     assert before == {path: path.stat().st_mtime_ns for path in texts.iterdir()}
     assert isinstance(SnapshotConfig(folder=str(folder)), SnapshotConfig)
+
+
+def test_the_examples_in_the_documentation_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "stages.md").read_text(), flags=re.DOTALL):
+        exec(compile(block, "stages.md", "exec"), names)
+    *_, counts, low = capsys.readouterr().out.splitlines()
+    share, whole = map(int, counts.split())
+    assert 0 < share < whole == 2_000
+    assert int(low) > 0
 
 
 # The commands
@@ -553,53 +736,3 @@ def test_a_corpus_without_citations_has_no_graph(tmp_path):
         write_corpus(Corpus(works.head(0), pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "none")
     with pytest.raises(InputNotFoundError, match="not finished"):
         scan_corpus(tmp_path / "none")
-
-
-# Runs cut short
-
-
-def command(*arguments: str) -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-m", "sciscidata", *arguments]
-    return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def finish(*arguments: str) -> float:
-    start = time.monotonic()
-    assert command(*arguments).wait(timeout=120) == 0
-    return time.monotonic() - start
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
-@pytest.mark.parametrize("stage", ["ingest", "graph", "cd", "novelty"])
-def test_a_stage_killed_at_any_moment_completes_with_the_same_bytes(tmp_path, stage):
-    n_works = "60000" if stage == "ingest" else "20000"
-    ingest = ("ingest", "--source", "synthetic", "--n-works", n_works)
-    world, clean, killed = (tmp_path / name for name in ("world", "clean", "killed"))
-    finish(*ingest, "--out", str(world))
-
-    def arguments(home: Path) -> list[str]:
-        home.mkdir(exist_ok=True)
-        if stage == "ingest":
-            return [*ingest, "--out", str(home / "made")]
-        if stage == "graph":
-            return ["graph", str(world), "--cache-dir", str(home / "made")]
-        (home / "made").mkdir(exist_ok=True)
-        return [stage, str(world), "--cache-dir", str(home / "c"), "--out", str(home / "made" / "scores.parquet")]
-
-    finish(*arguments(clean))
-    shutil.rmtree(clean)
-    duration = finish(*arguments(clean))  # with all that is compiled once already there
-    moments = random.Random(stage)
-    n_killed = 0
-    for _ in range(3):
-        process = command(*arguments(killed))
-        time.sleep(moments.uniform(0.3, 0.95) * duration)
-        process.send_signal(signal.SIGKILL)
-        if process.wait() == -signal.SIGKILL:
-            n_killed += 1
-        else:  # it was faster this time
-            shutil.rmtree(killed)
-    finish(*arguments(killed))
-    assert n_killed > 0
-    assert files(killed / "made") == files(clean / "made")

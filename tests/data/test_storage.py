@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sciscidata.errors import EmptyInputError, StorageError
-from sciscidata.storage import atomic_folder, cached_folder, resumable_folder, scratch_folder
+from sciscidata.storage import atomic_file, atomic_folder, cached_folder, resumable_folder, scratch_folder
 
 STALE = ".result.tmp-0123456789abcdef"
 
@@ -224,6 +224,42 @@ def test_a_killed_run_leaves_no_target_and_the_next_run_cleans_up(tmp_path):
     with atomic_folder(tmp_path / "result") as folder:
         (folder / "whole.txt").write_text("whole")
     assert names(tmp_path) == ["result"]
+
+
+def test_a_file_appears_only_when_the_block_ends_and_replaces_what_was_there(tmp_path):
+    target = tmp_path / "deep" / "a.txt"
+    for text in ("old", "new"):
+        with atomic_file(target) as path:
+            path.write_text(text)
+            assert (target.read_text() if target.exists() else None) == {"old": None, "new": "old"}[text]
+        assert target.read_text() == text
+        assert names(target.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_failing_block_keeps_the_old_file(tmp_path, error):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    def fail():
+        with atomic_file(target) as path:
+            path.write_text("half")
+            raise error
+
+    with pytest.raises(StorageError if isinstance(error, OSError) else type(error)):
+        fail()
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_symbolic_link_to_a_file_is_kept_and_the_file_behind_it_replaced(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "a.txt").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "a.txt")
+    with atomic_file(tmp_path / "link") as path:
+        path.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / "a.txt").read_text() == "new"
 
 
 def test_a_full_disk_for_temporary_files_is_a_storage_error_and_an_input_is_not(tmp_path):

@@ -1,0 +1,218 @@
+"""A few rows out of a large Parquet file: only the pages are read that hold one of them.
+
+A column lies in pages, of a megabyte or two where the writer had no other wish. Where each page is, and how many rows
+it has, stands in the page index, or else in the header of every page: these are read, and what lies between is passed
+over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other: decoding is
+left to it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata.thrift_compact import BINARY, I32, I64, LIST, STRUCT, Struct, parse_struct, write_struct
+
+_MAGIC: Final = b"PAR1"
+_HEADER_BYTES: Final = 256
+_LONGEST_HEADER: Final = 1 << 24
+_AT_ONCE: Final = 1 << 25  # bytes of pages, compressed, that are decoded together
+_DATA_PAGES: Final = {0: 5, 3: 8}  # types of page, and the field of the header that says how many values there are
+_DICTIONARY: Final = 2
+
+
+@dataclass(frozen=True)
+class _Page:
+    start: int
+    size: int
+    first_row: int
+
+
+def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
+    """Read some rows of some columns of a Parquet file on this machine, and no pages without any of them. Executes.
+
+    Args:
+        path: the file.
+        columns: names of columns; of one value per row each.
+        rows: int64, ascending, without repeats: positions in the file, from 0.
+
+    Returns:
+        The columns, one row for each of ``rows``, in their order.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowInvalid: it is damaged, encrypted, or no Parquet.
+        pyarrow.ArrowNotImplementedError: a column is nested.
+
+    Source: the Parquet format, https://parquet.apache.org/docs/file-format/.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     pq.write_table(pa.table({"n": range(1_000), "text": list("abcde") * 200}), f"{home}/t.parquet")
+        ...     read_rows(f"{home}/t.parquet", ["text", "n"], np.array([3, 998])).rows()
+        [('d', 3), ('d', 998)]
+    """
+    with Path(path).open("rb", buffering=0) as file:
+        try:
+            return _read_rows(file, columns, rows)
+        except (IndexError, KeyError, ValueError, OverflowError) as error:
+            if isinstance(error, pa.ArrowException):
+                raise
+            msg = f"{path}: its footer or the header of a page cannot be read ({error!r})"
+            raise pa.ArrowInvalid(msg) from error
+
+
+def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
+    footer = _read_footer(file)
+    elements = {name: (at, element) for at, (name, element) in enumerate(_leaves(footer))}
+    found: list[pl.DataFrame] = []
+    first = 0
+    for group in footer[4][1][1]:
+        n_rows = group[3][1]
+        low, high = np.searchsorted(rows, (first, first + n_rows))
+        if low < high:
+            inside = rows[low:high] - first
+            values: dict[str, pl.Series] = {}
+            for name in columns:
+                at, element = elements[name]
+                values[name] = _read_column(file, footer, element, group[1][1][1][at], n_rows, inside)
+            found.append(pl.DataFrame(values))
+        first += n_rows
+    return pl.concat(found) if found else pl.read_parquet(file.name, columns=list(columns), n_rows=0)
+
+
+def _read_footer(file: io.FileIO) -> Struct:
+    end = file.seek(0, os.SEEK_END)
+    tail = _read_at(file, max(end - 8, 0), 8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != _MAGIC or length > end - 12:
+        msg = "it does not end like Parquet"
+        raise ValueError(msg)
+    return parse_struct(_read_at(file, end - 8 - length, length))[0]
+
+
+def _leaves(footer: Struct) -> Iterator[tuple[str, Struct]]:
+    """Give the columns by name, with what the schema says of each."""
+    for element in footer[2][1][1][1:]:
+        if element.get(5, (I32, 0))[1] or element[3][1] == 2:  # has children, or is repeated
+            msg = "a column is nested"
+            raise pa.ArrowNotImplementedError(msg)
+        yield element[4][1].decode(), element
+
+
+def _read_column(
+    file: io.FileIO, footer: Struct, element: Struct, chunk: Struct, n_rows: int, rows: npt.NDArray[np.int64]
+) -> pl.Series:
+    """Read some rows of one column of one row group."""
+    column = chunk[3][1]
+    dictionary, pages = _find_pages(file, chunk, n_rows)
+    firsts = np.array([page.first_row for page in pages])
+    wanted, positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1, return_inverse=True)
+    parts: list[pl.Series] = []
+    sizes = np.cumsum([pages[number].size for number in wanted])
+    for turn in np.unique(sizes // _AT_ONCE):
+        some = np.flatnonzero(sizes // _AT_ONCE == turn)
+        chosen = [pages[number] for number in wanted[some]]
+        ends = np.append(firsts[1:], n_rows)[wanted[some]]
+        lengths = ends - firsts[wanted[some]]
+        here = (positions >= some[0]) & (positions <= some[-1])
+        page = positions[here] - some[0]
+        before = np.cumsum(lengths) - lengths
+        taken = before[page] + rows[here] - firsts[wanted[positions[here]]]
+        parts.append(_decode(file, footer, element, column, dictionary, chosen, int(lengths.sum()), taken))
+    return pl.concat(parts)
+
+
+def _find_pages(file: io.FileIO, chunk: Struct, n_rows: int) -> tuple[_Page | None, list[_Page]]:
+    """Find the dictionary of a column chunk, if it has one, and its pages of data."""
+    column = chunk[3][1]
+    first_data = column[9][1]
+    start = column.get(11, (I64, 0))[1] or first_data  # some writers put 0 for none
+    if 4 in chunk and 5 in chunk:
+        index = parse_struct(_read_at(file, chunk[4][1], chunk[5][1]))[0]
+        pages = [_Page(page[1][1], page[2][1], page[3][1]) for page in index[1][1][1]]
+        dictionary = _Page(start, pages[0].start - start, 0) if start < pages[0].start else None
+        return dictionary, pages
+    at, end, row = min(start, first_data), min(start, first_data) + column[7][1], 0
+    dictionary, pages, length = None, [], 0
+    while at < end and row < n_rows:
+        header, length = _read_header(file, at, length + _HEADER_BYTES)  # about as long as the last one
+        kind, size = header[1][1], length + header[3][1]
+        if kind == _DICTIONARY:
+            dictionary = _Page(at, size, 0)
+        elif kind in _DATA_PAGES:
+            pages.append(_Page(at, size, row))
+            row += header[_DATA_PAGES[kind]][1][1][1]
+        at += size
+    if row != n_rows:
+        msg = f"pages of {row} rows in a group of {n_rows}"
+        raise ValueError(msg)
+    return dictionary, pages
+
+
+def _read_header(file: io.FileIO, at: int, length: int) -> tuple[Struct, int]:
+    """Read the header of a page; it may hold the first and the last of its texts, in alphabetical order."""
+    while True:
+        data = _read_at(file, at, length)
+        try:
+            return parse_struct(data)
+        except IndexError:
+            if len(data) < length or length > _LONGEST_HEADER:
+                raise
+            length *= 4
+
+
+def _decode(
+    file: io.FileIO,
+    footer: Struct,
+    element: Struct,
+    column: Struct,
+    dictionary: _Page | None,
+    pages: list[_Page],
+    n_rows: int,
+    taken: npt.NDArray[np.int64],
+) -> pl.Series:
+    """Let pyarrow decode pages of one column, as a file that holds nothing else, and take some of their rows."""
+    needed = [*([] if dictionary is None else [dictionary]), *pages]
+    body = b"".join(_read_at(file, page.start, page.size) for page in needed)
+    meta = {number: column[number] for number in (1, 2, 3, 4)}
+    meta |= {5: (I64, n_rows), 6: (I64, column[6][1]), 7: (I64, len(body))}
+    data_at = len(_MAGIC) + (0 if dictionary is None else dictionary.size)
+    meta |= {9: (I64, data_at)} | ({} if dictionary is None else {11: (I64, len(_MAGIC))})
+    group = {
+        1: (LIST, (STRUCT, [{2: (I64, len(_MAGIC)), 3: (STRUCT, meta)}])),
+        2: (I64, column[6][1]),
+        3: (I64, n_rows),
+    }
+    root = {4: (BINARY, b"schema"), 5: (I32, 1)}
+    facts: Struct = {number: footer[number] for number in (1, 6) if number in footer}  # who wrote it: some had faults
+    facts |= {2: (LIST, (STRUCT, [root, element])), 3: (I64, n_rows), 4: (LIST, (STRUCT, [group]))}
+    written = write_struct(facts)
+    small = b"".join([_MAGIC, body, written, len(written).to_bytes(4, "little"), _MAGIC])
+    with pq.ParquetFile(pa.BufferReader(small)) as read:
+        values: Any = read.read(use_threads=False)
+    if len(values) != n_rows:
+        msg = f"{len(values)} values in pages of {n_rows}"
+        raise ValueError(msg)
+    # Arrow copies what it takes; Polars would keep whole pages for the sake of one text.
+    return pl.DataFrame(pl.from_arrow(values.take(pa.array(taken)))).to_series()
+
+
+def _read_at(file: io.FileIO, at: int, length: int) -> bytes:
+    file.seek(at)
+    parts: list[bytes] = []
+    while length and (part := file.read(length)):  # one call gives no more than 2 GB
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,153 @@
+"""Rows by their position out of Parquet files of every make, and how little of a file is read for them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata import parquet_pages
+from sciscidata.parquet_pages import read_rows
+from sciscidata.thrift_compact import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, parse_struct, write_struct
+
+N_ROWS = 20_000
+_rng = np.random.default_rng(0)
+TABLE = pa.table(
+    {
+        "id": [f"W{number}" for number in _rng.integers(0, 10**9, N_ROWS)],
+        "text": [None if at % 7 == 0 else "x" * int(k) + str(at) for at, k in enumerate(_rng.integers(0, 300, N_ROWS))],
+        "number": _rng.random(N_ROWS),
+        "language": _rng.choice(["en", "de"], N_ROWS),
+        "flag": _rng.random(N_ROWS) < 0.5,
+        "nothing": pa.array([None] * N_ROWS, pa.string()),
+    }
+)
+ROWS = pl.DataFrame(pl.from_arrow(TABLE))
+
+COMPRESSIONS = ("none", "snappy", "zstd", "gzip")
+MAKES = [
+    *itertools.product(COMPRESSIONS, ["1.0", "2.0"], [True, False], [True, False], [None]),
+    ("zstd", "1.0", False, True, {"text": "DELTA_LENGTH_BYTE_ARRAY", "id": "DELTA_BYTE_ARRAY"}),
+]
+
+
+@pytest.mark.parametrize(("compression", "version", "dictionary", "index", "encoding"), MAKES)
+def test_rows_are_those_of_the_whole_file_whoever_wrote_it(tmp_path, compression, version, dictionary, index, encoding):
+    pq.write_table(
+        TABLE,
+        tmp_path / "t.parquet",
+        compression=compression,
+        data_page_version=version,
+        use_dictionary=dictionary,
+        write_page_index=index,
+        column_encoding=encoding,
+        row_group_size=7_000,
+        data_page_size=20_000,
+    )
+    rows = np.sort(np.random.default_rng(1).choice(N_ROWS, 40, replace=False))
+    assert read_rows(tmp_path / "t.parquet", ROWS.columns, rows).equals(ROWS[rows])
+
+
+@given(st.sets(st.integers(0, N_ROWS - 1), max_size=30))
+def test_any_set_of_rows_is_found_in_a_file_of_polars(rows):
+    path = _written_by_polars()
+    wanted = np.array(sorted(rows), np.int64)
+    assert read_rows(path, ["text", "id"], wanted).equals(ROWS.select("text", "id")[wanted])
+
+
+def _written_by_polars(made: list[Path] = []) -> Path:  # noqa: B006 (written once)
+    if not made:
+        import tempfile
+
+        made.append(Path(tempfile.mkdtemp()) / "t.parquet")
+        ROWS.write_parquet(made[0], row_group_size=9_000, data_page_size=20_000)
+    return made[0]
+
+
+def test_pages_are_decoded_a_few_at_a_time(tmp_path, monkeypatch):
+    pq.write_table(TABLE, tmp_path / "t.parquet", data_page_size=10_000, use_dictionary=False)
+    monkeypatch.setattr(parquet_pages, "_AT_ONCE", 30_000)
+    every = np.arange(N_ROWS)
+    assert read_rows(tmp_path / "t.parquet", ROWS.columns, every).equals(ROWS)
+
+
+def test_real_tables_of_duckdb_are_read(shared_data):
+    path = shared_data / "sciscinet" / "dartmouth_papers.parquet"
+    whole = pl.read_parquet(path)
+    rows = np.sort(np.random.default_rng(2).choice(whole.height, 50, replace=False))
+    assert read_rows(path, whole.columns, rows).equals(whole[rows])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes by /proc")
+@pytest.mark.parametrize("index", [True, False])
+def test_one_row_costs_a_page_and_not_its_column(tmp_path, index):
+    texts = pa.table({"text": [os.urandom(1_000).hex() for _ in range(20_000)]})  # 40 MB in pages of two
+    path = tmp_path / "t.parquet"
+    pq.write_table(texts, path, use_dictionary=False, compression="none", write_page_index=index)
+
+    def n_read() -> int:
+        return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["rchar"])
+
+    before = n_read()
+    found = read_rows(path, ["text"], np.array([12_345]))
+    assert n_read() - before < 2_300_000 < path.stat().st_size / 17
+    assert found["text"].to_list() == texts["text"].slice(12_345, 1).to_pylist()
+    held: Any = found.to_arrow(compat_level=pl.CompatLevel.newest())
+    assert held["text"].combine_chunks().get_total_buffer_size() < 10_000  # not the page that it was on
+
+
+def test_a_header_longer_than_what_is_read_at_first_is_read_on(tmp_path):
+    # A header of Arrow's holds the smallest and the largest text of its page where there is no index.
+    table = pa.table({"text": [letter * 900 for letter in "abcdef"]})
+    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False)
+    assert read_rows(tmp_path / "t.parquet", ["text"], np.array([4]))["text"][0] == "e" * 900
+
+
+def test_what_cannot_be_read_says_so(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(pa.ArrowInvalid, match=r"t\.parquet: its footer .*does not end like Parquet"):
+        read_rows(path, ["text"], np.array([0]))
+    pq.write_table(pa.table({"text": ["a"], "list": [[1, 2]]}), path)
+    with pytest.raises(pa.ArrowNotImplementedError, match="nested"):
+        read_rows(path, ["text"], np.array([0]))
+    with pytest.raises(FileNotFoundError):
+        read_rows(tmp_path / "none.parquet", ["text"], np.array([0]))
+
+
+def test_no_rows_are_an_empty_frame_with_its_columns(tmp_path):
+    ROWS.write_parquet(tmp_path / "t.parquet")
+    found = read_rows(tmp_path / "t.parquet", ["number", "id"], np.empty(0, np.int64))
+    assert (found.columns, found.height) == (["number", "id"], 0)
+
+
+values = st.deferred(
+    lambda: st.one_of(
+        st.tuples(st.just(I32), st.integers(-(2**31), 2**31 - 1)),
+        st.tuples(st.just(I64), st.integers(-(2**63), 2**63 - 1)),
+        st.tuples(st.just(BINARY), st.binary(max_size=200)),
+        st.sampled_from([(TRUE, True), (FALSE, False)]),
+        st.tuples(st.just(STRUCT), structs),
+        st.tuples(st.just(LIST), st.tuples(st.just(I64), st.lists(st.integers(0, 9), max_size=20))),
+        st.tuples(st.just(LIST), st.tuples(st.just(STRUCT), st.lists(structs, max_size=3))),
+    )
+)
+structs = st.dictionaries(st.integers(1, 300), values, max_size=4)
+
+
+@given(structs)
+def test_a_struct_is_read_back_as_it_was_written(fields):
+    written = write_struct(fields)
+    assert parse_struct(written + b"and more") == (fields, len(written))
+    for end in range(len(written)):
+        with pytest.raises(IndexError):
+            parse_struct(written[:end])
