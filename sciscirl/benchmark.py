@@ -67,9 +67,11 @@ class DisruptionBenchmark(BenchmarkBuilder):
 def register_benchmark(release: str, rules: TaskRules, side: Side = "test") -> DisruptionBenchmark:
     """Enter the benchmark into the cookbook's registry, so that ``run_benchmark("sciscirl_disruption", ...)`` works.
 
+    Its name ends as the task is called: ``sciscirl_novelty``, ``sciscirl_joint``.
+
     Returns:
         What was registered. A later call replaces it.
     """
-    benchmark = DisruptionBenchmark(release, rules, side)
+    benchmark = DisruptionBenchmark(release, rules, side, f"sciscirl_{rules.target}")
     register(benchmark)
     return benchmark

@@ -112,6 +112,7 @@ class Subject:
     local_model: Path | None
     temperature: float
     trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
+    n_train: int | None = None  # training papers that a run used; None: all
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -120,20 +121,27 @@ def find_subject(config: EvaluationConfig) -> Subject:
     Raises:
         SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
     """
-    found = _read_run(config.run) if config.run is not None else None
-    if found and config.preset not in {None, found.preset.name}:
-        msg = f"{config.run} was trained as {found.preset.name}, not {config.preset}. Leave --preset out."
-        raise SciSciRLError(msg)
-    preset = found.preset if found else find_preset(config.preset or "baseline")
+    if config.run is None:
+        preset = find_preset(config.preset or "baseline")
+        subject = Subject(
+            preset=preset,
+            renderer_name=None,
+            checkpoint=config.checkpoint,
+            local_model=config.local_model,
+            temperature=preset.temperature,
+        )
+    else:
+        subject = _read_run(config.run)
+        if config.preset not in {None, subject.preset.name}:
+            msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
+            raise SciSciRLError(msg)
     given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(preset, **{name: value for name, value in given.items() if value is not None})
-    return Subject(
+    preset = replace(subject.preset, **{name: value for name, value in given.items() if value is not None})
+    return replace(
+        subject,
         preset=preset,
-        renderer_name=config.renderer or (found.renderer_name if found else None),
-        checkpoint=found.checkpoint if found else config.checkpoint,
-        local_model=found.local_model if found else config.local_model,
-        temperature=preset.temperature if config.temperature is None else config.temperature,
-        trained_on=found.trained_on if found else None,
+        renderer_name=config.renderer or subject.renderer_name,
+        temperature=subject.temperature if config.temperature is None else config.temperature,
     )
 
 
@@ -160,6 +168,7 @@ def _read_run(folder: Path) -> Subject:
         local_model=find_adapter(folder) if is_local else None,
         temperature=preset.temperature,
         trained_on=trained_on,
+        n_train=settings.get("n_train"),
     )
 
 
@@ -209,7 +218,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
-        fit_rules(preset.rules, config.release),
+        fit_rules(preset.rules, config.release, subject.n_train),
         renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
@@ -251,11 +260,11 @@ def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
     return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
 
 
-def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
-    """Return the rules with the class counts of a slice's whole training side, if the reward is weighted by them."""
+def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
+    """Return the rules with the class counts of a slice's training side, if the reward is weighted by them."""
     if not rules.table.is_balanced:
         return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target]))
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
 
 
 async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:

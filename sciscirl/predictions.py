@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
 
 from sciscirl.contracts import Answer
 from sciscirl.errors import PredictionsError
 from sciscirl.rewards import RewardParts
+from sciscirl.strict_json import read_json
 from sciscirl.task import TARGETS, VOCABULARIES, TargetName, name_gold, short_name
 
 if TYPE_CHECKING:
@@ -216,10 +217,26 @@ def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ..
         .sum()
         .alias("have no finite reward"),
     ).row(0, named=True)
+    if f"forecast{end}" in predictions.columns:
+        forecasts = predictions[f"forecast{end}"].drop_nulls()
+        problems["have a forecast that is none"] = sum(not _is_forecast(text, vocabulary) for text in forecasts)
+        problems["have a forecast without being valid"] = len(
+            predictions.filter(pl.col(f"forecast{end}").is_not_null() & ~pl.col("is_valid"))
+        )
     for problem, count in problems.items():
         if count:
             msg = f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."
             raise PredictionsError(msg)
+
+
+def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
+    value, _ = read_json(text)
+    if not isinstance(value, dict):
+        return False
+    chances = cast("dict[str, Any]", value)
+    return set(chances) == set(vocabulary) and all(
+        isinstance(chance, float) and 0 <= chance <= 1 for chance in chances.values()
+    )
 
 
 def collect_predictions(groups: Iterable[TrajectoryGroup], target: TargetName = "disruption") -> pl.DataFrame:

@@ -63,6 +63,7 @@ def estimate_usage(
     group_size: int,
     n_evaluations: int,
     n_test: int,
+    n_refills: int = 0,
 ) -> Usage:
     """Bound the tokens of a run from above.
 
@@ -74,6 +75,7 @@ def estimate_usage(
         group_size: answers to a paper.
         n_evaluations: how often the held-out side is judged.
         n_test: answers in one evaluation.
+        n_refills: how often a group may be sampled anew; only its last answers are trained on.
 
     Example:
         >>> estimate_usage(
@@ -82,7 +84,7 @@ def estimate_usage(
         Usage(prefill=6600000, sample=704000, train=5312000)
     """
     n_rollouts = n_steps * batch_size * group_size
-    n_answers = n_rollouts + n_evaluations * n_test
+    n_answers = n_rollouts * (1 + n_refills) + n_evaluations * n_test
     return Usage(
         prefill=round(n_answers * prompt_tokens),
         sample=n_answers * max_tokens,

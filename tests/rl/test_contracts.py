@@ -409,3 +409,14 @@ def test_a_joint_answer_needs_each_label_in_its_place(column):
     del good[column]
     assert parse_answer(json.dumps(good), "two_keys", "joint").problem == "wrong_keys"
     assert parse_answer(f"So: {json.dumps(good)}", "two_keys", "joint").tolerant_labels == {}
+
+
+def test_the_limit_of_depth_does_not_move_unseen():
+    assert parse_answer("[" * 32 + "]" * 32, "two_keys").is_json
+    assert not parse_answer("[" * 33 + "]" * 33, "two_keys").is_json
+
+
+def test_words_of_any_script_are_rendered_as_they_are():
+    text = render_answer("neutral", "four_keys", justification="Über Schlaf", signals=("睡眠",))
+    assert "Über Schlaf" in text
+    assert "睡眠" in text

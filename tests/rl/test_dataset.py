@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder, order_papers
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import TaskRules
-from sciscirl.task import Gold, Paper, PaperView, read_split
+from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
 from tests.rl.toy import LABELS, RENDERER, make_slice
 
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
@@ -149,3 +149,68 @@ def test_a_paper_that_can_never_fit_is_said_before_training(toy_slice, toy_model
 
 def test_a_builder_of_another_size_is_one_replacement_away(toy_slice, toy_model):
     assert chz.replace(builder_of(toy_slice, toy_model), group_size=8).group_size == 8
+
+
+def test_interleaved_by_both_labels_every_pair_of_a_joint_task_is_spread(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, target="joint", contract="two_keys", interleave=True, batch_size=9)
+    papers = builder.train_papers()
+    for start in (0, 9):
+        pairs = {(paper.gold.disruption_label, paper.gold.novelty_label) for paper in papers[start : start + 9]}
+        assert len(pairs) >= 8  # 24 papers of nine pairs
+
+
+def test_a_slice_without_the_labels_of_the_task_is_refused(tmp_path, toy_model):
+    from tests.rl.papers import write_slice
+
+    folder = write_slice(tmp_path / "slice", [{"novelty_label": None}, {}, {}], n_test=1)
+    builder = builder_of(folder, toy_model, target="joint", batch_size=1)
+    with pytest.raises(SliceError, match="have no novelty_label"):
+        asyncio.run(builder())
+    assert len(builder_of(folder, toy_model, batch_size=1).train_papers()) == 2
+
+
+def test_a_balanced_reward_is_fitted_to_the_training_papers_that_are_used(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, contract="two_keys", reward="balanced", n_train=7, batch_size=3)
+    papers = read_split(toy_slice, "train")[:7]
+    counts = Counter(paper.gold.disruption_label for paper in papers)
+    assert dict(builder.rules().class_counts) == counts
+    train, test = asyncio.run(builder())
+    assert {group.rules for group in (*train.get_batch(0), *test.get_batch(0))} == {builder.rules()}
+
+
+def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, batch_size=6, n_refills=2, interleave=True, n_epochs=2)
+    train, _ = asyncio.run(builder())
+    for index in range(len(train)):
+        groups = train.get_batch(index)
+        shown = {group.paper.openalex_id for group in groups}
+        spares = [paper for group in groups for paper in group.spares]
+        assert len(spares) == len(set(ids(spares))) == 12
+        assert not shown & set(ids(spares))
+        for group in groups:
+            assert {paper.gold.disruption_label for paper in group.spares} == {group.paper.gold.disruption_label}
+    again, _ = asyncio.run(builder())
+    assert [group.spares for group in again.get_batch(1)] == [group.spares for group in train.get_batch(1)]
+
+
+def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, toy_model):
+    train, _ = asyncio.run(builder_of(toy_slice, toy_model, batch_size=18, n_refills=3, interleave=True)())
+    spares = [len(group.spares) for group in train.get_batch(0)]
+    assert sum(spares) == 6  # all that 24 papers have left
+    assert set(spares) == {0, 1}
+
+
+def test_only_the_training_side_has_spares_and_a_batch_term(toy_slice, toy_model):
+    options = {"contract": "two_keys", "batch_size": 3, "n_refills": 2}
+    train, test = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced_shares", share_window=5, **options)())
+    assert (train.tracker.window, train.tracker.class_counts) == (5, builder_counts(toy_slice))
+    assert test.tracker is None
+    assert {group.spares for group in test.get_batch(0)} == {()}
+    other, _ = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced", **options)())
+    assert other.tracker is None
+    assert other.get_batch(0)[0].excess == {}
+
+
+def builder_counts(folder):
+    counts = Counter(paper.gold.disruption_label for paper in read_split(folder, "train", needs=TARGETS["disruption"]))
+    return tuple((label, counts[label]) for label in LABELS)

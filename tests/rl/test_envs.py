@@ -15,9 +15,11 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscirl.contracts import render_answer
 from sciscirl.envs import DisruptionEnv, DisruptionGroupBuilder, read_action
 from sciscirl.experiments import PRESETS, TaskRules
-from sciscirl.predictions import PREDICTIONS
+from sciscirl.predictions import PREDICTIONS, collect_predictions, prediction_schema
+from sciscirl.refill import RefillConstantGroups
 from sciscirl.rewards import REWARDS
-from sciscirl.task import read_split
+from sciscirl.share_tracker import ShareTracker
+from sciscirl.task import TARGETS, VOCABULARIES, read_split
 from tests.rl.toy import LABELS, Scripted, say
 
 RULES = TaskRules(contract="two_keys", reward="strong")
@@ -25,7 +27,7 @@ RULES = TaskRules(contract="two_keys", reward="strong")
 
 @pytest.fixture(scope="module")
 def papers(toy_slice):
-    return read_split(toy_slice, "train")
+    return read_split(toy_slice, "train", needs=TARGETS["joint"])
 
 
 def roll_out(paper, renderer, answers, rules=RULES, **options):
@@ -58,11 +60,11 @@ def test_the_cookbook_rolls_a_group_out_and_centres_its_rewards(papers, toy_rend
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_the_gold_answer_earns_the_maximum_on_every_paper_under_every_preset(papers, toy_renderer, preset):
-    table = REWARDS[preset.rules.reward]
+    rules = preset.rules.fitted(papers)
     for paper in papers:
-        gold = paper.gold.disruption_label
-        group, _ = roll_out(paper, toy_renderer, [render_answer(gold, preset.rules.contract)], preset.rules)
-        assert group.get_total_rewards() == [table.best(gold)]
+        gold = paper.labels(rules.target)
+        group, _ = roll_out(paper, toy_renderer, [render_answer(gold, rules.contract, rules.target)], rules)
+        assert group.get_total_rewards() == [pytest.approx(rules.table.best(*gold.values()))]
         assert last(group).metrics["label_match"] == 1.0
 
 
@@ -191,6 +193,107 @@ def test_a_rollout_on_disk_holds_a_row_of_predictions(papers, toy_renderer):
         split="train", iteration=0, trajectory_groups_P=[group], taglist_P=[["disruption"]]
     )
     logs = [record["steps"][0]["logs"] for record in records]
-    assert set(logs[0]) == set(PREDICTIONS)
+    assert set(logs[0]) == set(PREDICTIONS) - {"forecast"}
     assert (logs[0]["confidence"], logs[0]["openalex_id"]) == (0.25, papers[0].openalex_id)
     assert "confidence" not in logs[1]
+
+
+def test_a_joint_episode_logs_each_label_and_both(papers, toy_renderer):
+    rules = TaskRules(target="joint", contract="two_keys", reward="partial")
+    paper = next(paper for paper in papers if paper.labels("joint") == {
+        "disruption_label": "neutral", "novelty_label": "balanced"
+    })  # fmt: skip
+    said = {"disruption_label": "neutral", "novelty_label": "novel"}
+    answers = [render_answer(said, "two_keys", "joint", confidence=0.25), say("neutral")]
+    group, _ = roll_out(paper, toy_renderer, answers, rules)
+    assert group.get_total_rewards() == [0.05 + (1.0 + 0.2) / 2, -0.75]
+    metrics = last(group).metrics
+    assert (metrics["disruption/label_match"], metrics["novelty/label_match"], metrics["label_match"]) == (1, 0, 0.5)
+    assert (metrics["both_match"], metrics["novelty/recall/balanced"]) == (0.0, 0.0)
+    assert (metrics["disruption/reward/task"], metrics["novelty/reward/task"]) == (1.0, 0.2)
+    assert last(group, 1).metrics["novelty/predicted_share/invalid"] == 1.0
+    table = collect_predictions([group], "joint")
+    assert table.schema == prediction_schema("joint")
+    assert table.select("gold_disruption", "label_novelty", "confidence", "reward_task_novelty").rows() == [
+        ("neutral", "novel", 0.25, 0.2),
+        ("neutral", None, None, 0.0),
+    ]
+    assert DisruptionGroupBuilder(paper, rules, toy_renderer).logging_tags() == ["joint"]
+
+
+def test_a_forecast_is_logged_with_its_score(papers, toy_renderer):
+    rules = TaskRules(contract="probabilities", reward="strong")
+    answer = '{"disruptive": 0.25, "consolidating": 0.25, "neutral": 0.5}'
+    group, _ = roll_out(of_class(papers, "neutral"), toy_renderer, [answer], rules)
+    step = last(group)
+    assert step.metrics["forecast_brier"] == pytest.approx((0.25**2 + 0.25**2 + 0.5**2) / 2)
+    assert step.reward == pytest.approx(0.05 + 1 - 1.6 * step.metrics["forecast_brier"])
+    assert step.logs["forecast"] == answer
+    assert (step.metrics["label_match"], step.logs["confidence"]) == (1.0, 0.5)
+
+
+def test_the_batch_term_is_paid_on_top_by_what_came_before_and_is_logged(papers, toy_renderer):
+    rules = TaskRules(contract="two_keys", reward="balanced_shares").fitted(papers)
+    tracker = ShareTracker(rules.class_counts)
+    paper = of_class(papers, "neutral")
+
+    def ask(batch, *answers):
+        builder = DisruptionGroupBuilder(
+            paper, rules, toy_renderer, len(answers), (), tracker.find_excess(batch), tracker, batch
+        )
+        return asyncio.run(do_group_rollout(builder, Scripted(toy_renderer.tokenizer, answers)))
+
+    first = ask(0, say("neutral"), say("neutral"), "?")
+    assert first.final_rewards_G == [0.0, 0.0, 0.0]
+    second = ask(1, say("neutral"), say("disruptive"), "?")
+    assert second.final_rewards_G == [pytest.approx(-0.5 * 2 / 3), pytest.approx(0.5 / 3), 0.0]
+    assert [metrics["reward/batch"] for metrics in second.metrics_G] == second.final_rewards_G
+    assert [metrics["batch_term_answers"] for metrics in (*first.metrics_G, *second.metrics_G)] == [0] * 3 + [2] * 3
+    # It sets apart what the reward alone would not: all wrong, but one of them rarer.
+    tied = ask(2, say("consolidating"), say("disruptive"))
+    assert last(tied).reward == last(tied, 1).reward
+    assert tied.get_total_rewards()[0] > tied.get_total_rewards()[1]
+    assert tied.metrics_G[0]["reward_uniform_group_rate"] == 0.0
+
+
+def test_without_a_tracker_there_is_no_batch_term(papers, toy_renderer):
+    rules = TaskRules(contract="two_keys", reward="balanced_shares").fitted(papers)
+    group, _ = roll_out(papers[0], toy_renderer, [say("neutral"), say("disruptive")], rules)
+    assert group.final_rewards_G == [0.0, 0.0]
+    assert "reward/batch" not in group.metrics_G[0]
+
+
+def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(papers, toy_renderer):
+    first, *spares = [paper for paper in papers if paper.gold.disruption_label == "neutral"][:4]
+    policy = Scripted(
+        toy_renderer.tokenizer,
+        [*[say("neutral")] * 2, *[say("disruptive")] * 2, say("neutral"), say("disruptive"), *["unasked"] * 2],
+    )
+    builder = DisruptionGroupBuilder(first, RULES, toy_renderer, 2, tuple(spares))
+    group = asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    assert len(policy.prompts) == 6
+    assert all(spares[1].view.title in prompt for prompt in policy.prompts[4:])
+    assert group.get_total_rewards() == [1.05, -0.55]
+    assert last(group).logs["openalex_id"] == spares[1].openalex_id
+    assert group.metrics_G[0]["refills"] == 2
+
+
+def test_a_group_whose_spares_all_tie_is_left_to_be_dropped(papers, toy_renderer):
+    builder = DisruptionGroupBuilder(papers[0], RULES, toy_renderer, 2, tuple(papers[1:3]))
+    policy = Scripted(toy_renderer.tokenizer, ["?"] * 6)
+    group = asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    assert len(policy.prompts) == 6
+    assert len(set(group.get_total_rewards())) == 1
+    assert pickle.loads(pickle.dumps(RefillConstantGroups())) == RefillConstantGroups()
+    assert RefillConstantGroups().catches_group_errors is False
+
+
+def test_only_what_is_trained_on_is_counted_by_the_tracker(papers, toy_renderer):
+    rules = TaskRules(contract="two_keys", reward="balanced_shares").fitted(papers)
+    tracker = ShareTracker(rules.class_counts)
+    excess = tracker.find_excess(0)
+    builder = DisruptionGroupBuilder(papers[0], rules, toy_renderer, 2, (papers[3],), excess, tracker, 0)
+    policy = Scripted(toy_renderer.tokenizer, ["?", "?", say("neutral"), "?"])
+    asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    assert tracker.count_answers(1) == 1
+    assert set(tracker.find_excess(1)) == {*VOCABULARIES["disruption_label"]}

@@ -17,6 +17,7 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscirl.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
 from sciscirl.benchmark import BENCHMARK, register_benchmark
+from sciscirl.contracts import render_answer
 from sciscirl.errors import PredictionsError, PromptError, SciSciRLError, SliceError
 from sciscirl.evaluate import (
     EvaluationConfig,
@@ -31,13 +32,14 @@ from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
-from sciscirl.task import Gold, Paper, PaperView, read_split
+from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "evaluate.py"
 RULES = TaskRules(contract="two_keys", reward="strong")
+COLUMN = "disruption_label"
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
 WORDS = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
 
@@ -103,6 +105,28 @@ def test_an_error_of_the_server_is_raised_and_not_counted_as_wrong(test_papers, 
         judge(test_papers, toy_renderer, fail)
 
 
+def test_a_joint_task_is_judged_label_by_label_and_as_a_whole(toy_slice, toy_renderer, tmp_path):
+    rules = TaskRules(target="joint", contract="two_keys", reward="partial")
+    papers = read_split(toy_slice, "test", needs=TARGETS["joint"])
+    evaluator = DisruptionEvaluator(papers, rules, toy_renderer, max_tokens=300, folder=tmp_path)
+
+    def choose(prompt: str) -> str:  # knows disruption, and says that everything is balanced
+        return render_answer(
+            {"disruption_label": oracle(prompt), "novelty_label": "balanced"}, "two_keys", "joint", confidence=0.5
+        )
+
+    metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, choose)))
+    assert metrics["test/disruption/label_match"] == 1.0
+    assert metrics["test/novelty/label_match"] == metrics["test/both_match"] == pytest.approx(1 / 3)
+    assert metrics["test/label_match"] == pytest.approx(2 / 3)
+    assert metrics["test/min_class_recall"] == metrics["test/novelty/min_class_recall"] == 0.0
+    assert metrics["test/reward"] == pytest.approx((1.05 + 0.05 + (1 + 2 * 0.2) / 3) / 2)
+    again = evaluate_predictions(tmp_path / "test.parquet")
+    assert {name: again[name.removeprefix("test/")] for name in metrics} == metrics
+    assert {"novelty/label_match/low", "macro_f1/high", "disruption/recall/neutral/low"} <= set(again)
+    assert "novelty/recall/novel" in render_metrics({"run": again})
+
+
 def test_several_answers_to_a_paper_all_count(test_papers, toy_renderer):
     evaluator, metrics = judge(test_papers[:2], toy_renderer, [say("neutral")] * 3 + ["?"] * 3, group_size=3)
     assert (metrics["test/n"], metrics["test/invalid"]) == (6.0, 0.5)
@@ -155,39 +179,72 @@ def make_papers(labels, first=1):
 
 @given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=30), st.integers(0, 5))
 def test_the_majority_baseline_says_the_commonest_label_of_training(labels, n_test):
-    verdicts = predict_majority(make_papers(labels), make_papers(["neutral"] * n_test))
+    verdicts = predict_majority(make_papers(labels), make_papers(["neutral"] * n_test), COLUMN)
     assert len(verdicts) == n_test
-    for label, confidence in verdicts:
+    for label, forecast in verdicts:
         assert labels.count(label) == max(labels.count(other) for other in LABELS)
-        assert confidence == labels.count(label) / len(labels)
+        assert forecast == {other: labels.count(other) / len(labels) for other in LABELS}
 
 
 def test_the_random_baseline_keeps_the_proportions_and_its_seed():
     train = make_papers(["disruptive"] * 1 + ["neutral"] * 3)
     test = make_papers(["neutral"] * 4000, first=100)
-    verdicts = predict_prior(train, test, 0)
-    assert verdicts == predict_prior(train, test, 0) != predict_prior(train, test, 1)
-    assert verdicts[7:] == predict_prior(train, test[7:], 0)
+    verdicts = predict_prior(train, test, COLUMN, 0)
+    assert verdicts == predict_prior(train, test, COLUMN, 0) != predict_prior(train, test, COLUMN, 1)
+    assert verdicts[7:] == predict_prior(train, test[7:], COLUMN, 0)
     said = [label for label, _ in verdicts]
     assert said.count("consolidating") == 0
     assert said.count("disruptive") / 4000 == pytest.approx(0.25, abs=0.03)
 
 
-def test_the_classifier_learns_what_the_words_tell_and_never_sees_the_gold_of_a_test_paper(toy_slice):
-    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
-    verdicts = predict_tfidf(train, test)
-    assert [label for label, _ in verdicts] == [paper.gold.disruption_label for paper in test]
+@pytest.fixture(scope="module")
+def larger_slice(tmp_path_factory):
+    return make_slice(tmp_path_factory.mktemp("larger") / "slice", n_train=180, n_test=18)
+
+
+@pytest.mark.parametrize("column", VOCABULARIES)
+def test_the_classifier_learns_what_the_words_tell_and_never_sees_the_gold_of_a_test_paper(larger_slice, column):
+    train, test = read_split(larger_slice, "train"), read_split(larger_slice, "test")
+    verdicts = predict_tfidf(train, test, column)
+    assert [label for label, _ in verdicts] == [getattr(paper.gold, column) for paper in test]
     blind = [Paper(paper.openalex_id, paper.view, Gold("neutral", None)) for paper in test]
-    assert predict_tfidf(train, blind) == verdicts
-    assert all(1 / 3 < confidence <= 1 for _, confidence in verdicts)
+    assert predict_tfidf(train, blind, column) == verdicts
+    for label, forecast in verdicts:
+        assert tuple(forecast) == VOCABULARIES[column]
+        assert sum(forecast.values()) == pytest.approx(1)
+        assert 1 / 3 < forecast[label] == max(forecast.values())
 
 
-def test_the_classifier_lives_with_unknown_values(toy_slice):
-    train = read_split(toy_slice, "train")
+def test_the_classifier_lives_with_unknown_values_and_classes(toy_slice):
+    train = [paper for paper in read_split(toy_slice, "train") if paper.gold.disruption_label != "consolidating"]
     empty = Paper("W9", PaperView(None, None, None, None, None), Gold("neutral", None))
-    ((label, confidence),) = predict_tfidf([*train, empty], [empty])
+    ((label, forecast),) = predict_tfidf([*train, empty], [empty], COLUMN)
     assert label in LABELS
-    assert 1 / 3 <= confidence <= 1
+    assert forecast["consolidating"] == 0.0
+    assert 1 / 2 <= forecast[label] <= 1
+
+
+def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_where_they_are_asked_for(larger_slice):
+    train, test = (read_split(larger_slice, side, needs=TARGETS["joint"]) for side in ("train", "test"))
+    rules = TaskRules(target="joint", contract="probabilities", reward="balanced")
+    frame = run_baseline("tfidf_logistic", train, test, rules=rules)
+    metrics = compute_metrics(frame)
+    assert (metrics["label_match"], metrics["both_match"], metrics["novelty/macro_f1"]) == (1.0, 1.0, 1.0)
+    assert 0 < metrics["forecast_brier"] < 1 / 3
+    hard = run_baseline("tfidf_logistic", train, test, rules=replace(rules, contract="two_keys"))
+    assert compute_metrics(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training side is nearly balanced
+    assert "forecast_brier" not in compute_metrics(hard)
+    assert hard["confidence"].equals(frame["confidence"])
+    novelty = run_baseline("tfidf_logistic", train, test, rules=TaskRules(target="novelty"))
+    assert novelty["gold"].equals(frame["gold_novelty"].rename("gold"))
+
+
+def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):
+    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
+    frame = run_baseline("majority", train, test, rules=TaskRules(contract="probabilities", reward="balanced"))
+    metrics = compute_metrics(frame)
+    assert metrics["forecast_brier"] == pytest.approx(1 / 3)
+    assert metrics["reward_task"] == pytest.approx(2 / 3)
 
 
 def test_a_slice_that_nothing_can_be_learnt_from_is_said(test_papers):
@@ -267,7 +324,7 @@ def test_a_paper_that_does_not_fit_is_found_before_anything_is_asked(asking, tmp
 @pytest.mark.parametrize(
     "options",
     [
-        {"preset": "exp9"}, {"group_size": 0}, {"n_papers": 0}, {"max_tokens": -1}, {"temperature": -0.1},
+        {"preset": "exp99"}, {"group_size": 0}, {"n_papers": 0}, {"max_tokens": -1}, {"temperature": -0.1},
         {"run": "r", "model": "a/b"}, {"run": "r", "checkpoint": "tinker://x"},
     ],
 )  # fmt: skip

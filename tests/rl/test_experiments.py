@@ -5,32 +5,53 @@ import json
 
 import pytest
 
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS, Preset, TaskRules, describe, find_preset, render_presets
 from sciscirl.prices import PRICES, estimate_usage
+from sciscirl.rewards import REWARDS
+from sciscirl.task import Gold, Paper, PaperView
+
+PUBLISHED = {
+    "baseline": ("plain", "four_keys", "soft"),
+    "exp1": ("ontology", "four_keys", "soft"),
+    "exp2": ("ontology", "four_keys", "strong"),
+    "exp3": ("checklist", "four_keys", "strong"),
+    "exp4": ("checklist", "two_keys", "strong"),
+    "exp5": ("checklist", "two_keys", "disruptive_x3"),
+}
 
 
-def test_the_presets_are_the_published_runs_each_a_change_of_the_one_before():
+def test_the_published_runs_come_first_each_a_change_of_the_one_before():
     found = {name: (preset.rules.style, preset.rules.contract, preset.rules.reward) for name, preset in PRESETS.items()}
-    assert found == {
-        "baseline": ("plain", "four_keys", "soft"),
-        "exp1": ("ontology", "four_keys", "soft"),
-        "exp2": ("ontology", "four_keys", "strong"),
-        "exp3": ("checklist", "four_keys", "strong"),
-        "exp4": ("checklist", "two_keys", "strong"),
-        "exp5": ("checklist", "two_keys", "disruptive_x3"),
-    }
-    assert [preset.max_tokens for preset in PRESETS.values()][-2:] == [64, 64]
-    for preset in PRESETS.values():
+    assert list(found.items())[:6] == list(PUBLISHED.items())
+    assert [PRESETS[name].max_tokens for name in PUBLISHED] == [256] * 4 + [64, 64]
+    for name in PUBLISHED:
+        preset = PRESETS[name]
         sizes = preset.batch_size, preset.group_size, preset.eval_group_size, preset.seed
-        assert (*sizes, preset.model) == (16, 2, 1, 0, HISTORICAL_MODEL)
+        assert (*sizes, preset.model, preset.rules.target) == (16, 2, 1, 0, HISTORICAL_MODEL, "disruption")
+        assert (preset.interleave, preset.remove_constant_reward_groups, preset.n_refills) == (False, False, 0)
+
+
+def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
+    exp4, exp6 = PRESETS["exp4"], PRESETS["exp6"]
+    same = {"style", "contract", "target", "max_paper_tokens"}
+    assert all(getattr(exp4.rules, name) == getattr(exp6.rules, name) for name in same)
+    assert (exp6.rules.reward, exp6.interleave) == ("balanced", True)
+    assert PRESETS["exp7"].rules == dataclasses.replace(exp6.rules, reward="balanced_shares")
+    assert PRESETS["exp8"].rules == dataclasses.replace(exp6.rules, contract="probabilities")
+    assert PRESETS["exp9"].rules == exp6.rules
+    assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].n_refills) == (True, 3)
+    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp7"]
+    for name in set(PRESETS) - set(PUBLISHED):
+        assert PRESETS[name].model in PRICES
+        assert PRESETS[name].interleave
 
 
 def test_presets_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         PRESETS["exp4"].seed = 1
     with pytest.raises(TypeError):
-        PRESETS["exp7"] = PRESETS["exp4"]
+        PRESETS["exp99"] = PRESETS["exp4"]
 
 
 def test_the_table_has_every_preset_and_nothing_hidden():
@@ -38,13 +59,15 @@ def test_the_table_has_every_preset_and_nothing_hidden():
     assert [line.split()[0] for line in lines] == ["name", *PRESETS]
     for line, preset in zip(lines[1:], PRESETS.values(), strict=True):
         assert line.endswith(preset.change)
-        assert {preset.rules.style, preset.rules.contract, preset.rules.reward} <= set(line.split())
+        rules = preset.rules
+        assert {rules.target, rules.style, rules.contract, rules.reward} <= set(line.split())
 
 
 def test_a_preset_goes_into_json_and_back():
     for preset in PRESETS.values():
         flat = json.loads(json.dumps(describe(preset)))
-        rules = TaskRules(**{field.name: flat.pop(field.name) for field in dataclasses.fields(TaskRules)})
+        names = {field.name for field in dataclasses.fields(TaskRules)} - {"class_counts"}
+        rules = TaskRules(**{name: flat.pop(name) for name in names})
         assert Preset(rules=rules, **flat) == preset
 
 
@@ -53,6 +76,7 @@ def test_a_preset_goes_into_json_and_back():
     [
         ("batch_size", 0), ("group_size", 1.5), ("max_tokens", True), ("learning_rate", 0.0),
         ("learning_rate", float("inf")), ("temperature", -1.0), ("temperature", "hot"), ("lora_rank", None),
+        ("n_refills", -1), ("n_refills", 0.5),
     ],
 )  # fmt: skip
 def test_impossible_values_are_refused_by_name(name, value):
@@ -60,10 +84,28 @@ def test_impossible_values_are_refused_by_name(name, value):
         dataclasses.replace(PRESETS["exp4"], **{name: value})
 
 
-@pytest.mark.parametrize("name", ["style", "contract", "reward"])
+@pytest.mark.parametrize("name", ["target", "style", "contract", "reward"])
 def test_unknown_rules_are_refused_with_what_there_is(name):
     with pytest.raises(SciSciRLError, match=f"{name} is 'other', needs one of "):
         TaskRules(**{name: "other"})
+
+
+def test_partial_credit_and_probabilities_do_not_go_together():
+    with pytest.raises(SciSciRLError, match="'partial' gives partial credit for labels"):
+        TaskRules(contract="probabilities", reward="partial")
+
+
+def test_a_balanced_reward_is_fitted_to_the_training_papers_and_no_other_is():
+    view = PaperView("t", "a", 2000, 1, None)
+    papers = [Paper(f"W{n}", view, Gold(label, None)) for n, label in enumerate(["neutral"] * 2 + ["disruptive"])]
+    assert TaskRules(reward="strong").fitted(papers) == TaskRules(reward="strong")
+    with pytest.raises(RewardError, match="needs one of each label at least"):
+        TaskRules(reward="balanced").fitted(papers)
+    papers.append(Paper("W9", view, Gold("consolidating", None)))
+    rules = TaskRules(reward="balanced").fitted(papers)
+    assert rules.class_counts == (("disruptive", 1), ("consolidating", 1), ("neutral", 2))
+    assert dict(rules.table.gold_weights) == {"disruptive": 4 / 3, "consolidating": 4 / 3, "neutral": 2 / 3}
+    assert rules.fitted(papers) == rules
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones():

@@ -14,7 +14,7 @@ import pytest
 
 from sciscirl.baselines import predict_tfidf, run_baseline
 from sciscirl.dry_run import render_dry_run
-from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.errors import PredictionsError, SciSciRLError, SliceError
 from sciscirl.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
@@ -23,7 +23,7 @@ from sciscirl.evaluate import (
     find_subject,
     measure,
 )
-from sciscirl.experiments import PRESETS, describe
+from sciscirl.experiments import PRESETS, TaskRules, describe
 from sciscirl.launch import TrainOptions, make_config, train_preset
 from sciscirl.predictions import write_predictions
 from sciscirl.run_folder import begin_run
@@ -88,8 +88,8 @@ def test_the_classifier_is_silent_where_no_paper_has_a_year_or_citations():
     train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ((_, sure),) = predict_tfidf(train, train[:1])
-    assert sure == pytest.approx(0.5)
+        ((_, sure),) = predict_tfidf(train, train[:1], "disruption_label")
+    assert sure["neutral"] == pytest.approx(0.5)
 
 
 def test_a_run_is_asked_as_what_it_was_trained_as(toy_slice, tmp_path, run):
@@ -166,3 +166,39 @@ def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(
         with pytest.raises(SliceError, match="no paper on the test side"):
             asyncio.run(train_preset(options))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "forecast",
+    [
+        "", "x", "[]", "null", "{}", '{"disruptive": 1}', '{"disruptive": "1", "consolidating": 0, "neutral": 0}',
+        '{"disruptive": NaN, "consolidating": 0, "neutral": 0}', '{"disruptive": 2, "consolidating": 0, "neutral": 0}',
+        '{"novel": 1, "balanced": 0, "conventional": 0}',
+    ],
+)  # fmt: skip
+def test_a_forecast_that_is_none_is_one_clear_error(toy_slice, tmp_path, forecast):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    write_predictions(frame.with_columns(forecast=pl.lit(forecast)), tmp_path / "p.parquet")
+    with pytest.raises(PredictionsError, match="9 of 9 predictions have a forecast that is none"):
+        evaluate_predictions(tmp_path / "p.parquet")
+
+
+def test_an_invalid_answer_has_no_forecast(toy_slice):
+    rules = TaskRules(contract="probabilities")
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"), rules=rules)
+    assert measure(frame)["forecast_brier"] == pytest.approx(1 / 3)
+    lost = frame.with_columns(
+        is_valid=pl.lit(value=False), label=pl.lit(None, pl.String), confidence=pl.lit(None, pl.Float64)
+    )
+    with pytest.raises(PredictionsError, match="have a forecast without being valid"):
+        measure(lost)
+
+
+def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_model):
+    options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
+               "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
+    once, often = (render_dry_run(TrainOptions(**options, n_refills=n)).splitlines()[-1] for n in (None, 3))
+    # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 refills each answer of training up to 4 times.
+    assert f" {(16 + 6) * 64:,} sampled, " in once
+    assert f" {(64 + 6) * 64:,} sampled, " in often
+    assert once.partition(" sampled, ")[2] == often.partition(" sampled, ")[2]

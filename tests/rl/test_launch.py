@@ -22,6 +22,7 @@ from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
+from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
 from tests.conftest import REPOSITORY
@@ -54,6 +55,39 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)
     assert (config.eval_every, config.max_steps, config.renderer_name) == (50, 5, RENDERER)
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
+
+
+def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
+    config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
+    assert config.remove_constant_reward_groups is True
+    assert isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+    given = {"n_refills": 0, "interleave": False, "remove_constant_reward_groups": False}
+    config = make_config(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5))
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (False, 0)
+    assert config.remove_constant_reward_groups is False
+    assert not isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}])
+def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
+    options = TrainOptions(**options | {"preset": name}, max_steps=1)
+    config, preset = make_config(options), PRESETS[name]
+    train, _ = asyncio.run(config.dataset_builder())
+    rules = train.get_batch(0)[0].rules
+    assert (rules.target, rules.contract, rules.reward) == (
+        preset.rules.target, preset.rules.contract, preset.rules.reward
+    )  # fmt: skip
+    assert bool(rules.class_counts) == rules.table.is_balanced
+    assert (train.tracker is not None) == (name == "exp7")
+    assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
+    assert config.recipe_name == f"sciscirl_{preset.rules.target}"
+
+
+def test_a_dry_run_of_a_joint_task_shows_both_labels(options):
+    text = render_dry_run(TrainOptions(**options | {"preset": "joint_balanced"}, max_steps=1))
+    assert "disruptive, consolidating or neutral; and novel, balanced or conventional" in text
+    assert '"target": "joint"' in text
 
 
 def test_papers_are_shown_as_often_as_the_steps_take(options):
@@ -367,10 +401,10 @@ def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
 
 def test_the_script_shows_a_users_mistake_as_one_line_and_fails():
     done = subprocess.run(
-        [sys.executable, SCRIPT, "preset=exp9"], capture_output=True, text=True, check=False, cwd=REPOSITORY
+        [sys.executable, SCRIPT, "preset=exp99"], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: no preset 'exp9'. There are baseline, exp1, exp2, exp3, exp4, exp5; see --list.\n"
+    assert done.stderr == f"error: no preset 'exp99'. There are {', '.join(PRESETS)}; see --list.\n"
 
 
 def test_a_script_that_is_interrupted_says_so(capsys):

@@ -295,6 +295,7 @@ def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees
         ({"is_json": None}, "do not say whether"),
         ({"is_json": False}, "are valid but not JSON"),
         ({"confidence": 1.5}, "outside 0 to 1"),
+        ({"confidence": -0.5}, "outside 0 to 1"),
         ({"confidence": float("nan")}, "outside 0 to 1"),
         ({"reward": float("nan")}, "have no finite reward"),
         ({"reward_task": None}, "have no finite reward"),
@@ -403,3 +404,10 @@ def test_rewards_of_the_table_tie_when_cases_do():
              for label in ("neutral", "consolidating") for name in ("strong", "disruptive_x3")]  # fmt: skip
     assert set(wrong) == {-0.55}
     assert tie_metrics([wrong])["reward_uniform_group_rate"] == 1.0
+
+
+def test_a_class_that_no_paper_has_counts_in_no_resample_either():
+    table = [row("neutral", "neutral"), row("neutral", "disruptive")] * 50
+    intervals = bootstrap_intervals(table)
+    assert intervals["macro_f1/low"] < compute_metrics(table)["macro_f1"] < intervals["macro_f1/high"]
+    assert "recall/disruptive/low" not in intervals

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.contracts import CONTRACTS, parse_answer, render_answer
+from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import RewardError
 from sciscirl.experiments import PRESETS
-from sciscirl.rewards import REWARDS, RewardTable, score_answer
-from sciscirl.task import read_split
+from sciscirl.rewards import REWARDS, RewardTable, balance, score_answer
+from sciscirl.task import VOCABULARIES, read_split
 from tests.rl.papers import hostile_texts, write_slice
 
 # Case by case, as printed: valid and correct (disruptive, other), valid and wrong, contract broken, not JSON.
@@ -27,8 +27,13 @@ PUBLISHED = {
     "exp4": (1.05, 1.05, -0.55, -0.75, -1.0),
     "exp5": (3.05, 1.05, -0.55, -0.75, -1.0),
 }
-tables = st.sampled_from([*REWARDS.values()])
+tables = st.sampled_from([table for table in REWARDS.values() if not table.is_balanced])
 labels = st.sampled_from(DISRUPTION_LABELS)
+EQUAL = [(label, 1) for vocabulary in VOCABULARIES.values() for label in vocabulary]
+
+
+def fit(table: RewardTable) -> RewardTable:
+    return balance(table, EQUAL) if table.is_balanced else table
 
 
 def broken_forms(gold: str, contract: str) -> list[str]:
@@ -55,10 +60,6 @@ def unreadable_forms(gold: str, contract: str) -> list[str]:
 
 def earn(text: str, gold: str, preset) -> float:
     return score_answer(parse_answer(text, preset.rules.contract), gold, REWARDS[preset.rules.reward]).total
-
-
-def test_the_published_presets_are_all_here():
-    assert set(PUBLISHED) == set(PRESETS)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -104,7 +105,7 @@ def test_thinking_aloud_inside_a_valid_answer_costs_the_same(name, right, wrong)
 def test_thinking_before_the_answer_is_no_json_and_costs_two():
     text = f"<think>hm</think>{render_answer('neutral', 'two_keys')}"
     assert all(
-        score_answer(parse_answer(text, "two_keys"), "neutral", table).total == -2.0 for table in REWARDS.values()
+        score_answer(parse_answer(text, "two_keys"), "neutral", fit(table)).total == -2.0 for table in REWARDS.values()
     )
 
 
@@ -112,30 +113,30 @@ def test_thinking_before_the_answer_is_no_json_and_costs_two():
     hostile_texts | labels.map(lambda label: render_answer(label, "two_keys")),
     labels,
     tables,
-    st.sampled_from(sorted(CONTRACTS)),
+    st.sampled_from(["four_keys", "two_keys"]),
 )
 def test_every_reward_lies_within_the_bounds_and_is_the_sum_of_its_parts(text, gold, table, contract):
     parts = score_answer(parse_answer(text, contract), gold, table)
     least, most = table.bounds
     assert least <= parts.total <= table.best(gold) <= most
     assert parts.total == pytest.approx(parts.parse + parts.contract + parts.task + parts.think, abs=1e-9)
-    assert set(asdict(parts)) == {"parse", "contract", "task", "think", "total"}
+    assert parts.named() == {name: value for name, value in asdict(parts).items() if name != "tasks"}
     assert (parts.think == 0) == ("<think>" not in text)
 
 
 def test_parts_name_where_a_reward_comes_from():
     table = REWARDS["disruptive_x3"]
     right, wrong = (parse_answer(render_answer(label, "two_keys"), "two_keys") for label in ("disruptive", "neutral"))
-    assert list(asdict(score_answer(right, "disruptive", table)).values()) == [0.0, 0.05, 3.0, 0.0, 3.05]
-    assert list(asdict(score_answer(wrong, "disruptive", table)).values()) == [0.0, 0.05, -0.6, 0.0, -0.55]
-    assert list(asdict(score_answer(parse_answer("{}", "two_keys"), "neutral", table)).values()) == [
+    assert list(score_answer(right, "disruptive", table).named().values()) == [0.0, 0.05, 3.0, 0.0, 3.05]
+    assert list(score_answer(wrong, "disruptive", table).named().values()) == [0.0, 0.05, -0.6, 0.0, -0.55]
+    assert list(score_answer(parse_answer("{}", "two_keys"), "neutral", table).named().values()) == [
         0,
         -0.75,
         0,
         0,
         -0.75,
     ]
-    assert list(asdict(score_answer(parse_answer("<think>", "two_keys"), "neutral", table)).values()) == [
+    assert list(score_answer(parse_answer("<think>", "two_keys"), "neutral", table).named().values()) == [
         -1,
         0,
         0,
@@ -167,7 +168,7 @@ def test_a_paper_without_a_known_label_cannot_be_scored(gold):
     [
         ({"correct": float("nan")}, "not finite"),
         ({"class_weights": (("disruptive", float("inf")),)}, "not finite"),
-        ({"class_weights": (("novel", 2.0),)}, "needs positive factors"),
+        ({"class_weights": (("Neutral", 2.0),)}, "needs positive factors"),
         ({"class_weights": (("neutral", 0.0),)}, "needs positive factors"),
         ({"class_weights": (("neutral", 2.0), ("neutral", 3.0))}, "needs positive factors"),
         ({"wrong": 1.0}, "rising values"),
@@ -176,6 +177,14 @@ def test_a_paper_without_a_known_label_cannot_be_scored(gold):
         ({"correct": -0.6}, "rising values"),
         ({"wrong": 0.3, "class_weights": (("neutral", 0.25),)}, "rising values"),
         ({"think": 0.5}, "nothing above 0"),
+        ({"adjacent": 1.0}, "rising values"),
+        ({"adjacent": -0.6}, "rising values"),
+        ({"share_penalty": 0.2}, "rising values"),  # wrong, and said too often: as bad as broken
+        ({"share_penalty": -0.1}, "from 0"),
+        ({"gold_weights": (("neutral", 1.0),)}, "not balanced"),
+        ({"is_balanced": True, "gold_weights": (("neutral", 1.5),)}, "rising values"),
+        ({"is_balanced": True, "adjacent": 0.2}, "would no longer earn the same"),
+        ({"is_balanced": True, "class_weights": (("neutral", 2.0),)}, "would no longer earn the same"),
     ],
 )
 def test_a_table_that_rewards_the_worse_case_is_refused(changes, message):
@@ -186,6 +195,14 @@ def test_a_table_that_rewards_the_worse_case_is_refused(changes, message):
 def test_tables_are_values():
     table = REWARDS["disruptive_x3"]
     assert pickle.loads(pickle.dumps(table)) == table
-    assert len({*REWARDS.values(), replace(table)}) == 3
-    assert [*REWARDS] == [table.name for table in REWARDS.values()] == ["soft", "strong", "disruptive_x3"]
+    assert len({*REWARDS.values(), replace(table)}) == len(REWARDS)
+    assert [*REWARDS] == [table.name for table in REWARDS.values()]
+    assert [*REWARDS][:3] == ["soft", "strong", "disruptive_x3"]
     assert isinstance(table, RewardTable)
+
+
+def test_a_table_may_leave_thinking_unpunished_and_pay_fractions_of_a_cent():
+    table = RewardTable(name="fine", broken=-0.5, kept=0.0, correct=0.125, wrong=0.0, think=0.0)
+    text = render_answer("neutral", "two_keys") + "<think>"
+    assert score_answer(parse_answer(text, "two_keys"), "neutral", table).total == table.not_json
+    assert table.best("neutral") == 0.125

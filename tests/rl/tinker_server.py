@@ -100,4 +100,7 @@ def served(release: Path, state: Path) -> Generator[TinkerServer]:
     finally:
         process.send_signal(signal.SIGINT)
         process.stdout.close()
-        process.wait(_SECONDS_TO_STOP)
+        try:
+            process.wait(_SECONDS_TO_STOP)
+        finally:
+            process.kill()  # where it has not ended: the server then ends by itself

@@ -21,11 +21,15 @@ from sciscirl.contracts import render_answer
 
 LABELS = ("disruptive", "consolidating", "neutral")
 SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
+#: Novelty label by word in the abstract, and the two scores behind it.
+NOVELTY = {
+    "odd": ("novel", 0.9, 0.1), "assorted": ("balanced", 0.5, 0.5), "common": ("conventional", 0.1, 0.9)
+}  # fmt: skip
 RENDERER = "qwen3_instruct"
 
 
 def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "", n_words: int = 90) -> Path:
-    """Release papers whose titles tell their class, in equal numbers per class.
+    """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
 
     The title of one may have so many words more: "train: 7" is the seventh of that side.
     """
@@ -33,6 +37,7 @@ def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: 
     labels = [LABELS[number % 3] for number in range(n_train)] + [LABELS[number % 3] for number in range(n_test)]
     ids = range(1, len(sides) + 1)
     words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
+    kinds = [[*NOVELTY][(number - 1) // 3 % 3] for number in ids]  # each kind with each label
     titles = [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)]
     if long_title:
         side, _, place = long_title.partition(": ")
@@ -42,7 +47,10 @@ def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: 
             "work_id": ids,
             "publication_year": [1990 + number % 20 for number in ids],
             "title": titles,
-            "abstract": [f"We present a {words[label]} of things and discuss it." for label in labels],
+            "abstract": [
+                f"We present a {words[label]} of {kind} things and discuss what is {kind} in them."
+                for label, kind in zip(labels, kinds, strict=True)
+            ],
             "cited_by_count": [number % 7 for number in ids],
             "primary_field": ["Chemistry" if number % 2 else "Medicine" for number in ids],
             "concepts": [["Things"] for _ in ids],
@@ -52,15 +60,23 @@ def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: 
         }},
     )  # fmt: skip
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in WORKS.items() if name not in works.columns]
-    drawn = pl.DataFrame(
-        {
-            "work_id": ids,
-            "side": sides,
-            "split_key": split_keys(pl.Series(ids, dtype=pl.Int64)),
-            "cd_index": [SCORES[label] for label in labels],
-            "disruption_label": labels,
-        }
-    ).cast(dict(DRAWN))
+    drawn = (
+        pl.DataFrame(
+            {
+                "work_id": ids,
+                "side": sides,
+                "split_key": split_keys(pl.Series(ids, dtype=pl.Int64)),
+                "cd_index": [SCORES[label] for label in labels],
+                "disruption_label": labels,
+            }
+        )
+        .cast(dict(DRAWN))
+        .with_columns(
+            novelty_score=pl.Series([NOVELTY[kind][1] for kind in kinds]),
+            conventionality_score=pl.Series([NOVELTY[kind][2] for kind in kinds]),
+            novelty_label=pl.Series([NOVELTY[kind][0] for kind in kinds]),
+        )
+    )
     split = SplitConfig(n_train=n_train, n_test=n_test)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split)}
     write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)
