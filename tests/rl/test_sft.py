@@ -15,7 +15,7 @@ from sciscirl.command_line import read_options, take_word
 from sciscirl.contracts import CONTRACTS, parse_answer
 from sciscirl.envs import DisruptionEnv, build_messages, read_action
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.experiments import TaskRules
+from sciscirl.experiments import PRESETS, TaskRules
 from sciscirl.launch import TrainOptions, make_dataset_builder
 from sciscirl.launch import resolve_preset as resolve_rl_preset
 from sciscirl.prompts import STYLES
@@ -29,7 +29,7 @@ from sciscirl.sft.tinker_backend import (
     render_dry_run,
     train_on_tinker,
 )
-from sciscirl.task import read_split
+from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
 from tests.conftest import REPOSITORY
 from tests.rl.toy import RENDERER, Scripted, say
 
@@ -73,6 +73,15 @@ def test_a_gold_answer_earns_the_most_there_is(paper, rules, toy_renderer):
     step = asyncio.run(env.step(list(example.tokens[example.n_prompt :]), extra={"stop_reason": "stop"}))
     assert step.reward == pytest.approx(0.75)
     assert step.metrics["label_match"] == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_a_gold_answer_that_its_contract_takes(name):
+    gold = Gold("neutral", "novel")
+    rules = resolve_preset(SftOptions(preset=name)).rules
+    answer = rules.parse(gold_answer(Paper("W1", PaperView("t", "a", 2001, 3, None), gold), rules))
+    assert answer.is_valid
+    assert {answer.labels[column] for column in TARGETS[rules.target]} <= {"neutral", "novel"}
 
 
 def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
