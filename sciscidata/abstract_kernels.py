@@ -8,13 +8,11 @@ Imported on first use, since numba takes a while to load; compiled once per mach
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import types
-from numba.extending import intrinsic
 
 from sciscidata.abstracts import LONG_INDEX_BYTES
 from sciscidata.compiled import kernel
+from sciscidata.wide_byte_kernels import WIDTH, copy, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
 
@@ -24,46 +22,6 @@ _ZERO, _NINE, _SPACE = 0x30, 0x39, 0x20
 
 _ESCAPES = np.zeros(256, np.uint8)  # zero: not an escape
 _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
-
-# Sixteen bytes at once, which numba cannot say in Python: words are so short that a loop over their bytes
-# spends its time on mispredicted ends. Plain LLVM vectors, hence the same on every processor.
-_WIDTH = 16
-_BYTES = ir.VectorType(ir.IntType(8), _WIDTH)
-
-
-@intrinsic
-def _plain_bytes(typing, data, at):
-    """Count the bytes of ``data[at:at + 16]`` before the first quote, backslash or control character."""
-
-    def build(context, builder, signature, arguments):
-        loaded = builder.load(_pointer(context, builder, signature.args[0], *arguments), align=1)
-        quote, backslash, space = (ir.Constant(_BYTES, [b] * _WIDTH) for b in (_QUOTE, _BACKSLASH, _SPACE))
-        special = builder.or_(
-            builder.icmp_unsigned("<", loaded, space),
-            builder.or_(builder.icmp_unsigned("==", loaded, quote), builder.icmp_unsigned("==", loaded, backslash)),
-        )
-        mask = builder.zext(builder.bitcast(special, ir.IntType(_WIDTH)), ir.IntType(64))
-        mask = builder.or_(mask, ir.Constant(ir.IntType(64), 1 << _WIDTH))
-        return builder.cttz(mask, ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(data, at), build
-
-
-@intrinsic
-def _copy_wide(typing, source, start, target, at):
-    """Copy sixteen bytes, wherever they lie."""
-
-    def build(context, builder, signature, arguments):
-        loaded = builder.load(_pointer(context, builder, signature.args[0], *arguments[:2]), align=1)
-        builder.store(loaded, _pointer(context, builder, signature.args[2], *arguments[2:]), align=1)
-        return context.get_dummy_value()
-
-    return types.void(source, start, target, at), build
-
-
-def _pointer(context, builder, array_type, array, at):
-    first = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(first, [at]), _BYTES.as_pointer())
 
 
 @kernel
@@ -88,7 +46,7 @@ def decode_rows(data, offsets):
     slot_start = np.empty(longest + 1, np.int64)
     slot_length = np.zeros(longest + 1, np.int64)  # zero: no word here
     unescaped = np.empty(longest + 1, np.uint8)
-    out = np.empty(offsets[n_rows] - offsets[0] + _WIDTH, np.uint8)
+    out = np.empty(offsets[n_rows] - offsets[0] + WIDTH, np.uint8)
     out_offsets = np.empty(n_rows + 1, np.int64)
     status = np.zeros(n_rows, np.uint8)
     used = 0
@@ -101,9 +59,9 @@ def decode_rows(data, offsets):
         if status[row] == TEXT and is_long and _lacks_words(slot_length, last_slot):
             status[row] = IRREGULAR
         if status[row] == TEXT:
-            if used + size + _WIDTH > len(out):
+            if used + size + WIDTH > len(out):
                 # A long word at many positions can outgrow its JSON, so that no bound is known beforehand.
-                bigger = np.empty(2 * (used + size) + _WIDTH, np.uint8)
+                bigger = np.empty(2 * (used + size) + WIDTH, np.uint8)
                 bigger[:used] = out[:used]
                 out = bigger
             used = _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used)
@@ -133,9 +91,9 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
             continue
         start = slot_start[slot]
         if start >= 0:
-            _copy(data, start, length, out, used)
+            copy(data, start, length, out, used)
         else:
-            _copy(unescaped, -start - 1, length, out, used)
+            copy(unescaped, -start - 1, length, out, used)
         used += length
         out[used] = _SPACE
         used += 1
@@ -213,23 +171,13 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
 @njit(forceinline=True)
 def _string_end(data, at, end):
     """Find the first quote, backslash or control character at or after ``at``; ``end`` if there is none."""
-    step = _WIDTH
-    while step == _WIDTH and at + _WIDTH <= len(data):
-        step = _plain_bytes(data, at)
+    step = WIDTH
+    while step == WIDTH and at + WIDTH <= len(data):
+        step = plain_bytes(data, at)
         at += step
     while at < end and data[at] != _QUOTE and data[at] != _BACKSLASH and data[at] >= _SPACE:
         at += 1
     return min(at, end)
-
-
-@njit(forceinline=True)
-def _copy(source, start, length, target, at):
-    """Copy bytes; may write up to ``_WIDTH`` bytes of rubbish behind them."""
-    if length <= _WIDTH and start + _WIDTH <= len(source):
-        _copy_wide(source, start, target, at)
-    else:
-        for i in range(length):
-            target[at + i] = source[start + i]
 
 
 @njit(forceinline=True)

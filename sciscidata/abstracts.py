@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sciscidata.arrow_strings import replace_rows, string_buffers
 from sciscidata.errors import SchemaMismatchError
 
 #: An index of fewer bytes has never been cut off: 32,760 of them shrink to a third at most when escapes go.
@@ -95,25 +96,19 @@ def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
 def _decode_block(indexes: pl.Series) -> pl.Series:
     from sciscidata.abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
 
-    # The oldest Arrow layout is one run of bytes with 64-bit offsets, which is what the kernel reads.
-    array: Any = indexes.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offset_buffer, byte_buffer = array.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64, len(array) + 1, array.offset * 8)
-    data = np.frombuffer(byte_buffer or b"", np.uint8)  # absent when every row is null
-    text, text_offsets, status = decode_rows(data, offsets)
-
-    valid = pa.array(status == TEXT)
+    indexes = indexes.cast(pl.String).rechunk()
+    text, text_offsets, status = decode_rows(*string_buffers(indexes))
+    is_given = indexes.is_not_null().to_numpy()
+    valid = pa.array((status == TEXT) & is_given)
     decoded = pa.LargeStringArray.from_buffers(
-        len(array), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
+        len(indexes), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
     )
     series = pl.Series(indexes.name, decoded, dtype=pl.String)
-    if indexes.null_count():
-        series = series.set(indexes.is_null(), None)
-    irregular = np.flatnonzero(status == IRREGULAR)
-    if len(irregular):
-        exact = [_decode_exactly(indexes[row]) for row in irregular.tolist()]
-        series = series.scatter(irregular, pl.Series(exact, dtype=pl.String))
-    return series
+    irregular = np.flatnonzero((status == IRREGULAR) & is_given)
+    if not irregular.size:
+        return series
+    exact = [_decode_exactly(indexes[row]) for row in irregular.tolist()]
+    return replace_rows(series, irregular, pl.Series(exact, dtype=pl.String))
 
 
 def _decode_exactly(index: str) -> str | None:

@@ -10,14 +10,14 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from sciscidata.checks import check_threads
 from sciscidata.json_lines import render_lines
+from sciscidata.label_lookup import LabelLookup, check_labelled
 from sciscidata.labels import VOCABULARIES
-from sciscidata.manifest import NOVELTY_COLUMNS
 from sciscidata.progress import progress_bar
 from sciscidata.release import check_target
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
@@ -27,8 +27,7 @@ LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
 
 _BATCH_ROWS: Final = 2_048  # a few megabytes of text: buffers that the allocator uses again
-_SCORED: Final = ("work_id", "cd_index", "disruption_label")
-_FROM_WORKS: Final = tuple(name for name in EXAMPLE if name in WORKS)
+_FROM_WORKS: Final = ("work_id", *(name for name in EXAMPLE if name in WORKS))
 
 
 def write_labelled(
@@ -43,7 +42,7 @@ def write_labelled(
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
     ``labelled.json`` their number, classes and SHA-256. Both appear whole or not at all. Texts pass through in
-    batches; ``labelled`` lies in memory.
+    batches; of ``labelled`` 34 bytes a work lie in memory.
 
     Args:
         works: WORKS. Of SciSciNet, ``SciSciNet.in_text_order()``.
@@ -58,7 +57,8 @@ def write_labelled(
         ``source``.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
+        SchemaMismatchError: at once, if a column is missing or mistyped; when read, if a label is none of ours.
+        WorkIdError: ``labelled`` names a work twice.
         ReleaseExistsError: at once, if ``folder`` holds anything.
         StorageError: the disk is full, or the folder cannot be written.
 
@@ -75,31 +75,32 @@ def write_labelled(
     """
     check_threads(n_threads)
     folder = Path(folder).resolve()
-    rows = _examples(works, labelled)
+    texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
+    check_labelled(labelled)
     check_target(folder)
     digest = hashlib.sha256()
-    counts: dict[str, dict[str, int]] = {column: {} for column in VOCABULARIES}
+    classes = {column: dict.fromkeys((*words, None), 0) for column, words in VOCABULARIES.items()}
     n_rows = n_bytes = 0
     with (
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
         progress_bar("write labelled works", unit="works") as advance,
-        closing(_render(rows, n_threads or pl.thread_pool_size())) as rendered,
+        closing(_render(texts.select(_FROM_WORKS), LabelLookup(labelled), n_threads)) as rendered,
     ):
-        for frame, lines in rendered:
-            file.write(lines)
-            digest.update(lines)
-            n_rows, n_bytes = n_rows + frame.height, n_bytes + len(lines)
-            for column, found in counts.items():
-                for label, count in frame[column].value_counts().rows():
-                    found[str(label or "null")] = found.get(str(label or "null"), 0) + count
-            advance(frame.height)
+        for batch in rendered:
+            file.write(batch.lines)
+            digest.update(batch.lines)
+            n_rows, n_bytes = n_rows + batch.n_rows, n_bytes + len(batch.lines)
+            for column, counts in batch.classes.items():
+                for label, count in counts.items():
+                    classes[column][label] += count
+            advance(batch.n_rows)
         file.close()
         report: dict[str, Any] = {
             "rows": n_rows,
             "classes": {
-                column: {label: counts[column].get(label, 0) for label in (*words, "null")}
-                for column, words in VOCABULARIES.items()
+                column: {label or "null": count for label, count in counts.items()}
+                for column, counts in classes.items()
             },
             "bytes": n_bytes,
             "sha256": digest.hexdigest(),
@@ -109,39 +110,30 @@ def write_labelled(
     return report
 
 
-def _examples(works: pl.LazyFrame, labelled: pl.LazyFrame) -> pl.LazyFrame:
-    stage = "write_labelled"
-    texts = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=("work_id", *_FROM_WORKS))
-    needed = {"work_id": WORKS["work_id"], **EXAMPLE}
-    names = {"frame_name": "the labelled frame", "stage": stage}
-    scored = require_columns(labelled, needed, **names, columns=_SCORED)
-    novelty = [name for name in NOVELTY_COLUMNS if name in scored.collect_schema()]
-    require_columns(scored, needed, **names, columns=novelty)
-    floats = [name for name, dtype in EXAMPLE.items() if dtype == pl.Float64]
-    return (
-        texts.select("work_id", *_FROM_WORKS)
-        .join(scored.select(*_SCORED, *novelty), on="work_id", how="inner", maintain_order="left")
-        .with_columns(pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in novelty)
-        .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
-        # One form of every number, as in a release: NaN is null, and minus zero is zero.
-        .with_columns(
-            pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in floats
-        )
-        .select(EXAMPLE.names())
-    )
+class _Batch(NamedTuple):
+    lines: memoryview
+    n_rows: int
+    classes: dict[str, dict[str | None, int]]
 
 
-def _render(rows: pl.LazyFrame, n_threads: int) -> Generator[tuple[pl.DataFrame, bytes]]:
+def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -> Generator[_Batch]:
     """Render batches on several threads, a few at a time, and give them in order."""
-    waiting: deque[tuple[pl.DataFrame, Future[bytes]]] = deque()
-    with closing(_batches(rows)) as batches, ThreadPoolExecutor(n_threads) as pool:
-        for frame in batches:
-            waiting.append((frame, pool.submit(render_lines, frame)))
+    n_threads = n_threads or pl.thread_pool_size()
+
+    def render(rows: pl.DataFrame) -> _Batch:
+        rows = labelled.add_to(rows).with_columns(openalex_id=pl.format("W{}", "work_id")).select(EXAMPLE.names())
+        return _Batch(
+            render_lines(rows), rows.height, {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
+        )
+
+    waiting: deque[Future[_Batch]] = deque()
+    with closing(_batches(works)) as batches, ThreadPoolExecutor(n_threads) as pool:
+        for rows in batches:
+            waiting.append(pool.submit(render, rows))
             if len(waiting) > n_threads:
-                done, lines = waiting.popleft()
-                yield done, lines.result()
-        for done, lines in waiting:
-            yield done, lines.result()
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:

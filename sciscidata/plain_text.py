@@ -5,7 +5,10 @@ from __future__ import annotations
 import html
 import re
 
+import numpy as np
 import polars as pl
+
+from sciscidata.arrow_strings import replace_rows, string_buffers
 
 # Tags around a part of a word vanish; tags between words leave a space. Attributes must have a value, or else
 # "x <b and c> d" would be a tag.
@@ -40,14 +43,30 @@ def clean_text(text: pl.Expr | str) -> pl.Expr:
         ['H2O & CO', 'p < 0.05', None]
     """
     column = pl.col(text) if isinstance(text, str) else text
+    return column.map_batches(_clean, return_dtype=pl.String(), is_elementwise=True)
+
+
+def _clean(texts: pl.Series) -> pl.Series:
+    """Clean the texts that need it: nearly every one is plain already, and to see that takes a tenth of the time."""
+    from sciscidata.plain_text_kernels import find_unclean  # numba takes a while to import
+
+    texts = texts.cast(pl.String).rechunk()
+    unclean = find_unclean(*string_buffers(texts)) & texts.is_not_null().to_numpy()
+    rows = np.flatnonzero(unclean)
+    if not rows.size:
+        return texts
+    return replace_rows(texts, rows, _clean_all(_unescape_entities(texts.gather(rows))))
+
+
+def _clean_all(texts: pl.Series) -> pl.Series:
     plain = (
-        column.map_batches(_unescape_entities, return_dtype=pl.String(), is_elementwise=True)
+        pl.col("text")
         .str.replace_all(_BETWEEN_WORDS, " ")
         .str.replace_all(_INSIDE_WORDS, "")
         .str.replace_all(r"[\s\p{Cc}]{2,}|[[\s\p{Cc}]--[ ]]", " ")
         .str.strip_chars(" ")
     )
-    return plain.replace("", None)
+    return texts.to_frame("text").select(plain.replace("", None))["text"]
 
 
 def _unescape_entities(texts: pl.Series) -> pl.Series:

@@ -3,13 +3,14 @@
 Imported on first use, since numba takes a while to load; compiled once per machine and kept on disk.
 """
 
-# numba infers types from the calls and reads no annotation.
-# pyright: basic
+# numba infers types from the calls and reads no annotation; an intrinsic is called without its first argument.
+# pyright: basic, reportCallIssue=false
 from __future__ import annotations
 
 import numpy as np
 
 from sciscidata.compiled import kernel
+from sciscidata.wide_byte_kernels import WIDTH, spaces_and_oddities
 
 # 1: a space; 2: what only the regular expressions can judge; 3: lead bytes of characters among which are odd spaces.
 _KINDS = np.zeros(256, np.uint8)
@@ -31,19 +32,30 @@ def find_unclean(data, offsets):
     n_rows = len(offsets) - 1
     unclean = np.zeros(n_rows, np.bool_)
     for row in range(n_rows):
-        end = offsets[row + 1]
+        at, end = offsets[row], offsets[row + 1]
         after_space = True  # none at the start
-        for i in range(offsets[row], end):
-            kind = _KINDS[data[i]]
-            if kind == 0:
-                after_space = False
-            elif kind == 1 and not after_space:
-                after_space = True
-            elif kind == 3 and not _is_odd_space(data, i):
-                after_space = False
-            else:
-                unclean[row] = True
-                break
+        while at < end and not unclean[row]:
+            if at + WIDTH <= end:
+                found = spaces_and_oddities(data, at)
+                if found >> WIDTH == 0:
+                    # None may follow another, be it that before these bytes.
+                    unclean[row] = found & (found << 1 | after_space) != 0
+                    after_space = found >> (WIDTH - 1) != 0
+                    at += WIDTH
+                    continue
+            stop = min(at + WIDTH, end)
+            while at < stop:
+                kind = _KINDS[data[at]]
+                if kind == 0:
+                    after_space = False
+                elif kind == 1 and not after_space:
+                    after_space = True
+                elif kind == 3 and not _is_odd_space(data, at):
+                    after_space = False
+                else:
+                    unclean[row] = True
+                    break
+                at += 1
         unclean[row] |= after_space  # at the end, or nothing at all
     return unclean
 

@@ -17,7 +17,8 @@ import msgspec
 import zstandard
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.works import Work, parse_work, strict_json
+from sciscidata.work_records import strict_json
+from sciscidata.works import Work, parse_work
 
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
 _COMPRESSED = (".gz", ".zst")

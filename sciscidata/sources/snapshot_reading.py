@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from isal import isal_zlib  # inflates twice as fast as zlib
 from sciscidata.errors import CorruptRecordError
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot_layout import Part
-from sciscidata.works import Work, parse_work
+from sciscidata.works import Work, parse_lines, parse_work
 
 Advance = Callable[[float], None]
 #: A work, or the number of a line and the reason why there is none.
@@ -64,12 +64,10 @@ def read_batches(part: Part, advance: Advance | None = None) -> Iterator[list[Re
 
 
 def _read_jsonl(path: Path, advance: Advance | None) -> Iterator[Read]:
-    number = 0
-    for block in line_blocks(path, advance):
-        for line in block.split(b"\n"):
-            number += 1
-            if line and not line.isspace():
-                yield _parse(line, number)
+    works = chain.from_iterable(parse_lines(block) for block in line_blocks(path, advance))
+    for number, work in enumerate(works, 1):
+        if work is not None:
+            yield (number, work) if isinstance(work, CorruptRecordError) else work
 
 
 def _parse(line: bytes, number: int) -> Read:

@@ -228,9 +228,11 @@ def test_a_background_replaces_nothing_but_a_background_and_only_when_asked(tmp_
         build_background(source, path, other, cache_dir=tmp_path)
     assert sha256(path) == before
     assert build_background(source, path, other, cache_dir=tmp_path, overwrite=True).null_model["n_shuffles"] == 10
-    thesis = tmp_path / "thesis.tex"
+    thesis = tmp_path / "thesis.parquet"
     thesis.write_text("years of work")
-    for foreign in (thesis, tmp_path):
+    folder = tmp_path / "folder.parquet"
+    folder.mkdir()
+    for foreign in (thesis, folder):
         with pytest.raises(ReleaseExistsError, match="not replaced"):
             build_background(source, foreign, cache_dir=tmp_path, overwrite=True)
     assert thesis.read_text() == "years of work"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sciscidata.errors import CorruptRecordError
 from sciscidata.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.works import citations_frame, parse_work, rows_from_works, works_frame
+from sciscidata.works import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
 
 
 def work(**fields):
@@ -342,3 +342,46 @@ def _some_records(shared_data):
 
 
 _CACHE: list[dict] = []
+
+
+# Many lines at once
+
+
+def parsed(line):
+    try:
+        return parse_work(line) if line.strip() else None
+    except CorruptRecordError as error:
+        return str(error)
+
+
+URL = "https://openalex.org/W"
+LINES = [
+    b'{"id":"W1"}', b'{"id":"W2","referenced_works":[]}', b"", b" \t", b"{", b"[]", b'{"id":"A1"}',
+    b'{"id":"W3","title":"\xff"}',
+    b'{"id":"W4","fwci":NaN}', b'{"id":"W5"}{"id":"W6"}', b'"referenced_works":[]}', b'{"id":"W7",', b'{"id":"W8"}\r',
+    b'{"id":"W9","referenced_works":["\xff"]}', b'{"id":"W9","abstract_inverted_index":{"\xff":[0]}}',
+    *(
+        json.dumps({"id": f"{URL}{number}", "referenced_works": listed}, separators=separators).encode()
+        for separators in ((",", ":"), (", ", ": "))
+        for number, listed in enumerate(
+            [
+                [URL + "1", URL + "22"], [URL + "0"], [URL + "01"], [URL], [URL + "9" * 18], [URL + "9" * 19],
+                ["W5", URL + "6"],
+                ["S5"], [URL + "6", None, 7], [URL + "6 "], None, "W1", {"W1": 2}, [[URL + "1"]], [URL + "1\u0661"],
+            ],
+            10,
+        )
+    ),
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=12))
+def test_lines_of_a_block_are_read_as_each_alone(lines):
+    found = [str(entry) if isinstance(entry, CorruptRecordError) else entry for entry in parse_lines(b"\n".join(lines))]
+    assert found == [parsed(line) for line in lines]
+
+
+def test_real_records_are_read_alike_one_by_one_and_together(shared_data):
+    for path in sorted((shared_data / "openalex").rglob("*.jsonl.gz"))[:3]:
+        lines = gzip.decompress(path.read_bytes()).splitlines()[:500]
+        assert parse_lines(b"\n".join(lines)) == [parse_work(line) for line in lines]

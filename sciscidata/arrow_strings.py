@@ -1,0 +1,36 @@
+"""Strings between Polars and the kernels: their bytes, one after the other, and where each ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+
+def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Give the bytes behind a String Series, and where each string begins, and the last one ends.
+
+    Example:
+        >>> data, offsets = string_buffers(pl.Series(["On", None, "dams"]))
+        >>> data[offsets[0] : offsets[-1]].tobytes(), offsets.tolist()
+        (b'Ondams', [0, 2, 2, 6])
+    """
+    # The oldest Arrow layout is one run of bytes with 64-bit offsets.
+    array: Any = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, data = array.buffers()
+    # Absent when every row is null.
+    return np.frombuffer(data or b"", np.uint8), np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+
+
+def replace_rows(strings: pl.Series, rows: npt.NDArray[np.int64], others: pl.Series) -> pl.Series:
+    """Put ``others`` in the place of some rows; unlike ``Series.scatter`` it copies no text.
+
+    Example:
+        >>> replace_rows(pl.Series(["a", "b", "c"]), np.array([1]), pl.Series([None], dtype=pl.String)).to_list()
+        ['a', None, 'c']
+    """
+    places = np.arange(len(strings), dtype=np.uint32)
+    places[rows] = np.arange(len(strings), len(strings) + len(others), dtype=np.uint32)
+    return pl.concat([strings, others]).gather(places)

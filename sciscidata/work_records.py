@@ -1,0 +1,213 @@
+"""An OpenAlex Work as JSON has it: the fields that are read, whatever year and shape the record is of."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+
+from sciscidata.errors import CorruptRecordError
+
+Json: TypeAlias = Any  # whatever a JSON field may hold
+
+
+class Ids(msgspec.Struct, gc=False):
+    """Other identifiers."""
+
+    openalex: str | None = None
+
+
+class Source(msgspec.Struct, gc=False):
+    """A journal or another venue."""
+
+    id: str | None = None
+    display_name: str | None = None
+
+
+class Location(msgspec.Struct, gc=False):
+    """Where a work was published."""
+
+    source: Source | None = None
+
+
+class Field(msgspec.Struct, gc=False):
+    """A broad subject."""
+
+    display_name: str | None = None
+
+
+class Topic(msgspec.Struct, gc=False):
+    """A subject of today."""
+
+    display_name: str | None = None
+    field: Field | None = None
+
+
+class Concept(msgspec.Struct, gc=False):
+    """A subject until 2024."""
+
+    display_name: str | None = None
+    score: float | str | None = None
+    level: int | str | None = None
+
+
+class Record(msgspec.Struct, gc=False):
+    """The fields that are read, in the types that nearly every record has; msgspec makes objects of nothing else.
+
+    A record that does not fit is read loosely, and mended into this form.
+    """
+
+    id: str | None = None
+    ids: Ids | None = None
+    doi: str | None = None
+    title: str | None = None
+    display_name: str | None = None
+    publication_year: int | float | str | None = None
+    cited_by_count: int | float | str | None = None
+    primary_topic: Topic | None = None
+    topics: list[Topic] | None = None
+    concepts: list[Concept] | None = None
+    primary_location: Location | None = None
+    host_venue: Source | None = None
+    language: str | None = None
+    type: str | None = None
+    is_retracted: bool | None = None
+    is_xpac: bool | None = None
+    referenced_works: msgspec.Raw = msgspec.Raw(b"null")
+    abstract_inverted_index: msgspec.Raw = msgspec.Raw(b"null")
+    updated_date: str | None = None
+    created_date: str | None = None
+
+
+RECORDS = msgspec.json.Decoder(Record)
+# The same fields, whatever they hold.
+_Loose = msgspec.defstruct(
+    "_Loose",
+    [
+        (name, msgspec.Raw, default) if isinstance(default, msgspec.Raw) else (name, Json, None)
+        for name, default in zip(Record.__struct_fields__, Record.__struct_defaults__, strict=True)
+    ],
+    gc=False,
+)
+_LOOSE = msgspec.json.Decoder(_Loose)
+
+
+def strict_json(text: bytes) -> bytes:
+    r"""Rewrite what only the standard library accepts as strict JSON.
+
+    NaN and whole numbers of more than 20 digits become null, a lone surrogate U+FFFD.
+
+    Raises:
+        CorruptRecordError: at once; not even the standard library reads it.
+
+    Example:
+        >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
+        '{"fwci": null, "title": "a \ufffd"}'
+    """
+    try:
+        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float, parse_int=_short_int)
+        strict = json.dumps(parsed, ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        msg = f"not JSON: {shorten(str(error))}"
+        raise CorruptRecordError(msg) from error
+    return re.sub("[\ud800-\udfff]", "\ufffd", strict).encode()
+
+
+def _finite_float(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+def _short_int(digits: str) -> int | None:
+    return (
+        int(digits) if len(digits) <= 20 else None
+    )  # longer ones fit no column, and from 4,301 digits on not even int
+
+
+def decode_loosely(line: bytes) -> Record:
+    """Read one record of any oddity, and keep of each field what fits its type.
+
+    Raises:
+        CorruptRecordError: at once; it is no JSON object.
+    """
+    return _mend(_decode_whatever(line))
+
+
+def _decode_whatever(line: bytes) -> Json:
+    try:
+        record: Json = _LOOSE.decode(line)
+        index_text(record.abstract_inverted_index)  # text that is no UTF-8 shows only here
+        msgspec.json.decode(record.referenced_works)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        try:
+            return _LOOSE.decode(strict_json(line))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            msg = f"not a JSON object: {shorten(str(error))}"
+            raise CorruptRecordError(msg) from error
+    return record
+
+
+def _mend(loose: Json) -> Record:
+    """Keep of each field what fits its type."""
+    fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
+    for name in ("doi", "title", "display_name", "language", "type", "updated_date", "created_date"):
+        fields[name] = fields[name] if isinstance(fields[name], str) else None
+    location = fields["primary_location"]
+    fields |= {
+        "ids": Ids(_get(fields["ids"], "openalex")),
+        "primary_location": Location(_mend_source(_get(location, "source"))),
+        "host_venue": _mend_source(fields["host_venue"]),
+        "primary_topic": next(iter(_mend_topics([fields["primary_topic"]])), None),
+        "topics": _mend_topics(fields["topics"]),
+        "concepts": [
+            Concept(stripped(_get(entry, "display_name")), _get(entry, "score"), _get(entry, "level"))
+            for entry in _entries(fields["concepts"])
+        ],
+    }
+    return Record(**fields)
+
+
+def _mend_source(source: Json) -> Source | None:
+    return Source(_get(source, "id"), _get(source, "display_name")) if source and isinstance(source, dict) else None
+
+
+def _mend_topics(topics: Json) -> list[Topic]:
+    return [
+        Topic(_get(topic, "display_name"), Field(_get(_get(topic, "field"), "display_name")))
+        for topic in _entries(topics)
+    ]
+
+
+def index_text(raw: msgspec.Raw) -> str | None:
+    """Give the JSON text of an inverted index.
+
+    Raises:
+        UnicodeDecodeError, msgspec.MsgspecError: it is no UTF-8, or a string that is none.
+    """
+    text = str(raw, "utf-8")
+    if text == "null":
+        return None
+    # The Parquet snapshot holds the index as a string, and so do files exported from it.
+    return msgspec.json.decode(text, type=str) if text.startswith('"') else text
+
+
+def stripped(value: Json) -> str | None:
+    """Give a text without the space around it, null where there is none."""
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
+def _get(value: Json, key: str) -> Json:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _entries(value: Json) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def shorten(value: Json) -> str:
+    """Give the beginning of a value, for a message."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
