@@ -73,6 +73,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
         super().__init__(dataset, max_tokens, name=name)
+        self.renderer = renderer
         self.target: TargetName = rules.target
         self.temperature = temperature
         self.folder = folder

@@ -17,12 +17,13 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl import launch
+from sciscirl import training
 from sciscirl.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.launch import TrainOptions, train_preset
+from sciscirl.launch import TrainOptions
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import INVALID
+from sciscirl.training import train_preset
 from tests.rl.test_metrics import PREDICTED, PUBLISHED, row
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, say
@@ -159,7 +160,7 @@ def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
             store.write_metrics(metrics, step=step)
             reached.append(step)
 
-    monkeypatch.setattr(launch.train, "main", loop)
+    monkeypatch.setattr(training.train, "main", loop)
     with serve_models([{"model_name": options["model"]}]) as url:
         assert asyncio.run(train_preset(TrainOptions(**options, base_url=url))) == Path(options["log_path"])
     return reached

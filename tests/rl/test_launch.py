@@ -21,10 +21,11 @@ from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
+from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
+from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
@@ -247,14 +248,14 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 )
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
-    monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.training.check_server", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
     sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
 
-    monkeypatch.setattr("sciscirl.launch.train.main", main)
+    monkeypatch.setattr("sciscirl.training.train.main", main)
     asyncio.run(train_preset(TrainOptions(**options, **given)))
     assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 
