@@ -189,7 +189,7 @@ def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
-    assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors"}
+    assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
 
 
 def test_no_label_is_in_two_vocabularies():
