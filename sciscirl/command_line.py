@@ -50,7 +50,7 @@ def read_options(target: type[Options], words: Sequence[str]) -> Options | str:
     if "--help" in words or "-h" in words:
         words = ["--help"]
     else:
-        words = _as_pairs(words, {name for name, hint in target.__annotations__.items() if hint in {"bool", bool}})
+        words = _as_pairs(words, {name for name, field in chz.chz_fields(target).items() if field.x_type is bool})
     try:
         return chz.Blueprint(target).make_from_argv(list(words))
     except EntrypointHelpException as error:
@@ -66,6 +66,40 @@ def read_options(target: type[Options], words: Sequence[str]) -> Options | str:
         message = str(error).strip().splitlines()[0].removesuffix("...")
         msg = f"{message}. See --help."
         raise SciSciRLError(msg) from error
+
+
+def take_word(words: Sequence[str], name: str, choices: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Take one option out of a command line: the one that decides which others there are.
+
+    Returns:
+        Its value, None where it is not given but help is asked for; and the other words.
+
+    Raises:
+        SciSciRLError: if it is missing, or not one of ``choices``.
+
+    Example:
+        >>> take_word(["--fruit", "pear", "n=2"], "fruit", ["apple", "pear"])
+        ('pear', ['n=2'])
+        >>> take_word(["fruit=plum"], "fruit", ["apple", "pear"])
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: fruit is 'plum', needs one of apple, pear. See --help.
+    """
+    rest, value = list(words), None
+    for place, word in enumerate(rest):
+        given, equals, value = word.removeprefix("--").partition("=")
+        if given == name and (equals or word.startswith("--")):
+            value = value if equals else "".join(rest[place + 1 : place + 2])
+            del rest[place : place + (1 if equals else 2)]
+            break
+    else:
+        if {"--help", "-h"} & set(rest):
+            return None, rest
+        value = None
+    if value not in choices:
+        msg = f"{name} is {value!r}, needs one of {', '.join(choices)}. See --help."
+        raise SciSciRLError(msg)
+    return value, rest
 
 
 def _as_pairs(words: Sequence[str], flags: set[str]) -> list[str]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -16,8 +16,11 @@ from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import read_predictions, write_predictions
-from sciscirl.run_folder import RUN_FILE, describe_run, write_json
+from sciscirl.run_folder import RUN_FILE, describe_run, find_adapter, write_json
 from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
+
+if TYPE_CHECKING:
+    from sciscirl.evaluator import DisruptionEvaluator
 
 _log = logging.getLogger(__name__)
 PREDICTIONS_FILE: Final = "predictions.parquet"
@@ -51,6 +54,7 @@ class EvaluationConfig:
         preset: whose prompt, contract, reward and length of answer apply; None: a run's own, else ``"baseline"``.
         model: the base model; else the preset's.
         checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
+        local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
         run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
         renderer: chat format; by default the model's own, without thinking.
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
@@ -70,6 +74,7 @@ class EvaluationConfig:
     preset: str | None = None
     model: str | None = None
     checkpoint: str | None = None
+    local_model: Path | None = None
     run: Path | None = None
     renderer: str | None = None
     base_url: str | None = None
@@ -83,6 +88,9 @@ class EvaluationConfig:
             msg = (
                 "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
             )
+            raise SciSciRLError(msg)
+        if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
+            msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
             raise SciSciRLError(msg)
         find_preset(self.preset or "baseline")
         check_positive(group_size=self.group_size)
@@ -101,6 +109,7 @@ class Subject:
     preset: Preset
     renderer_name: str | None
     checkpoint: str | None
+    local_model: Path | None
     temperature: float
     trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
     n_train: int | None = None  # training papers that a run used; None: all
@@ -115,7 +124,11 @@ def find_subject(config: EvaluationConfig) -> Subject:
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
-            preset=preset, renderer_name=None, checkpoint=config.checkpoint, temperature=preset.temperature
+            preset=preset,
+            renderer_name=None,
+            checkpoint=config.checkpoint,
+            local_model=config.local_model,
+            temperature=preset.temperature,
         )
     else:
         subject = _read_run(config.run)
@@ -133,8 +146,6 @@ def find_subject(config: EvaluationConfig) -> Subject:
 
 
 def _read_run(folder: Path) -> Subject:
-    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
     path = folder / RUN_FILE
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
@@ -142,26 +153,33 @@ def _read_run(folder: Path) -> Subject:
     try:
         facts: dict[str, Any] = json.loads(path.read_bytes())
         settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
-        preset = find_preset(settings["name"])
-        rules = replace(preset.rules, max_paper_tokens=settings["max_paper_tokens"])
+        preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
+        rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
         names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
         preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
         renderer = settings["renderer"]
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
-    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
-    if checkpoint is None or checkpoint.sampler_path is None:
-        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
-        raise SciSciRLError(msg)
     return Subject(
         preset=preset,
         renderer_name=renderer,
-        checkpoint=checkpoint.sampler_path,
+        checkpoint=None if is_local else _find_checkpoint(folder),
+        local_model=find_adapter(folder) if is_local else None,
         temperature=preset.temperature,
         trained_on=trained_on,
         n_train=settings.get("n_train"),
     )
+
+
+def _find_checkpoint(folder: Path) -> str:
+    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+
+    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    if checkpoint is None or checkpoint.sampler_path is None:
+        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
+        raise SciSciRLError(msg)
+    return checkpoint.sampler_path
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -170,28 +188,33 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
     Returns:
-        What ``compute_metrics`` and ``bootstrap_intervals`` compute; no intervals with several answers to a paper.
+        What ``compute_metrics`` and ``bootstrap_intervals`` compute.
 
     Raises:
         SliceError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
-        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint.
+        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
+            model is not to be had.
     """
-    import tinker
-
     from sciscirl.chat_format import choose_renderer, make_renderer
     from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
-    from sciscirl.server import check_server, clear_errors
 
     _check_unused(config.out)
     subject = find_subject(config)
     _compare_slices(subject, config.release)
-    preset = subject.preset
+    preset, base = subject.preset, subject.preset.model
+    if subject.local_model is not None:
+        from sciscirl.local_model import find_base_model
+
+        base = find_base_model(subject.local_model)
+    else:
+        from sciscirl.server import check_server
+
+        check_server(base, config.base_url, needs_training=False)
     papers = _read(config, preset.rules)
-    renderer_name = subject.renderer_name or choose_renderer(preset.model)
-    check_server(preset.model, config.base_url, needs_training=False)
-    renderer = make_renderer(preset.model, renderer_name)
+    renderer_name = subject.renderer_name or choose_renderer(base)
+    renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
     evaluator = DisruptionEvaluator(
         papers,
@@ -202,16 +225,15 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         group_size=config.group_size,
         name=config.side,
     )
-    with clear_errors(config.base_url), tinker.ServiceClient(base_url=config.base_url) as service:
-        if subject.checkpoint is None:
-            client = await service.create_sampling_client(base_model=preset.model)
-        else:
-            client = await service.create_sampling_client(model_path=subject.checkpoint)
-        await evaluator(client)
+    if subject.local_model is not None:
+        await _ask_here(evaluator, subject.local_model)
+    else:
+        await _ask_server(evaluator, subject, config.base_url)
     if evaluator.predictions is None:
         msg = "an evaluation that returned has predictions"
         raise AssertionError(msg)
-    asked = {"model": preset.model, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
     told = {"preset": preset.name, "trained_on": subject.trained_on}
     return save_evaluation(evaluator.predictions, config, asked | sampled | told)
@@ -243,6 +265,30 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> Ta
     if not rules.table.is_balanced:
         return rules
     return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
+
+
+async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
+    from sciscirl.local_completer import LocalCompleter
+    from sciscirl.local_model import load_local_model
+
+    tokenizer = evaluator.renderer.tokenizer
+    model = load_local_model(folder)
+    await evaluator.eval_token_completer(
+        LocalCompleter(model, tokenizer, max_tokens=evaluator.max_tokens, temperature=evaluator.temperature)
+    )
+
+
+async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
+    import tinker
+
+    from sciscirl.server import clear_errors
+
+    with clear_errors(base_url), tinker.ServiceClient(base_url=base_url) as service:
+        if subject.checkpoint is None:
+            client = await service.create_sampling_client(base_model=subject.preset.model)
+        else:
+            client = await service.create_sampling_client(model_path=subject.checkpoint)
+        await evaluator(client)
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
@@ -284,7 +330,7 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
 
 
 def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics: with intervals where each paper has one answer, and how far rewards tie where it has more.
+    """Compute the metrics and their intervals, and how far rewards tie where a paper has more than one answer.
 
     Example:
         >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -292,13 +338,11 @@ def measure(predictions: pl.DataFrame) -> dict[str, float]:
         >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
         1.0
     """
-    metrics = compute_metrics(predictions)
-    if "openalex_id" not in predictions.columns or not predictions["openalex_id"].is_duplicated().any():
-        return metrics | bootstrap_intervals(predictions)
-    if "reward" not in predictions.columns:
+    metrics = compute_metrics(predictions) | bootstrap_intervals(predictions)
+    if not {"openalex_id", "reward"} <= set(predictions.columns):
         return metrics
-    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")
-    return metrics | tie_metrics(groups["reward"].to_list())
+    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()
+    return metrics | (tie_metrics(groups) if len(groups) < len(predictions) else {})
 
 
 def save_evaluation(

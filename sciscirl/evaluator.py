@@ -16,6 +16,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
+from sciscirl.collapse import CollapseAlarm
 from sciscirl.dataset import DisruptionDataset
 from sciscirl.errors import SliceError
 from sciscirl.experiments import TaskRules
@@ -43,6 +44,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         group_size: answers to each paper; every one counts.
         name: before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
+        alarm: told of every evaluation; adds metrics, and may end the run.
 
     Raises:
         SliceError: on construction, if there is no paper.
@@ -62,6 +64,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         group_size: int = 1,
         name: str = "test",
         folder: Path | None = None,
+        alarm: CollapseAlarm | None = None,
     ) -> None:
         if not papers:
             msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
@@ -70,9 +73,11 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
         super().__init__(dataset, max_tokens, name=name)
+        self.renderer = renderer
         self.target: TargetName = rules.target
         self.temperature = temperature
         self.folder = folder
+        self.alarm = alarm
         self.predictions: pl.DataFrame | None = None
 
     async def __call__(
@@ -99,6 +104,9 @@ class DisruptionEvaluator(RLTestSetEvaluator):
 
         Returns:
             What ``compute_metrics`` computes, each name after that of this evaluator and a slash.
+
+        Raises:
+            CollapseError: if the alarm ends the run. Predictions and rollouts are written by then.
         """
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
@@ -112,11 +120,12 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             )
             store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
         self.predictions = collect_predictions(groups, self.target)
+        step = rollout_summary_export.iteration if rollout_summary_export is not None else None
         if self.folder is not None:
-            step = rollout_summary_export.iteration if rollout_summary_export is not None else None
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
-        return {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        metrics = {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        return metrics | (self.alarm(metrics, step) if self.alarm is not None else {})
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):

@@ -190,31 +190,32 @@ _PUBLISHED: Final = (
 )
 _EXP6: Final = Preset(
     name="exp6",
-    change="exp4, every constant answer earns the same; classes interleaved",
-    rules=TaskRules(style="checklist", contract="two_keys", reward="balanced"),
+    change="exp4, constant answers earn the same, labels said too often cost; classes interleaved",
+    rules=TaskRules(style="checklist", contract="two_keys", reward="balanced_shares"),
     max_tokens=64,
     model=CURRENT_MODEL,
     interleave=True,
 )
+_EXP7: Final = replace(
+    _EXP6,
+    name="exp7",
+    change="exp6 without the cost of labels said too often",
+    rules=replace(_EXP6.rules, reward="balanced"),
+)
 _NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_keys", reward="partial")
 _OURS: Final = (
     _EXP6,
+    _EXP7,
     replace(
-        _EXP6,
-        name="exp7",
-        change="exp6, labels said too often of late cost",
-        rules=replace(_EXP6.rules, reward="balanced_shares"),
-    ),
-    replace(
-        _EXP6,
+        _EXP7,
         name="exp8",
-        change="exp6, three probabilities, quadratic score",
-        rules=replace(_EXP6.rules, contract="probabilities"),
+        change="exp7, three probabilities, quadratic score",
+        rules=replace(_EXP7.rules, contract="probabilities"),
     ),
     replace(
-        _EXP6,
+        _EXP7,
         name="exp9",
-        change="exp6, constant groups refilled up to 3 times, then dropped",
+        change="exp7, constant groups refilled up to 3 times, then dropped",
         remove_constant_reward_groups=True,
         n_refills=3,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,10 @@ def bootstrap_intervals(
 ) -> dict[str, float]:
     """Give percentile intervals for the metrics that a model is chosen by.
 
-    Papers are drawn with replacement, from the raw numbers of Philox: a stream that NumPy guarantees never to change,
-    so that the same predictions in the same order give the same intervals on every machine and version. Resamples in
-    which a metric is undefined are left out of its interval.
+    Resamples (:func:`resample_metrics`) in which a metric is undefined are left out of its interval.
 
     Args:
-        predictions: as for :func:`metrics.compute_metrics`; one row per paper.
+        predictions: as for :func:`metrics.compute_metrics`.
         n_resamples: more make the ends of the intervals steadier.
         level: share of resamples inside.
         seed: from 0.
@@ -54,20 +52,13 @@ def bootstrap_intervals(
         >>> intervals["label_match/low"], intervals["label_match/high"]
         (0.41, 0.6)
     """
-    if n_resamples < 1 or not 0 < level < 1 or seed < 0:
-        msg = (
-            f"n_resamples is {n_resamples}, level {level}, seed {seed}: needs 1 or more, a share between 0 and 1, 0 or "
-            "more."
-        )
+    if not 0 < level < 1:
+        msg = f"level is {level}, needs a share between 0 and 1."
         raise PredictionsError(msg)
-    parts = split_by_label(check_predictions(predictions))
-    resamples = {
-        name: _resample(part, VOCABULARIES[f"{name}_label"], n_resamples, seed) for name, part in parts.items()
-    }
-    drawn = next(iter(resamples.values())) if len(resamples) == 1 else _merge(resamples)
+    drawn = resample_metrics([predictions], n_resamples=n_resamples, seed=seed)
     tail = (1 - level) / 2
     intervals: dict[str, float] = {}
-    for name, values in drawn.items():
+    for name, (values,) in drawn.items():
         defined = values[~np.isnan(values)]
         if len(defined):
             # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
@@ -76,13 +67,65 @@ def bootstrap_intervals(
     return intervals
 
 
-def _resample(frame: pl.DataFrame, labels: tuple[str, ...], n_resamples: int, seed: int) -> dict[str, Floats]:
-    every = (*labels, INVALID)
-    cells = _cells(frame["gold"].to_list(), frame["label"].fill_null(INVALID).to_list(), every)
-    stream = np.random.Philox(key=seed)
-    n, n_cells = len(cells), len(labels) * len(every)
-    counts = np.stack([np.bincount(cells[_draw(stream, n)], minlength=n_cells) for _ in range(n_resamples)])
-    return _summarise(counts.reshape(-1, len(labels), len(every)), labels)
+def resample_metrics(
+    tables: Sequence[pl.DataFrame | Iterable[Mapping[str, Any]]], *, n_resamples: int = 1000, seed: int = 0
+) -> dict[str, Floats]:
+    """Compute metrics of several evaluations of the same papers on the same resamples of these.
+
+    Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox: a stream that NumPy
+    guarantees never to change, so that the same predictions in the same order give the same resamples on every
+    machine and version.
+
+    Args:
+        tables: each as for :func:`metrics.compute_metrics`. Where there is no ``openalex_id``, each row is a paper.
+        n_resamples: more make what is derived from them steadier.
+        seed: from 0.
+
+    Returns:
+        By name, one row for each table and one column for each resample, NaN where a resample leaves a metric
+        undefined. The names are those of :func:`bootstrap_intervals`.
+
+    Raises:
+        PredictionsError: as :func:`metrics.compute_metrics`; if the tables are not of the same papers in the same
+            order, or an option is out of its range.
+
+    Example:
+        >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> early, late = ([{"label": label, **said}] * 10 for label in ("disruptive", "neutral"))
+        >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
+        [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    if n_resamples < 1 or seed < 0:
+        msg = f"n_resamples is {n_resamples}, seed {seed}: needs 1 or more, 0 or more."
+        raise PredictionsError(msg)
+    frames = [check_predictions(table) for table in tables]
+    papers = _papers(frames[0])
+    if any(list(dict.fromkeys(_papers(frame))) != list(dict.fromkeys(papers)) for frame in frames):
+        msg = "the tables are not of the same papers in the same order. Take evaluations of one side of one slice."
+        raise PredictionsError(msg)
+    stream, n = np.random.Philox(key=seed), len(set(papers))
+    often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(n_resamples)])
+    drawn = [_resample(frame, often) for frame in frames]
+    return {name: np.stack([values[name] for values in drawn]) for name in drawn[0]}
+
+
+def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
+    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
+    drawn: dict[str, dict[str, Floats]] = {}
+    for name, part in split_by_label(frame).items():
+        labels = VOCABULARIES[f"{name}_label"]
+        every = (*labels, INVALID)
+        cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
+        n_cells = len(labels) * len(every)
+        places = np.array([row_of[paper] for paper in _papers(frame)]) * n_cells + cells
+        counts = np.bincount(places, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
+        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)
+    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
+
+
+def _papers(frame: pl.DataFrame) -> list[object]:
+    return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
 
 
 def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:

@@ -202,7 +202,7 @@ def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, flo
     right = cast("Floats", hits.cast(pl.Float64).to_numpy())
     # (0, 0.1] is bin 0, and so on; each of 0.1, 0.2, ... times ten is a whole number in binary too.
     bins = np.clip(np.ceil(sure * _N_BINS) - 1, 0, None).astype(np.int64)
-    gaps = np.bincount(bins, weights=sure - right, minlength=_N_BINS)
+    gaps = [math.fsum((sure - right)[bins == number]) for number in range(_N_BINS)]  # in whatever order they come
     metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(np.abs(gaps)) / len(sure)}
     stated = confidence.drop_nulls()
     return metrics | ({"mean_confidence": _mean(stated)} if len(stated) else {})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
 
+from sciscidata.storage import atomic_file
 from sciscirl.contracts import Answer
 from sciscirl.errors import PredictionsError
 from sciscirl.rewards import RewardParts
@@ -254,16 +255,10 @@ def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
     """Write a table of predictions as Parquet, whole or not at all.
 
     Raises:
-        PredictionsError: if it cannot be written.
+        StorageError: if it cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as unfinished:
         predictions.write_parquet(unfinished)
-        unfinished.replace(path)
-    except OSError as error:
-        msg = f"{path} cannot be written ({error.strerror or error}). Choose another folder, or make room."
-        raise PredictionsError(msg) from error
 
 
 def read_predictions(path: Path) -> pl.DataFrame:

@@ -17,12 +17,19 @@ from sciscirl.errors import SciSciRLError
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
+#: Where a run that trains an adapter on this machine leaves it.
+ADAPTER: Final = "adapter"
 #: Settings that make a run what it is; one that goes on has to have the same.
 _FIXED: Final = ("release", "settings")
-_PACKAGES: Final = ("sciscidata", "tinker", "tinker-cookbook", "transformers", "tokenizers", "polars", "scikit-learn")
+_PACKAGES: Final = (
+    "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
+    "bitsandbytes", "polars", "scikit-learn",
+)  # fmt: skip
 
 
-def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> int:
+def begin_run(
+    folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool, steps_per_epoch: int = 0
+) -> int:
     """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
 
     Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again.
@@ -32,6 +39,7 @@ def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resum
         release: the slice.
         settings: whatever decides what the run does, in JSON types.
         resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
+        steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
 
     Returns:
         The step at which training begins.
@@ -60,9 +68,21 @@ def begin_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resum
                 )
                 raise SciSciRLError(msg)
     checkpoint = get_last_checkpoint(str(folder))
-    step = (checkpoint.batch or 0) if checkpoint else 0
+    step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
     _drop_metrics(folder / METRICS_FILE, step)
     return step
+
+
+def find_adapter(folder: Path) -> Path:
+    """Find what a run of ``train_sft.py --backend peft`` has trained.
+
+    Raises:
+        SciSciRLError: if the run has not ended.
+    """
+    if not (folder / ADAPTER).is_dir():
+        msg = f"{folder} has no {ADAPTER} yet: the run has not ended. Resume it: resume=True."
+        raise SciSciRLError(msg)
+    return folder / ADAPTER
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,12 +27,15 @@ def main(words: Sequence[str]) -> None:
         msg = f"--from-predictions needs nothing else, got {', '.join(sorted(options))}. Leave the others out."
         raise SciSciRLError(msg)
     predictions, baselines = options.pop("from_predictions", None), options.pop("baselines", False)
-    seed, has_model = options.pop("seed", 0), bool({"model", "checkpoint", "run"} & set(options))
+    seed, has_model = options.pop("seed", 0), bool({"model", "checkpoint", "local_model", "run"} & set(options))
     if predictions is not None:
         print(render_metrics({predictions.stem: evaluate_predictions(predictions)}))
         return
     if "release" not in options or not (has_model or baselines):
-        msg = "nothing to do. Give --release with --model, --checkpoint, --run or --baselines; or --from-predictions."
+        msg = (
+            "nothing to do. Give --release with --model, --checkpoint, --local-model, --run or --baselines; or "
+            "--from-predictions."
+        )
         raise SciSciRLError(msg)
     config = EvaluationConfig(**{"out": Path("evaluations") / options["release"].name, **options})
     results = {"model": asyncio.run(evaluate_model(config))} if has_model else {}
@@ -48,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
     parser.add_argument("--model", help="a base model; with --checkpoint, the one it was trained from")
     parser.add_argument("--checkpoint", metavar="PATH", help="weights to sample from (tinker://...)")
+    parser.add_argument("--local-model", type=Path, metavar="FOLDER", help="a model or adapter to load here, no server")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="a training run: its last checkpoint")
     parser.add_argument("--baselines", action="store_true", help="majority, random by prior, TF-IDF and regression")
     parser.add_argument("--from-predictions", type=Path, metavar="FILE", help="recompute metrics; needs nothing else")

@@ -36,12 +36,13 @@ def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
     exp4, exp6 = PRESETS["exp4"], PRESETS["exp6"]
     same = {"style", "contract", "target", "max_paper_tokens"}
     assert all(getattr(exp4.rules, name) == getattr(exp6.rules, name) for name in same)
-    assert (exp6.rules.reward, exp6.interleave) == ("balanced", True)
-    assert PRESETS["exp7"].rules == dataclasses.replace(exp6.rules, reward="balanced_shares")
-    assert PRESETS["exp8"].rules == dataclasses.replace(exp6.rules, contract="probabilities")
-    assert PRESETS["exp9"].rules == exp6.rules
+    assert (exp6.rules.reward, exp6.interleave) == ("balanced_shares", True)
+    exp7 = PRESETS["exp7"]
+    assert exp7.rules == dataclasses.replace(exp6.rules, reward="balanced")
+    assert PRESETS["exp8"].rules == dataclasses.replace(exp7.rules, contract="probabilities")
+    assert PRESETS["exp9"].rules == exp7.rules
     assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].n_refills) == (True, 3)
-    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp7"]
+    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp6"]
     for name in set(PRESETS) - set(PUBLISHED):
         assert PRESETS[name].model in PRICES
         assert PRESETS[name].interleave

@@ -24,10 +24,11 @@ from sciscirl.evaluate import (
     measure,
 )
 from sciscirl.experiments import PRESETS, TaskRules, describe
-from sciscirl.launch import TrainOptions, make_config, train_preset
+from sciscirl.launch import TrainOptions, make_config
 from sciscirl.predictions import write_predictions
 from sciscirl.run_folder import begin_run
 from sciscirl.task import Gold, Paper, PaperView, read_split
+from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
 from tests.rl.tinker_stub import KEY, serve_models

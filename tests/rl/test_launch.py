@@ -21,10 +21,11 @@ from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
+from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
+from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
@@ -79,7 +80,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
         preset.rules.target, preset.rules.contract, preset.rules.reward
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
-    assert (train.tracker is not None) == (name == "exp7")
+    assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
@@ -184,7 +185,7 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
 def run_concurrently(options, judge):
     """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
     train_options = TrainOptions(**options)
-    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, ConcurrentEvaluator)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, kind=ConcurrentEvaluator)
     evaluator.eval_token_completer = judge
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
 
@@ -247,14 +248,14 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 )
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
-    monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.training.check_server", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
     sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
 
-    monkeypatch.setattr("sciscirl.launch.train.main", main)
+    monkeypatch.setattr("sciscirl.training.train.main", main)
     asyncio.run(train_preset(TrainOptions(**options, **given)))
     assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 

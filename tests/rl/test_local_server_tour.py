@@ -23,7 +23,7 @@ from tests.rl.tinker_server import SECONDS_TO_RUN, command, readme_commands, ser
 
 pytestmark = pytest.mark.slow
 
-N_COMPARED = 4
+N_COMPARED = 5
 
 
 def read_metrics(run: Path) -> list[dict]:

@@ -1,0 +1,147 @@
+"""A model in this very process, asked through the cookbook's ``TokenCompleter``, so that every evaluator takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tinker
+import torch
+from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
+from tinker_cookbook.tokenizer_utils import Tokenizer
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    prompt: list[int]
+    stop: StopCondition
+    n_tokens: int
+    key: str
+    answer: asyncio.Future[TokensWithLogprobs]
+
+
+class LocalCompleter(TokenCompleter):
+    """Answers with a model in this process, in batches of whatever is asked at the same time.
+
+    Greedy, or by numbers that are functions of seed, prompt and place alone, so that neither the order of requests nor
+    a library's generator matters. Sums in another order, on other hardware or in other batches, still can tip a tie.
+
+    Args:
+        model: as ``load_local_model`` gives it; asked in the mode in which it is.
+        tokenizer: for stop conditions that are text.
+        max_tokens: of an answer.
+        temperature: of sampling; 0 is greedy.
+        seed: of sampling.
+        batch_size: prompts in one pass.
+    """
+
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 (PreTrainedModel or PeftModel)
+        tokenizer: Tokenizer,
+        *,
+        max_tokens: int,
+        temperature: float = 1.0,
+        seed: int = 0,
+        batch_size: int = 16,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+        self.temperature = temperature
+        self.seed = seed
+        self.batch_size = batch_size
+        self._asked: Counter[tuple[int, ...]] = Counter()
+        self._waiting: list[_Request] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    async def __call__(
+        self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
+    ) -> TokensWithLogprobs:
+        """Complete a prompt.
+
+        Returns:
+            The tokens, the last of them the one that stopped it; their log-probabilities at temperature 1; and
+            ``"length"`` if it was cut off.
+        """
+        prompt = model_input.to_ints()
+        copy = self._asked[tuple(prompt)]  # several answers to one prompt differ
+        self._asked[tuple(prompt)] += 1
+        request = _Request(
+            prompt=prompt,
+            stop=stop,
+            n_tokens=min(self.max_tokens, max_tokens or self.max_tokens),
+            key=f"{self.seed}:{copy}:{hashlib.sha256(repr(prompt).encode()).hexdigest()}",
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._waiting.append(request)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await request.answer
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0)  # whoever is about to ask does so first
+        while self._waiting:
+            batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
+            try:
+                answers = self._complete(batch)
+            except Exception as error:
+                for request in (*batch, *self._waiting):
+                    request.answer.set_exception(error)
+                self._waiting = []
+                return
+            for request, answer in zip(batch, answers, strict=True):
+                request.answer.set_result(answer)
+            await asyncio.sleep(0)
+
+    @torch.no_grad()
+    def _complete(self, batch: Sequence[_Request]) -> list[TokensWithLogprobs]:
+        answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
+        longest = max(len(request.prompt) for request in batch)
+        # Padding is on the left: what is sampled next is then in the last place of every row.
+        tokens = torch.tensor([[0] * (longest - len(request.prompt)) + request.prompt for request in batch])
+        mask = torch.tensor([[0] * (longest - len(request.prompt)) + [1] * len(request.prompt) for request in batch])
+        tokens, mask = tokens.to(self.model.device), mask.to(self.model.device)
+        positions, cache = (mask.cumsum(1) - 1).clamp(min=0), None
+        is_open = [True] * len(batch)
+        for place in range(max(request.n_tokens for request in batch)):
+            output = self.model(
+                input_ids=tokens,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            scores, cache = output.logits[:, -1].float().log_softmax(dim=-1), output.past_key_values
+            chosen = self._choose(scores, [f"{request.key}:{place}" for request in batch])
+            logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
+            for row, (request, answer) in enumerate(zip(batch, answers, strict=True)):
+                if not is_open[row]:
+                    continue
+                answer.tokens.append(int(chosen[row]))
+                answer.logprobs.append(logprobs[row])
+                if self._is_stopped(answer.tokens, request.stop):
+                    answer.stop_reason = "stop"
+                is_open[row] = answer.stop_reason == "length" and len(answer.tokens) < request.n_tokens
+            if not any(is_open):
+                break
+            tokens, positions = chosen[:, None], positions[:, -1:] + 1
+            mask = torch.cat([mask, torch.ones_like(tokens)], dim=1)
+        return answers
+
+    def _choose(self, scores: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
+        if self.temperature == 0:
+            return scores.argmax(dim=-1)
+        mass = (scores.double() / self.temperature).softmax(dim=-1).cumsum(dim=-1)
+        draws = [int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64 for key in keys]
+        targets = torch.tensor(draws, dtype=mass.dtype, device=mass.device)[:, None] * mass[:, -1:]
+        return torch.searchsorted(mass, targets, right=True)[:, 0].clamp(max=mass.shape[-1] - 1)
+
+    def _is_stopped(self, tokens: list[int], stop: StopCondition) -> bool:
+        texts = [end for end in stop if isinstance(end, str)]
+        return tokens[-1] in stop or (bool(texts) and any(end in str(self.tokenizer.decode(tokens)) for end in texts))

@@ -1,0 +1,147 @@
+"""Models of one's own in this process: loaded as they are, quantised to four bits, or with an adapter on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sciscirl.errors import SciSciRLError
+
+Quantization = Literal["nf4", "none"]
+Precision = Literal["bfloat16", "float16", "float32"]
+#: What PEFT does not write beside an adapter: in which form it saw its base model.
+TRAINED_ON_FILE: Final = "trained_on.json"
+
+_ADAPTER_FILE: Final = "adapter_config.json"
+
+
+def require_packages(*names: str) -> None:
+    """Make sure that packages of the ``sft`` extra are there.
+
+    Raises:
+        SciSciRLError: naming those that are not, and how to install them.
+
+    Example:
+        >>> require_packages("torch", "nosuchpackage")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: nosuchpackage is not installed. pip install -c constraints.txt -e '.[rl,sft]'
+    """
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        msg = f"{', '.join(missing)} is not installed. pip install -c constraints.txt -e '.[rl,sft]'"
+        raise SciSciRLError(msg)
+
+
+def load_base_model(
+    name: str, *, quantize: Quantization = "none", dtype: Precision | None = None, device: str | None = None
+) -> Any:  # noqa: ANN401 (PreTrainedModel)
+    """Load a causal language model.
+
+    Four bits are NF4 with double quantisation, as QLoRA has them, and stored in tensors of ``dtype``: FSDP shards only
+    what has the type of the other weights, and a mixed precision with another one would turn them into noise.
+
+    Args:
+        name: on the Hugging Face hub, or a folder.
+        quantize: ``"nf4"`` or ``"none"``.
+        dtype: of the weights that are not quantised, and of what is computed; None: as saved.
+        device: where to put it; None leaves that to whoever distributes it.
+
+    Raises:
+        SciSciRLError: if it cannot be loaded, or bitsandbytes is not installed.
+
+    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
+    if quantize == "nf4":
+        require_packages("bitsandbytes")
+        kind = getattr(torch, dtype or "bfloat16")
+        more["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=kind,
+            bnb_4bit_quant_storage=kind,
+        )
+    with _errors_about(name):
+        model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
+    for module in model.modules():
+        # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
+        # A later one with gradients then has none, and DoRA reads the packed weights as if they were not.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            vars(module)["support_avx512bf16_for_cpu"] = False
+    return model
+
+
+def find_base_model(folder: Path) -> str:
+    """Name the model whose tokenizer a local model has: itself, or for an adapter what it was trained on.
+
+    Raises:
+        SciSciRLError: if the folder holds neither a model nor an adapter.
+    """
+    if (folder / _ADAPTER_FILE).is_file():
+        return str(json.loads((folder / _ADAPTER_FILE).read_text("utf-8"))["base_model_name_or_path"])
+    if (folder / "config.json").is_file():
+        return str(folder)
+    msg = (
+        f"{folder} holds no model: neither config.json nor {_ADAPTER_FILE}. Give a folder as Transformers or PEFT "
+        "saves it, for example the merged one of a run."
+    )
+    raise SciSciRLError(msg)
+
+
+def load_local_model(folder: Path, *, dtype: Precision | None = None, device: str | None = None) -> Any:  # noqa: ANN401
+    """Load a model, or an adapter on its base model, to be asked.
+
+    An adapter makes up for the rounding of a base that was quantised under it; DoRA's magnitudes are even measured on
+    it. So it gets the rounded weights again, dequantised, and not those from before the rounding.
+
+    Args:
+        folder: as Transformers or PEFT saves it.
+        dtype: of weights and of what is computed; None: as saved, or as the adapter was trained.
+        device: None: the GPU if there is one.
+
+    Returns:
+        A PreTrainedModel, or a PeftModel.
+
+    Raises:
+        SciSciRLError: if the folder holds neither, or what cannot be loaded, or a package is not installed.
+    """
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    base, trained_on = find_base_model(folder), folder / TRAINED_ON_FILE
+    if base == str(folder):
+        return load_base_model(base, dtype=dtype, device=device).eval()
+    require_packages("peft")
+    from peft import PeftModel
+
+    form: dict[str, Any] = {"quantize": "none", "dtype": dtype}
+    if trained_on.is_file():
+        form = json.loads(trained_on.read_text("utf-8"))
+    model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
+    if form["quantize"] != "none":
+        model = model.dequantize(dtype=getattr(torch, form["dtype"]))
+    with _errors_about(str(folder)):
+        model = PeftModel.from_pretrained(model, folder)
+    return (model.to(getattr(torch, dtype)) if dtype else model).eval()
+
+
+@contextmanager
+def _errors_about(name: str) -> Generator[None]:
+    try:
+        yield
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        msg = (
+            f"the model {name!r} could not be loaded ({type(error).__name__}: {reason}). Check the name, the "
+            "connection to huggingface.co and the free memory, or give a folder that holds the model."
+        )
+        raise SciSciRLError(msg) from error

@@ -1,0 +1,1 @@
+"""Supervised fine-tuning on the gold answers: what reinforcement learning has to beat."""

@@ -1,0 +1,201 @@
+"""What a supervised run is told, whichever backend does the work, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import chz
+
+from sciscirl.chat_format import choose_renderer
+from sciscirl.contracts import ContractName
+from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.experiments import Preset, check_positive, describe, find_preset
+from sciscirl.prompts import PromptStyle
+from sciscirl.sft.examples import MARKS, GoldExamples, show_example
+from sciscirl.task import TARGETS, read_split
+
+_OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
+_N_SHOWN: Final = 3
+_N_COUNTED: Final = 64
+
+
+@chz.chz
+class SftOptions:
+    """What ``scripts/train_sft.py`` takes for either backend. What is None comes from the preset."""
+
+    preset: str = chz.field(default="exp4", doc="whose prompt, contract and length of answer; --list shows them")
+    style: PromptStyle | None = chz.field(default=None, doc="another prompt than the preset's")
+    contract: ContractName | None = chz.field(default=None, doc="other keys than the preset's")
+    confidence: float = chz.field(default=1.0, doc="in every target; a release has no gold for it")
+    release: str = chz.field(default="slices/openalex", doc="the folder of a slice")
+    model: str | None = chz.field(default=None, doc="base model: a name, or a folder")
+    renderer: str | None = chz.field(default=None, doc="chat format; by default the model's own, without thinking")
+    log_path: str | None = chz.field(default=None, doc="folder of the run (runs/sft-BACKEND-PRESET)")
+    resume: bool = chz.field(default=False, doc="go on where the run in log_path stopped")
+    dry_run: bool = chz.field(default=False, doc="show config, and examples with what is trained on; train nothing")
+    n_epochs: int = chz.field(default=3, doc="how often each paper is shown, each time in another order")
+    max_steps: int | None = chz.field(default=None, doc="stop after so many steps")
+    eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
+    save_every: int = chz.field(default=50, doc="steps between checkpoints")
+    n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
+    n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
+    interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
+    seed: int | None = chz.field(default=None, doc="of the order of the papers, and of new weights")
+    batch_size: int | None = chz.field(default=None, doc="papers a step")
+    learning_rate: float = chz.field(default=1e-4, doc="at the first step; it falls linearly to 0")
+    lora_rank: int | None = None
+    max_tokens: int | None = chz.field(default=None, doc="of an answer in evaluations")
+    max_paper_tokens: int | None = chz.field(default=None, doc="a paper's record is cut to so many tokens")
+    eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; 0 is greedy")
+
+
+def resolve_preset(options: SftOptions) -> Preset:
+    """Return the preset with what the command line says over it.
+
+    Raises:
+        SciSciRLError: if there is no such preset, or a value is impossible.
+
+    Example:
+        >>> resolve_preset(SftOptions(preset="baseline", contract="two_keys", model="a/b")).rules.contract
+        'two_keys'
+    """
+    preset = find_preset(options.preset)
+
+    def given(*names: str) -> dict[str, Any]:
+        return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+    rules = replace(preset.rules, **given("style", "contract", "max_paper_tokens"))
+    # Each paper has one answer, whatever the preset's groups.
+    preset = replace(preset, rules=rules, group_size=1, eval_group_size=1)
+    return replace(preset, **given(*_OVER_PRESET))
+
+
+def resolve_folder(options: SftOptions, backend: str) -> Path:
+    """Return the folder of the run.
+
+    Example:
+        >>> resolve_folder(SftOptions(), "peft").as_posix()
+        'runs/sft-peft-exp4'
+    """
+    return Path(options.log_path or f"runs/sft-{backend}-{options.preset}").expanduser()
+
+
+def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
+    """Return what puts the papers in order: as reinforcement learning with the same seed shows them.
+
+    Raises:
+        SciSciRLError: if an option is impossible, or the cookbook knows no chat format for the model and none is named.
+    """
+    check_positive(n_epochs=options.n_epochs, eval_every=options.eval_every, save_every=options.save_every)
+    for name in ("max_steps", "n_train", "n_test"):
+        if getattr(options, name) is not None:
+            check_positive(**{name: getattr(options, name)})
+    temperature = options.eval_temperature
+    if temperature is not None and not 0 <= temperature < float("inf"):
+        msg = f"eval_temperature is {temperature!r}, needs a number of at least 0."
+        raise SciSciRLError(msg)
+    preset = resolve_preset(options)
+    return DisruptionDatasetBuilder(
+        release=options.release,
+        model_name=preset.model,
+        renderer_name=options.renderer or choose_renderer(preset.model),
+        target=preset.rules.target,
+        style=preset.rules.style,
+        contract=preset.rules.contract,
+        reward=preset.rules.reward,
+        max_paper_tokens=preset.rules.max_paper_tokens,
+        batch_size=preset.batch_size,
+        seed=preset.seed,
+        n_epochs=options.n_epochs,
+        interleave=preset.interleave,
+        n_train=options.n_train,
+        has_test=False,  # our own evaluator judges the held-out side
+    )
+
+
+def make_examples(options: SftOptions) -> GoldExamples:
+    """Read the training side into the examples of all steps, in order.
+
+    Returns:
+        ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
+        SciSciRLError: if an option is impossible, the tokenizer is not to be had, or the renderer does not do.
+    """
+    builder, batch_size = make_papers_builder(options), resolve_preset(options).batch_size
+    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    n_steps = min(len(papers) // batch_size, options.max_steps or len(papers))
+    examples = GoldExamples(papers[: n_steps * batch_size], rules, renderer, confidence=options.confidence)
+    _ = examples[0]  # a renderer that does not do is said before anything is loaded
+    return examples
+
+
+def make_evaluator(options: SftOptions, folder: Path) -> DisruptionEvaluator:
+    """Return what judges the held-out side, exactly as in reinforcement learning.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
+    """
+    preset, builder = resolve_preset(options), make_papers_builder(options)
+    rules, renderer = builder.rules(), builder.renderer()
+    papers = read_split(options.release, "test", needs=TARGETS[rules.target])[: options.n_test]
+    check_fit(papers, rules, renderer)
+    return DisruptionEvaluator(
+        papers,
+        rules,
+        renderer,
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature if options.eval_temperature is None else options.eval_temperature,
+        name="test",
+        folder=folder / "predictions",
+    )
+
+
+def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
+    """List what decides how a run goes: what a run that is resumed must have been begun with.
+
+    Unlike in reinforcement learning the number of steps belongs to it, since the learning rate falls towards the last.
+    """
+    own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
+    chosen = {name: getattr(options, name) for name in own}
+    renderer = make_papers_builder(options).renderer_name
+    return describe(resolve_preset(options)) | chosen | {"renderer": renderer, "backend": backend} | more
+
+
+def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
+    """Describe a run before it costs anything: settings, and three examples with what is trained on between marks.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    examples, batch_size = make_examples(options), resolve_preset(options).batch_size
+    shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
+    lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
+    n_trained = statistics.fmean(len(example.tokens) - example.n_prompt for example in shown)
+    return "\n".join(
+        [
+            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
+            *(
+                f"--- example {number} of {example.openalex_id}, {len(example.tokens):,} tokens, "
+                f"{len(example.tokens) - example.n_prompt:,} trained on, between {MARKS[0]} and {MARKS[1]} ---\n"
+                f"{show_example(example, examples.renderer.tokenizer)}"
+                for number, example in enumerate(shown, 1)
+            ),
+            "---",
+            f"steps: {len(examples) // batch_size:,} of {batch_size} papers",
+            f"tokens of an example: about {statistics.fmean(lengths):,.0f} (of {_N_COUNTED} counted), "
+            f"at most {max(lengths):,} among these, about {n_trained:.0f} of them trained on",
+            f"tokens read in all: about {statistics.fmean(lengths) * len(examples):,.0f}",
+        ]
+    )

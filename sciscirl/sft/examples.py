@@ -1,0 +1,145 @@
+"""Gold answers as targets: the prompts of the experiments with the right answer behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import tinker
+import torch
+from tinker_cookbook.exceptions import RendererError
+from tinker_cookbook.renderers import Message, Renderer
+from tinker_cookbook.supervised.common import datum_from_model_input_weights
+from tinker_cookbook.tokenizer_utils import Tokenizer
+
+from sciscirl.contracts import render_answer
+from sciscirl.envs import build_messages, read_action
+from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import TaskRules
+from sciscirl.task import TARGETS, Paper
+
+#: What brackets the tokens that are trained on, where an example is shown.
+MARKS = ("⟦", "⟧")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One paper's prompt and its gold answer.
+
+    Attributes:
+        openalex_id: of the paper.
+        tokens: the prompt as it is sampled from, then the answer and what ends a turn.
+        n_prompt: how many of these are the prompt. Only the others are trained on.
+    """
+
+    openalex_id: str
+    tokens: tuple[int, ...]
+    n_prompt: int
+
+
+def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
+    """Write the answer that a paper's labels make right: what every target is, and nothing else is.
+
+    A release has labels and no more. The justification and the signals of four keys are therefore the same stated
+    text for every paper, and the confidence is the same number; with probabilities it is that of the right label.
+
+    Raises:
+        SciSciRLError: if the confidence is no probability.
+
+    Example:
+        >>> from sciscirl.task import Gold, PaperView
+        >>> paper = Paper("W1", PaperView("On sleep", "We sleep.", 2001, 3, None), Gold("neutral", None))
+        >>> gold_answer(paper, TaskRules(contract="two_keys"))
+        '{"disruption_label": "neutral", "confidence": 1.0}'
+    """
+    if not 0 <= confidence <= 1:
+        msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
+        raise SciSciRLError(msg)
+    labels = {column: str(getattr(paper.gold, column)) for column in TARGETS[rules.target]}
+    return render_answer(labels, rules.contract, rules.target, confidence=confidence)
+
+
+def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0) -> Example:
+    """Put the gold answer behind the very prompt that evaluations and reinforcement learning show.
+
+    Raises:
+        SciSciRLError: if the renderer writes anything else than the gold answer and its end behind the prompt that it
+            samples from, as thinking ones do, or the confidence is no probability.
+        PromptError: if the paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
+    """
+    question = build_messages(paper, rules, renderer)
+    prompt = renderer.build_generation_prompt(question).to_ints()
+    answer = gold_answer(paper, rules, confidence)
+    try:
+        tokens = renderer.build_supervised_example([*question, Message(role="assistant", content=answer)])[0].to_ints()
+    except RendererError as error:
+        raise _unfit(renderer) from error
+    # Some put thinking between the two, which would be trained on; and some mark their turns in two ways.
+    if tokens[: len(prompt)] != prompt or read_action(tokens[len(prompt) :], renderer) != (answer, True):
+        raise _unfit(renderer)
+    return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
+
+
+class GoldExamples(Sequence[Example]):
+    """The examples of a list of papers, each made when it is asked for.
+
+    Args:
+        papers: in the order in which they are trained on; a paper may come several times.
+        rules: prompt and contract.
+        renderer: from ``get_renderer``.
+        confidence: in every answer.
+    """
+
+    def __init__(
+        self, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0
+    ) -> None:
+        self.papers = papers
+        self.rules = rules
+        self.renderer = renderer
+        self.confidence = confidence
+
+    def __len__(self) -> int:
+        """Return the number of examples, of all epochs."""
+        return len(self.papers)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """Return one example, or some, in order."""
+        if isinstance(index, slice):
+            return [self._build(paper) for paper in self.papers[index]]
+        return self._build(self.papers[index])
+
+    def _build(self, paper: Paper) -> Example:
+        return build_example(paper, self.rules, self.renderer, confidence=self.confidence)
+
+
+def to_datum(example: Example) -> tinker.Datum:
+    """Turn an example into what Tinker trains on: every example weighs the same, its answer's tokens equally.
+
+    Example:
+        >>> datum = to_datum(Example(openalex_id="W1", tokens=(7, 8, 9, 10), n_prompt=2))
+        >>> datum.model_input.to_ints(), datum.loss_fn_inputs["target_tokens"].tolist()
+        ([7, 8, 9], [8, 9, 10])
+        >>> datum.loss_fn_inputs["weights"].tolist()
+        [0.0, 0.5, 0.5]
+    """
+    weights = torch.zeros(len(example.tokens))
+    weights[example.n_prompt :] = 1
+    return datum_from_model_input_weights(tinker.ModelInput.from_ints(list(example.tokens)), weights, reduction="mean")
+
+
+def show_example(example: Example, tokenizer: Tokenizer) -> str:
+    """Decode an example, with what is trained on between ⟦ and ⟧."""
+    prompt, answer = example.tokens[: example.n_prompt], example.tokens[example.n_prompt :]
+    return f"{tokenizer.decode(list(prompt))}{MARKS[0]}{tokenizer.decode(list(answer))}{MARKS[1]}"
+
+
+def _unfit(renderer: Renderer) -> SciSciRLError:
+    return SciSciRLError(
+        f"{type(renderer).__name__} does not write exactly the gold answer behind the prompt that it samples from, so "
+        "a model would learn something else. Name another: renderer=, without thinking if there is one."
+    )

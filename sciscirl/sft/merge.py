@@ -1,0 +1,52 @@
+"""From an adapter on its base model to one model in sixteen bits that any server takes."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from sciscidata.storage import atomic_folder
+from sciscirl.chat_format import load_tokenizer
+from sciscirl.errors import SciSciRLError
+from sciscirl.local_model import Precision, find_base_model, load_local_model
+from sciscirl.run_folder import RUN_FILE, find_adapter
+
+logger = logging.getLogger(__name__)
+
+
+def merge_adapter(adapter: Path, out: Path, *, dtype: Precision = "bfloat16", device: str = "cpu") -> Path:
+    """Merge an adapter into the weights that it was trained on.
+
+    Of a base that was quantised these are what four bits left of it, in sixteen. Merged into four bits again, the
+    adapter would be rounded away. Unmerged, inference with DoRA takes more than twice as long, and vLLM takes no DoRA.
+
+    Args:
+        adapter: its folder, or that of the run that made it.
+        out: a folder that does not exist yet; gets weights, configuration, tokenizer and chat template.
+        dtype: of the merged weights.
+        device: where to compute; the whole model has to fit there in ``dtype``.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        SciSciRLError: if there is no adapter, ``out`` exists, or the base model cannot be loaded.
+        StorageError: if ``out`` cannot be written.
+
+    Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
+    """
+    if (adapter / RUN_FILE).is_file():
+        adapter = find_adapter(adapter)
+    base = find_base_model(adapter)
+    if base == str(adapter):
+        msg = f"{adapter} is a whole model, with nothing to merge. Give the folder of an adapter, or of a run."
+        raise SciSciRLError(msg)
+    if out.exists():
+        msg = f"{out} exists already. Remove it, or merge into another folder."
+        raise SciSciRLError(msg)
+    merged = load_local_model(adapter, dtype=dtype, device=device).merge_and_unload(safe_merge=True)
+    with atomic_folder(out) as folder:
+        merged.save_pretrained(folder)
+        load_tokenizer(base).save_pretrained(folder)
+    logger.info("merged %s into %s", adapter, out)
+    return out

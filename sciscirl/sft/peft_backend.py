@@ -1,0 +1,228 @@
+"""Supervised fine-tuning on GPUs of one's own: QDoRA with PEFT and bitsandbytes, in Transformers' training loop."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import chz
+import torch
+from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments, set_seed
+
+from sciscidata.storage import atomic_folder
+from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import check_positive
+from sciscirl.folder_lock import locked_folder
+from sciscirl.local_completer import LocalCompleter
+from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
+from sciscirl.run_folder import ADAPTER, begin_run, write_json
+from sciscirl.sft.config import (
+    SftOptions,
+    list_settings,
+    make_evaluator,
+    make_examples,
+    render_plan,
+    resolve_folder,
+    resolve_preset,
+)
+from sciscirl.sft.trainer_parts import CHECKPOINTS, Judge, Recorder, collate
+
+logger = logging.getLogger(__name__)
+
+_ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
+_OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
+
+
+@chz.chz
+class PeftSftOptions(SftOptions):
+    """What ``scripts/train_sft.py --backend peft`` takes."""
+
+    quantize: Quantization = chz.field(default="nf4", doc="the base model: nf4 is four bits, none leaves it as it is")
+    use_dora: bool = chz.field(default=True, doc="train magnitude and direction apart; False: LoRA")
+    lora_alpha: int = chz.field(default=32, doc="scale of the adapter times its rank; Tinker's is always 32")
+    dtype: Precision = chz.field(default="bfloat16", doc="of what is computed, and of weights not quantised")
+    micro_batch_size: int = chz.field(default=1, doc="papers in one pass of one device; batch_size is made up of these")
+    eval_batch_size: int = chz.field(default=16, doc="papers asked about at a time in evaluations")
+    gradient_checkpointing: bool = chz.field(default=True, doc="less memory for more time")
+
+
+def train_with_peft(options: PeftSftOptions) -> Path:
+    """Train an adapter; with one process, evaluate on the way and after the last step.
+
+    The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
+    ``predictions`` a Parquet file for each evaluation, and at the end ``adapter``. Under ``accelerate launch`` every
+    process calls this, and the first one writes.
+
+    Returns:
+        That folder.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use or
+            holds another run.
+        StorageError: if the adapter cannot be written.
+    """
+    require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
+    folder, preset = resolve_folder(options, "peft"), resolve_preset(options)
+    examples, evaluator = make_examples(options), make_evaluator(options, folder)
+    n_steps = len(examples) // preset.batch_size
+    arguments = make_arguments(options, n_steps)
+    is_first = arguments.process_index == 0
+    with ExitStack() as stack:
+        first_step = 0
+        if is_first:
+            stack.enter_context(locked_folder(folder))
+            settings = list_own_settings(options)
+            first_step = begin_run(folder, Path(options.release), settings, resume=options.resume)
+            write_json(folder / "config.json", {**chz.asdict(options), "trainer": arguments.to_sanitized_dict()})
+        _wait_for_all(arguments)
+        checkpoint = get_last_checkpoint(str(folder)) if options.resume else None
+        model = make_model(options, arguments)
+        trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
+        trainer.remove_callback(PrinterCallback)
+        if not sys.stderr.isatty():
+            trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(Recorder(folder))
+        judge = None
+        if arguments.world_size == 1:
+            completer = LocalCompleter(
+                model,
+                examples.renderer.tokenizer,
+                max_tokens=preset.max_tokens,
+                temperature=evaluator.temperature,
+                seed=preset.seed,
+                batch_size=options.eval_batch_size,
+            )
+            judge = Judge(evaluator, completer, folder, every=options.eval_every)
+            trainer.add_callback(judge)
+        else:
+            logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
+        if checkpoint is None or first_step < n_steps:
+            trainer.train(resume_from_checkpoint=str(folder / str(checkpoint.state_path)) if checkpoint else None)
+        if judge is not None:
+            judge.judge(n_steps)
+        if is_first:
+            _keep_adapter(folder, n_steps, {"quantize": options.quantize, "dtype": options.dtype})
+        _wait_for_all(arguments)
+    return folder
+
+
+def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
+    """Say to Transformers' loop what a run is: our order of papers, our steps, and the optimiser of Tinker's loop.
+
+    Raises:
+        SciSciRLError: if a number is not positive, or a batch cannot be made up of whole passes of all devices.
+    """
+    preset = resolve_preset(options)
+    check_positive(
+        lora_alpha=options.lora_alpha,
+        micro_batch_size=options.micro_batch_size,
+        eval_batch_size=options.eval_batch_size,
+    )
+    has_cuda = torch.cuda.is_available()
+    arguments = TrainingArguments(
+        output_dir=str(resolve_folder(options, "peft") / CHECKPOINTS),
+        max_steps=n_steps,
+        train_sampling_strategy="sequential",
+        per_device_train_batch_size=options.micro_batch_size,
+        learning_rate=preset.learning_rate,
+        lr_scheduler_type="linear",
+        optim="adamw_torch",
+        adam_beta1=0.9,
+        adam_beta2=0.95,
+        adam_epsilon=1e-8,
+        weight_decay=0.0,
+        bf16=options.dtype == "bfloat16",
+        fp16=options.dtype == "float16",
+        gradient_checkpointing=options.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False},
+        ddp_find_unused_parameters=False,
+        seed=preset.seed,
+        save_strategy="steps",
+        save_steps=options.save_every,
+        logging_strategy="steps",
+        logging_steps=1,
+        report_to="none",
+        remove_unused_columns=False,
+        dataloader_pin_memory=has_cuda,
+        use_cpu=not has_cuda,
+        disable_tqdm=False,
+    )
+    whole = options.micro_batch_size * arguments.world_size
+    if preset.batch_size % whole:
+        msg = (
+            f"batch_size is {preset.batch_size}, needs a multiple of {whole}: micro_batch_size "
+            f"{options.micro_batch_size} on {arguments.world_size} devices."
+        )
+        raise SciSciRLError(msg)
+    arguments.gradient_accumulation_steps = preset.batch_size // whole
+    return arguments
+
+
+def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  # noqa: ANN401 (PeftModel)
+    """Put a fresh adapter on every linear layer of the base model but the last.
+
+    Without dropout, which would have DoRA compute the base's output twice.
+
+    Raises:
+        SciSciRLError: if the base model is not to be had.
+
+    Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    preset, is_sharded = resolve_preset(options), arguments.parallel_mode.value == "distributed" and _has_fsdp()
+    device = None if is_sharded else str(arguments.device)
+    base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
+    base.config.use_cache = False
+    if options.gradient_checkpointing:
+        base.enable_input_require_grads()  # else nothing before the first adapter asks for a gradient
+    set_seed(preset.seed)
+    adapter = LoraConfig(
+        r=preset.lora_rank,
+        lora_alpha=options.lora_alpha,
+        lora_dropout=0.0,
+        use_dora=options.use_dora,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(base, adapter)
+
+
+def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
+    """List what decides how a run goes, the adapter included."""
+    return list_settings(options, "peft", **{name: getattr(options, name) for name in _OWN})
+
+
+def render_dry_run(options: PeftSftOptions) -> str:
+    """Describe a run before it costs anything; needs the slice and the tokenizer, and no model.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    return render_plan(options, chz.asdict(options) | list_own_settings(options))
+
+
+def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
+    """Put the adapter of the last checkpoint where it is looked for, and say what it was trained on."""
+    with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
+        for name in _ADAPTER_FILES:
+            shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
+        write_json(kept / TRAINED_ON_FILE, trained_on)
+
+
+def _has_fsdp() -> bool:
+    from accelerate.utils import parse_flag_from_env
+
+    return parse_flag_from_env("ACCELERATE_USE_FSDP")
+
+
+def _wait_for_all(arguments: TrainingArguments) -> None:
+    if arguments.distributed_state is not None:
+        arguments.distributed_state.wait_for_everyone()

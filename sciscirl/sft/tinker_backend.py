@@ -1,0 +1,176 @@
+"""Supervised fine-tuning on a Tinker server: the cookbook's loop, its types, and a run folder like the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import chz
+import tinker
+from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+from tinker_cookbook.supervised import train
+from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
+from tinker_cookbook.utils.ml_log import dump_config
+
+from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.folder_lock import locked_folder
+from sciscirl.run_folder import begin_run
+from sciscirl.server import check_server, clear_errors
+from sciscirl.sft.config import (
+    SftOptions,
+    list_settings,
+    make_evaluator,
+    make_examples,
+    render_plan,
+    resolve_folder,
+    resolve_preset,
+)
+from sciscirl.sft.examples import GoldExamples, to_datum
+from sciscirl.training import evaluate_last
+
+
+@chz.chz
+class TinkerSftOptions(SftOptions):
+    """What ``scripts/train_sft.py --backend tinker`` takes."""
+
+    base_url: str | None = chz.field(default=None, doc="a Tinker server; else TINKER_BASE_URL, else Tinker")
+
+
+class GoldDataset(SupervisedDataset):
+    """Batches of gold answers: one epoch to the cookbook's loop, in which ours follow each other.
+
+    Its loop numbers batches from 0 again in every epoch, and forgets the epochs where it names its metrics' steps.
+    """
+
+    def __init__(self, examples: GoldExamples, batch_size: int) -> None:
+        self.examples = examples
+        self.batch_size = batch_size
+
+    def get_batch(self, index: int) -> list[tinker.Datum]:
+        """Return the batch of one step."""
+        start = index * self.batch_size
+        return [to_datum(example) for example in self.examples[start : start + self.batch_size]]
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self.examples) // self.batch_size
+
+    def set_epoch(self, seed: int = 0) -> None:
+        """Do nothing: the order of all epochs is decided when the examples are made."""
+
+
+@chz.chz
+class GoldDatasetBuilder(SupervisedDatasetBuilder):
+    """From a released slice to batches of gold answers.
+
+    Attributes:
+        options: of the run.
+    """
+
+    options: SftOptions
+
+    def __call__(self) -> tuple[GoldDataset, None]:
+        """Build the training batches.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+            SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+        """
+        return GoldDataset(make_examples(self.options), resolve_preset(self.options).batch_size), None
+
+
+class NumberedEvaluator(SamplingClientEvaluator):
+    """Tells the evaluator which step it is at, which the supervised loop does not.
+
+    Args:
+        evaluator: what judges.
+        first_step: of the loop.
+        every: the loop evaluates at the multiples of this.
+        store: of the run's folder, for the answers.
+    """
+
+    def __init__(self, evaluator: DisruptionEvaluator, *, first_step: int, every: int, store: TrainingRunStore) -> None:
+        self.evaluator = evaluator
+        self.step = -(-first_step // every) * every
+        self.every = every
+        self.store = store
+
+    async def __call__(self, sampling_client: tinker.SamplingClient) -> dict[str, float]:
+        """Judge the model at the next step of this kind."""
+        export = RolloutSummaryExportConfig(split="eval/test", iteration=self.step, base_name="eval_test")
+        self.step += self.every
+        return await self.evaluator(sampling_client, rollout_summary_export=export, store=self.store)
+
+
+def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Config:
+    """Build the cookbook's config of a run. Asks no server.
+
+    Args:
+        options: of the run.
+        first_step: at which the loop begins, where a run is resumed.
+
+    Raises:
+        SciSciRLError: if an option is impossible.
+    """
+    preset, folder = resolve_preset(options), resolve_folder(options, "tinker")
+
+    def build_evaluator() -> NumberedEvaluator:
+        store = TrainingRunStore(storage_from_uri(str(folder)))
+        evaluator = make_evaluator(options, folder)
+        return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
+
+    return train.Config(
+        log_path=str(folder),
+        model_name=preset.model,
+        recipe_name="sciscirl_disruption_sft",
+        renderer_name=list_settings(options, "tinker")["renderer"],
+        dataset_builder=GoldDatasetBuilder(options=options),
+        learning_rate=preset.learning_rate,
+        lr_schedule="linear",
+        num_epochs=1,
+        lora_rank=preset.lora_rank,
+        base_url=options.base_url,
+        evaluator_builders=[build_evaluator],
+        save_every=options.save_every,
+        eval_every=options.eval_every,
+    )
+
+
+async def train_on_tinker(options: TinkerSftOptions) -> Path:
+    """Train, with evaluations on the way and one after the last step.
+
+    The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
+
+    Returns:
+        That folder.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
+            refuses the key or does not offer the model.
+    """
+    folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
+    n_steps = len(make_examples(options)) // preset.batch_size
+    make_evaluator(options, folder)  # what is wrong with the held-out side is said before a server is asked
+    check_server(preset.model, options.base_url)
+    with locked_folder(folder):
+        settings = list_settings(options, "tinker")
+        first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
+        with clear_errors(options.base_url):
+            await train.main(make_config(options, first_step=first_step))
+            await evaluate_last(folder, make_evaluator(options, folder), step=n_steps, base_url=options.base_url)
+    return folder
+
+
+def render_dry_run(options: TinkerSftOptions) -> str:
+    """Describe a run before it costs anything; needs the slice and the tokenizer, and no server.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    resolved = dump_config(make_config(options))
+    del resolved["evaluator_builders"]
+    return render_plan(options, resolved)

@@ -1,0 +1,131 @@
+"""What Transformers' training loop needs of us: batches, a record of the run, and evaluations on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from tinker_cookbook.checkpoint_utils import CheckpointRecord
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.local_completer import LocalCompleter
+from sciscirl.sft.examples import Example
+
+CHECKPOINTS: Final = "checkpoints"
+_IGNORED: Final = -100  # what Transformers' loss leaves out
+
+
+def collate(examples: Sequence[Example]) -> dict[str, Any]:
+    """Put examples into one batch, padded on the left, so that all answers end together.
+
+    Logits are asked for, and labels given, only from the last token before the longest answer on: those of a whole
+    prompt over a vocabulary of 150,000 would take more memory than the model.
+
+    Returns:
+        ``input_ids``, ``attention_mask``, ``position_ids``: int64, (examples, longest). ``labels``: int64, (examples,
+        ``logits_to_keep``), -100 where nothing is trained on.
+
+    Example:
+        >>> batch = collate(
+        ...     [
+        ...         Example(openalex_id="W1", tokens=(5, 6, 7, 8), n_prompt=2),
+        ...         Example(openalex_id="W2", tokens=(5, 9), n_prompt=1),
+        ...     ]
+        ... )
+        >>> batch["input_ids"].tolist(), batch["position_ids"].tolist()
+        ([[5, 6, 7, 8], [0, 0, 5, 9]], [[0, 1, 2, 3], [0, 0, 0, 1]])
+        >>> batch["logits_to_keep"], batch["labels"].tolist()
+        (3, [[-100, 7, 8], [-100, -100, 9]])
+    """
+    longest = max(len(example.tokens) for example in examples)
+    kept = max(len(example.tokens) - example.n_prompt for example in examples) + 1
+
+    def row(example: Example) -> tuple[list[int], list[int], list[int]]:
+        n_padding, answer = longest - len(example.tokens), example.tokens[example.n_prompt :]
+        tokens = [0] * n_padding + list(example.tokens)
+        mask = [0] * n_padding + [1] * len(example.tokens)
+        return tokens, mask, [_IGNORED] * (kept - len(answer)) + list(answer)
+
+    tokens, mask, labels = (torch.tensor(part) for part in zip(*map(row, examples), strict=True))
+    return {
+        "input_ids": tokens,
+        "attention_mask": mask,
+        "position_ids": (mask.cumsum(1) - 1).clamp(min=0),
+        "labels": labels,
+        "logits_to_keep": kept,
+    }
+
+
+class Recorder(TrainerCallback):
+    """Keeps the run's folder as the cookbook's loops do, with their names of metrics and their numbers of steps.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.store = TrainingRunStore(storage_from_uri(str(folder)))
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: object,
+    ) -> None:
+        """Write what a step has cost; the loop's summary of the whole run is no step."""
+        if state.is_world_process_zero and logs and "loss" in logs:
+            metrics = {
+                "train_mean_nll": logs["loss"],
+                "learning_rate": logs["learning_rate"],
+                "grad_norm": logs["grad_norm"],
+                "progress": state.global_step / state.max_steps,
+            }
+            self.store.write_metrics(metrics, step=state.global_step - 1)  # of the step that was just taken
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Enter a checkpoint that is whole: what a killed run was still writing is never resumed from."""
+        if state.is_world_process_zero:
+            path = f"{CHECKPOINTS}/checkpoint-{state.global_step}"
+            record = CheckpointRecord(name=f"{state.global_step:06d}", batch=state.global_step, state_path=path)
+            self.store.write_checkpoint(record.to_dict())
+
+
+class Judge(TrainerCallback):
+    """Evaluates the model in training at every ``every``-th step, before the step is taken.
+
+    Args:
+        evaluator: of the held-out side.
+        completer: that asks the model.
+        folder: of the run.
+        every: steps between evaluations.
+    """
+
+    def __init__(self, evaluator: DisruptionEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
+        self.evaluator = evaluator
+        self.completer = completer
+        self.store = TrainingRunStore(storage_from_uri(str(folder)))
+        self.every = every
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Evaluate if it is time to."""
+        if state.global_step % self.every == 0:
+            self.judge(state.global_step)
+
+    def judge(self, step: int) -> None:
+        """Evaluate the model as it is, and write it down under ``step``."""
+        model = self.completer.model
+        was_training = model.training
+        model.eval()
+        export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=self.store)
+        self.store.write_metrics(asyncio.run(answers), step=step)
+        model.train(was_training)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+import tinker
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from sciscirl.local_completer import LocalCompleter
+from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+
+PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    make_tiny_model(folder, config=TinyModelConfig(priming_steps=0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def ask(model, tokenizer):
+    def ask(prompts=PROMPTS, stop=(), per_call=None, **options):
+        completer = LocalCompleter(model, tokenizer, **{"max_tokens": 12, **options})
+
+        async def all_of_them():
+            inputs = [tinker.ModelInput.from_ints(tokenizer.encode(prompt)) for prompt in prompts]
+            return await asyncio.gather(*(completer(one, list(stop), max_tokens=per_call) for one in inputs))
+
+        return asyncio.run(all_of_them())
+
+    return ask
+
+
+def test_greedy_answers_are_those_of_transformers_own_loop(ask, model, tokenizer):
+    for prompt, answer in zip(PROMPTS, ask(temperature=0), strict=True):
+        ids = torch.tensor([tokenizer.encode(prompt)])
+        # A score for every token keeps its loop from stopping, and pads nothing.
+        expected = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=12,
+            eos_token_id=-1,
+            pad_token_id=0,
+        )
+        assert answer.tokens == expected[0, ids.shape[1] :].tolist()
+        assert answer.stop_reason == "length"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_neither_the_batch_nor_the_order_changes_an_answer(ask, temperature):
+    together = ask(temperature=temperature)
+    alone = ask(temperature=temperature, batch_size=1)
+    backwards = ask(PROMPTS[::-1], temperature=temperature, batch_size=3)[::-1]
+    assert [answer.tokens for answer in together] == [answer.tokens for answer in alone]
+    assert [answer.tokens for answer in together] == [answer.tokens for answer in backwards]
+
+
+def test_the_log_probabilities_are_those_of_one_pass_over_the_whole(ask, model, tokenizer):
+    for prompt, answer in zip(PROMPTS, ask(temperature=0.7), strict=True):
+        ids = tokenizer.encode(prompt)
+        with torch.no_grad():
+            scores = model(torch.tensor([ids + answer.tokens])).logits[0].log_softmax(-1)
+        expected = [scores[len(ids) - 1 + place, token].item() for place, token in enumerate(answer.tokens)]
+        assert answer.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def test_answers_to_one_prompt_differ_and_seeds_do_too(ask):
+    prompts = ["The record"] * 6
+    answers = ask(prompts, seed=0)
+    assert len({tuple(answer.tokens) for answer in answers}) == 6
+    assert [answer.tokens for answer in ask(prompts, seed=0, batch_size=4)] == [answer.tokens for answer in answers]
+    assert [answer.tokens for answer in ask(prompts, seed=1)] != [answer.tokens for answer in answers]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_tokens_are_drawn_as_often_as_they_are_probable(model, tokenizer, temperature):
+    completer = LocalCompleter(model, tokenizer, max_tokens=1, temperature=temperature)
+    scores = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log().expand(4000, 4)
+    chosen = completer._choose(scores, [f"key {number}" for number in range(4000)])
+    drawn = Counter(chosen.tolist())
+    weights = [share ** (1 / temperature) for share in (0.1, 0.2, 0.3, 0.4)]
+    for token, weight in enumerate(weights):
+        assert drawn[token] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
+
+
+def test_an_impossible_token_is_never_drawn(model, tokenizer):
+    completer = LocalCompleter(model, tokenizer, max_tokens=1)
+    scores = torch.tensor([[-torch.inf, 0.0, -torch.inf]]).expand(500, 3)
+    assert set(completer._choose(scores, [str(number) for number in range(500)]).tolist()) == {1}
+
+
+def test_an_answer_ends_with_the_token_or_the_text_that_stops_it(ask, tokenizer):
+    whole = ask(PROMPTS[1:2], temperature=0)[0].tokens
+    place = next(place for place, token in enumerate(whole) if place > 2 and token not in whole[:place])
+    by_token = ask(PROMPTS, stop=[whole[place]], temperature=0)[1]
+    assert (by_token.tokens, by_token.stop_reason) == (whole[: place + 1], "stop")
+    assert len(by_token.logprobs) == place + 1
+    text = str(tokenizer.decode(whole[:3]))
+    by_text = ask(PROMPTS[1:2], stop=[text], temperature=0)[0]
+    assert (by_text.tokens, by_text.stop_reason) == (whole[:3], "stop")
+
+
+def test_the_smaller_limit_on_tokens_counts(ask):
+    assert {len(answer.tokens) for answer in ask(per_call=5)} == {5}
+    assert {len(answer.tokens) for answer in ask(per_call=50)} == {12}
+
+
+def test_what_goes_wrong_reaches_everyone_who_waits(tokenizer):
+    class Broken:
+        device = "cpu"
+
+        def __call__(self, **_):
+            msg = "out of memory"
+            raise RuntimeError(msg)
+
+    completer = LocalCompleter(Broken(), tokenizer, max_tokens=3, batch_size=2)
+
+    async def ask_all():
+        one = tinker.ModelInput.from_ints([5, 6])
+        return await asyncio.gather(*(completer(one, []) for _ in range(5)), return_exceptions=True)
+
+    assert [str(error) for error in asyncio.run(ask_all())] == ["out of memory"] * 5
