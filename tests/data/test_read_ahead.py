@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from contextlib import closing
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -11,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sciscidata.labelled import _batches as run_in_batches
 from sciscidata.read_ahead import read_ahead
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_tables import find_table
 
 
@@ -143,3 +147,21 @@ def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch):
     assert not readers()
     assert [file.closed for file in opened] == [True]
     assert pl.concat(table.batches(64, "work_id"))["work_id"].to_list() == list(range(10_000))
+
+
+def test_an_export_that_is_cut_short_leaves_no_reader(tmp_path):
+    n = 100_000
+    ids = {"paperid": range(n)}
+    pl.DataFrame({**ids, "year": 1999}).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    texts = pl.DataFrame({**ids, "title": "On sleep", "abstract_inverted_index": '{"Why":[0]}'})
+    texts.write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet")
+    works = scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).in_text_order()
+    taken = []
+    with closing(run_in_batches(works)) as batches:
+        taken.append(next(batches))
+    assert taken[0]["work_id"][0] == 0
+    with closing(run_in_batches(works)) as batches:
+        assert pl.concat(batches)["work_id"].to_list() == list(range(n))
+    del works  # Polars keeps what a query that was stopped has read from
+    gc.collect()
+    assert wait_for(lambda: not readers())
