@@ -18,8 +18,8 @@ import numpy as np
 from sciscirl.contracts import render_answer
 from sciscirl.dataset import order_papers
 from sciscirl.experiments import Preset
-from sciscirl.rewards import batch_term, score_answer
-from sciscirl.share_tracker import ShareTracker
+from sciscirl.rewards import score_answer
+from sciscirl.share_tracker import ShareTracker, batch_term
 from sciscirl.task import VOCABULARIES, Paper
 
 LABELS = VOCABULARIES["disruption_label"]

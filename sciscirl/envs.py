@@ -30,8 +30,8 @@ from sciscirl.experiments import TaskRules
 from sciscirl.metrics import merge_labels, tie_metrics
 from sciscirl.predictions import INVALID, make_prediction
 from sciscirl.prompts import cap_view, render_prompt
-from sciscirl.rewards import RewardParts, batch_term, quadratic_loss, score_answer
-from sciscirl.share_tracker import ShareTracker
+from sciscirl.rewards import RewardParts, quadratic_loss, score_answer
+from sciscirl.share_tracker import ShareTracker, batch_term
 from sciscirl.task import VOCABULARIES, Paper, short_name
 
 

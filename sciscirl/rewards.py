@@ -52,7 +52,7 @@ class RewardTable:
         is_balanced: whether the task part is weighted by gold_weights.
         gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
         share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training side)``: see ``batch_term``.
+            training side)``: see ``share_tracker.batch_term``.
 
     Raises:
         RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
@@ -270,40 +270,3 @@ def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> flo
         0.25
     """
     return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES[column]) / 2
-
-
-def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
-    """Return what an answer pays for saying what has been said too often of late.
-
-    ``-share_penalty * (how much more often its label was said than it should be)``, of a forecast the mean over its
-    probabilities, of two labels the mean of both. This is the policy gradient of ``-share_penalty / 2 * sum((said
-    share - due share)**2)``, so that it pulls the predictions as a whole, and no answer on its own, to the shares of
-    the labels. An invalid answer has no label, and 0.
-
-    Args:
-        answer: a judged one.
-        excess: of each label, its share among recent valid answers less its share on the training side.
-        table: whose ``share_penalty`` applies.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
-        >>> batch_term(answer, {"disruptive": -0.2, "consolidating": -0.2, "neutral": 0.4}, REWARDS["balanced_shares"])
-        -0.2
-    """
-    said = shares_said(answer)
-    if not said:
-        return 0.0
-    return _total(-table.share_penalty * math.fsum(excess[label] * share for label, share in said.items())
-                  / len(answer.labels))  # fmt: skip
-
-
-def shares_said(answer: Answer) -> dict[str, float]:
-    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
-        {'novel': 1.0}
-    """
-    return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)

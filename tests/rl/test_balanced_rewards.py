@@ -22,11 +22,10 @@ from sciscirl.rewards import (
     REWARDS,
     RewardTable,
     balance,
-    batch_term,
     quadratic_loss,
     score_answer,
-    shares_said,
 )
+from sciscirl.share_tracker import batch_term, shares_said
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
 from tests.rl.papers import write_slice
 
