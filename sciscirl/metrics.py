@@ -13,14 +13,18 @@ import numpy.typing as npt
 import polars as pl
 from sklearn.metrics import confusion_matrix, matthews_corrcoef, precision_recall_fscore_support
 
-from sciscirl.predictions import INVALID, PREDICTIONS, check_predictions, split_by_label
+from sciscirl.adversarial_predictions import measure_flips
+from sciscirl.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
 from sciscirl.rewards import quadratic_loss
 from sciscirl.task import VOCABULARIES
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-_REWARDS: Final = tuple(name for name in PREDICTIONS if name.startswith("reward"))
+_REWARDS: Final = (
+    *(name for name in PREDICTIONS if name.startswith("reward")),
+    "reward_correctness", "reward_reasoning", "reward_adaptation",
+)  # fmt: skip
 #: What stands for both labels of a joint task by its mean; ``min_class_recall`` does by the least.
 AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
@@ -66,6 +70,9 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
         min_class_recall the least, under the plain name; ``both_match``, share with both labels right, which is what
         confidence, brier and ece are about.
 
+        Of answers that were challenged, all this of the final answer, and what the challenge changed, as
+        ``adversarial_predictions.flip_metrics`` has it.
+
     Raises:
         PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or ``label``
             and ``confidence`` are not there for exactly the valid answers.
@@ -96,7 +103,7 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
         metrics |= next(iter(by_label.values()))
     else:
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
-    metrics |= _confidence_metrics(frame["confidence"], right)
+    metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
     return metrics | {name: _mean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
