@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from sciscirl.errors import PredictionsError
 from sciscirl.experiments import check_positive
-from sciscirl.intervals import Floats, resample_metrics
+from sciscirl.intervals import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics import compute_metrics, find_right
 from sciscirl.predictions import find_target, split_by_label
 
@@ -69,7 +67,7 @@ class Pair:
         differences: left minus right, of each of COMPARED that both have.
         only_left: papers that left alone has right.
         only_right: papers that right alone has right.
-        p: of McNemar's exact test, two-sided: of a chance at least as unlikely as these two counts if neither model were
+        p: of McNemar's exact test, two-sided: how likely two counts at least as unlike as these are if neither model is
             better. 1 where no paper tells them apart.
         p_holm: the same, adjusted for all pairs by Holm's procedure.
     """
@@ -105,7 +103,10 @@ class Comparison:
             },
             "pairs": [
                 {
-                    **{name: getattr(pair, name) for name in ("left", "right", "only_left", "only_right", "p", "p_holm")},
+                    **{
+                        name: getattr(pair, name)
+                        for name in ("left", "right", "only_left", "only_right", "p", "p_holm")
+                    },
                     "differences": {metric: asdict(one) for metric, one in pair.differences.items()},
                 }
                 for pair in self.pairs
@@ -113,9 +114,7 @@ class Comparison:
         }
 
 
-def compare_predictions(
-    tables: Mapping[str, pl.DataFrame], config: CompareConfig = CompareConfig()
-) -> Comparison:
+def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfig = CompareConfig()) -> Comparison:
     """Compare models that answered once to each of the same papers.
 
     An answer that is not valid is wrong, in every figure. Intervals come from resamples of the papers that are the same
@@ -181,7 +180,9 @@ def compare_predictions(
                 p=p,
                 p_holm=adjusted,
             )
-            for (left, other), counts, p, adjusted in zip(pairs, discordant, p_values, adjust_holm(p_values), strict=True)
+            for (left, other), counts, p, adjusted in zip(
+                pairs, discordant, p_values, adjust_holm(p_values), strict=True
+            )
         ),
         config=config,
     )
@@ -270,12 +271,7 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _estimate(value: float, resamples: Floats, level: float) -> Estimate:
-    defined = resamples[~np.isnan(resamples)]
-    if not len(defined):
-        return Estimate(value, None, None)
-    tail = (1 - level) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
-    return Estimate(value, float(low), float(high))
+    return Estimate(value, *(percentile_interval(resamples, level) or (None, None)))
 
 
 def render_comparison(comparison: Comparison) -> str:

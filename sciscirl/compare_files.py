@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.storage import atomic_file
-from sciscirl.compare import CompareConfig, Comparison, compare_predictions
+from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
 from sciscirl.predictions import read_predictions
 from sciscirl.report_runs import SIDE, name_folders
@@ -29,8 +29,8 @@ def find_predictions(path: Path) -> Path:
         >>> find_predictions(Path("no-such-evaluation"))
         Traceback (most recent call last):
         ...
-        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder of an
-        evaluation, or that of a training run which was evaluated.
+        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder of
+        an evaluation, or that of a training run which was evaluated.
     """
     if path.is_file():
         return path
@@ -104,7 +104,7 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     Args:
         words: ``PATH`` or ``NAME=PATH`` of each; see ``find_predictions``.
         config: how.
-        out: a folder for ``comparison.json`` and ``comparison.png``; None: write nothing.
+        out: a folder for ``comparison.json`` and a picture for each metric; None: write nothing.
 
     Raises:
         PredictionsError: if there are none at a path, two have one name, or they cannot be compared.
@@ -114,10 +114,11 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     check_slices(slices)
     comparison = compare_predictions(tables, config)
     if out is not None:
-        from sciscirl.report_figures import draw_comparison
+        from sciscirl.report_figures import draw_differences
 
         with atomic_file(out / "comparison.json") as path:
             path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
-        with atomic_file(out / "comparison.png") as path:
-            path.write_bytes(draw_comparison(comparison))
+        for metric in COMPARED:
+            with atomic_file(out / f"difference_{metric}.png") as path:
+                path.write_bytes(draw_differences(comparison, metric))
     return comparison

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
+
+import jinja2
+from markupsafe import Markup, escape
 
 from sciscidata.storage import atomic_file, atomic_folder
 from sciscirl.errors import SciSciRLError
@@ -117,13 +121,23 @@ def render_report(sections: Sequence[Section], title: str) -> str:
         >>> "<script" in page, "&lt;script&gt;" in page
         (False, True)
     """
-    import jinja2
-
     source = resources.files("sciscirl").joinpath(_TEMPLATE).read_text("utf-8")
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = _breakable
     return environment.from_string(source).render(sections=sections, title=title)
+
+
+def _breakable(text: str) -> Markup:
+    """Escape a text, let it break after the signs inside long names, and keep an interval in one piece."""
+    value, bracket, interval = text.partition(" [")
+    broken = Markup(re.sub(r"([_/])", r"\1<wbr>", str(escape(value))))
+    return broken + Markup(' <span class="interval">[{}</span>').format(interval) if bracket else broken
 
 
 def _name_pictures(sections: Sequence[Section]) -> list[Section]:

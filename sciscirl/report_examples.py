@@ -93,7 +93,8 @@ def _make_example(outcome: str, row: Mapping[str, Any], papers: Mapping[str, Pap
     facts = {
         "paper": str(row.get("openalex_id", ABSENT)),
         "gold": ", ".join(golds),
-        "answered": ", ".join(label for label in labels if label is not None) or f"{INVALID}: {row.get('problem') or ''}",
+        "answered": ", ".join(label for label in labels if label is not None)
+        or f"{INVALID}: {row.get('problem') or ''}",
         "confidence": show(row.get("confidence"), 2),
     }
     if row.get("reward") is not None:

@@ -1,11 +1,13 @@
-"""The pictures of a report, as PNG: small enough to be read on a phone, told apart without colour, the same every time."""
+"""The pictures of a report, as PNG: read on a phone too, told apart without colour, the same bytes every time."""
 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -14,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sciscidata.plots import COLOURS
-from sciscirl.compare import COMPARED, Comparison, Estimate
+from sciscirl.compare import Comparison, Estimate
 from sciscirl.predictions import INVALID
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 _LABEL_MARKERS: Final = ("o", "s", "D", "X")
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
 _DPI: Final = 160
-_LOOK: Final = {
+_MOST_BANDS: Final = 3  # more of them only blur
+_LOOK: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
     "font.size": 9.5,
     "text.color": "#111111",
@@ -57,35 +60,48 @@ class Series:
     highs: Sequence[float] = ()
 
 
-def draw_lines(lines: Mapping[str, Series], *, title: str, y_label: str = "", is_share: bool = True) -> bytes:
-    """Draw values over steps, a line for each run (or part), intervals as bands; PNG.
+def draw_lines(
+    lines: Mapping[str, Series],
+    *,
+    title: str,
+    y_label: str = "",
+    is_share: bool = True,
+    colours: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Draw values over steps, a line for each run (or part), intervals as bars and bands; PNG.
 
     Args:
-        lines: by name, in an order that decides colour, mark and dashes.
+        lines: by name, in an order that decides marks and dashes.
         title: of the picture.
         y_label: of its upward axis.
         is_share: whether that axis goes from 0 to 1.
+        colours: by name; else the order decides.
     """
     with mpl.rc_context(_LOOK):
         figure, axes = _canvas(2.5 + 0.19 * ((len(lines) + 1) // 2))
         for number, (name, line) in enumerate(lines.items()):
-            colour, dash = _LINES[number % len(_LINES)], _DASHES[number // len(_LINES) % len(_DASHES)]
+            colour = colours.get(name, _LINES[number % len(_LINES)])
+            dash = _DASHES[(number if colours else number // len(_LINES)) % len(_DASHES)]
             marker = _MARKERS[number % len(_MARKERS)]
             every = max(1, len(line.steps) // 12)
             axes.plot(
                 line.steps, line.values, dash, color=colour, marker=marker, markersize=4.5, markevery=every, lw=1.5,
-                label=name,
+                label=_short(name, 26),
             )  # fmt: skip
             if len(line.lows):
-                axes.fill_between(line.steps, line.lows, line.highs, color=colour, alpha=0.13, lw=0)
+                if len(lines) <= _MOST_BANDS:
+                    axes.fill_between(line.steps, line.lows, line.highs, color=colour, alpha=0.13, lw=0)
                 axes.errorbar(
                     line.steps, line.values, _reach(line.values, line.lows, line.highs), fmt="none", ecolor=colour,
                     elinewidth=0.8, capsize=2,
                 )  # fmt: skip
         if is_share:
             axes.set_ylim(-0.03, 1.03)
+        ends = [step for line in lines.values() for step in line.steps]
+        if len(set(ends)) == 1:
+            axes.set_xlim(ends[0] - 1, ends[0] + 1)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        axes.set(title=title, xlabel="training step", ylabel=y_label)
+        axes.set(title=_fit(title), xlabel="training step", ylabel=y_label)
         if len(lines) > 1:
             figure.legend(loc="outside lower center", ncols=2)
         return _to_png(figure)
@@ -110,8 +126,8 @@ def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
                 edgecolor="#111111" if is_invalid else "white", hatch="////" if is_invalid else None,
                 linewidth=0.7, label=label,
             )  # fmt: skip
-            for place, left, width in zip(places, lefts, widths, strict=True):
-                if width >= 0.09:
+            for place, (left, width) in enumerate(zip(lefts, widths, strict=True)):
+                if width >= 0.12:
                     axes.text(
                         left + width / 2, place, f"{width:.0%}", ha="center", va="center", fontsize=8,
                         color="#111111" if is_invalid else "white",
@@ -120,7 +136,7 @@ def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
             lefts += widths
         axes.set_yticks(places, [_short(name) for name in shares])
         axes.invert_yaxis()
-        axes.set(xlim=(0, 1), xlabel="share of all answers", title=title)
+        axes.set(xlim=(0, 1), xlabel="share of all answers", title=_fit(title))
         figure.legend(loc="outside lower center", ncols=2)
         return _to_png(figure)
 
@@ -167,7 +183,7 @@ def draw_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
         upper.plot([0, 1], [0, 1], "--", color="#444444", lw=1)
         upper.vlines(sure, sure, right, color="#D55E00", lw=2)
         upper.plot(sure, right, "o", color="#0072B2", markersize=6)
-        upper.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), ylabel="share right", title=title)
+        upper.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), ylabel="share right", title=_fit(title))
         middles = (np.arange(len(bins)) + 0.5) / len(bins)
         lower.bar(middles, [one.n for one in bins], width=0.9 / len(bins), color="#777777")
         lower.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=3))
@@ -196,28 +212,26 @@ def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> by
         axes.set_xticks(range(len(predicted)), predicted, fontsize=8.5)
         axes.set_yticks(range(len(counts)), list(counts), rotation=90, va="center", fontsize=8.5)
         axes.tick_params(length=0)
-        axes.set(xlabel="predicted", ylabel="gold", title=title)
+        axes.set(xlabel="predicted", ylabel="gold", title=_fit(title))
         return _to_png(figure)
 
 
-def draw_comparison(comparison: Comparison) -> bytes:
-    """Draw the difference of every pair with its interval, a panel for each metric, one above the other; PNG."""
+def draw_differences(comparison: Comparison, metric: str) -> bytes:
+    """Draw the difference of every pair in a metric with its interval, as a forest plot; PNG."""
     with mpl.rc_context(_LOOK):
-        n_pairs = len(comparison.pairs)
-        height = (0.75 + 0.32 * n_pairs) * len(COMPARED) + 0.3
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure, axes = _canvas(1.0 + 0.3 * len(comparison.pairs))
+        for row, pair in enumerate(comparison.pairs):
+            one = pair.differences[metric]
+            is_clear = one.low is not None and one.high is not None and (one.low > 0 or one.high < 0)
+            axes.errorbar(
+                [one.value], [row], xerr=_ends([one]), fmt="o" if is_clear else "s", elinewidth=1.4, capsize=3,
+                color="#0072B2" if is_clear else "#666666", markerfacecolor="#0072B2" if is_clear else "white",
+            )  # fmt: skip
+        axes.axvline(0, color="#111111", lw=1)
         names = [f"{_short(pair.left, 16)} \u2212 {_short(pair.right, 16)}" for pair in comparison.pairs]
-        for axes, metric in zip(figure.subplots(len(COMPARED), 1, sharex=True), COMPARED, strict=True):
-            found = [pair.differences[metric] for pair in comparison.pairs]
-            for row, one in enumerate(found):
-                is_clear = one.low is not None and one.high is not None and (one.low > 0 or one.high < 0)
-                axes.errorbar(
-                    [one.value], [row], xerr=_ends([one]), fmt="o" if is_clear else "s", elinewidth=1.4, capsize=3,
-                    color="#0072B2" if is_clear else "#666666", markerfacecolor="#0072B2" if is_clear else "white",
-                )  # fmt: skip
-            axes.axvline(0, color="#111111", lw=1)
-            axes.set_yticks(range(n_pairs), names, fontsize=8)
-            axes.set(title=f"difference in {metric}", ylim=(n_pairs - 0.5, -0.5))
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set(xlabel=f"difference in {metric}", ylim=(len(names) - 0.5, -0.5))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
         return _to_png(figure)
 
 
@@ -243,8 +257,13 @@ def _reach(values: Sequence[float], lows: Sequence[float], highs: Sequence[float
     return np.clip(np.nan_to_num(np.stack([below, above])), 0, None)
 
 
-def _short(name: str, n: int = 22) -> str:
-    return name if len(name) <= n else f"\u2026{name[-(n - 1):]}"
+def _short(name: str, n: int = 17) -> str:
+    return name if len(name) <= n else f"\u2026{name[-(n - 1) :]}"
+
+
+def _fit(title: str) -> str:
+    """Break a title that is wider than the picture."""
+    return "\n".join(textwrap.wrap(title, 46))
 
 
 def _to_png(figure: Figure) -> bytes:

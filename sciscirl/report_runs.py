@@ -94,8 +94,9 @@ class Run:
         """How far it got, in words."""
         if self.kind in {"evaluation", "baseline"}:
             return "evaluated" if self.evaluations else "no evaluation"
-        state = f"finished after {self.n_steps:,} steps" if self.is_finished else (
-            f"not finished, {self.n_steps:,} steps so far" if self.n_steps else "no step taken yet"
+        steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
+        state = f"finished after {steps}" if self.is_finished else (
+            f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip
         if not self.evaluations:
             return f"{state}; no evaluation"
@@ -269,7 +270,7 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
 
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: list[str]) -> Usage | None:
-    """Add up what was logged: training by step, evaluations by answer. An upper bound, as no prompt counts as cached."""
+    """Add up what was logged: training by step, evaluations by answer; prompts may have been cached."""
     read = sampled = trained = 0
     for row in steps:
         shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))

@@ -13,7 +13,7 @@ from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predic
 from sciscirl.errors import PredictionsError
 from sciscirl.prices import PRICES_DATE
 from sciscirl.published import PUBLISHED_EXP5, PUBLISHED_RUNS, PUBLISHED_STEP
-from sciscirl.report_figures import draw_comparison
+from sciscirl.report_figures import draw_differences
 from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_metric
 from sciscirl.report_runs import Run
 
@@ -25,6 +25,7 @@ _EXP5: Final = tuple(PUBLISHED_EXP5[0])
 _TIES: Final = (
     "reward_uniform_group_rate", "reward_tie_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean"
 )  # fmt: skip
+_ALL_PAIRS: Final = 5  # of more runs, not every pair is shown
 TRAIN: Final = "env/all/"
 
 
@@ -37,21 +38,20 @@ def view_overview(runs: Sequence[Run]) -> Section:
         rows.append(
             [
                 run.name,
-                run.state,
-                f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
-                f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
                 *(show_metric(metrics, name) for name in COMPARED),
                 show(metrics.get("invalid")),
                 "; ".join(signs) or ("none" if metrics else ABSENT),
+                f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
+                f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
+                run.state,
             ]
         )
-    head = ["run", "state", "judged at step", "answers", *COMPARED, "invalid", "signs of class collapse"]
+    head = ["run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "state"]
     return Section(
         "overview",
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
-        "answer that is not valid counts as wrong in every figure. With papers drawn anew, a difference smaller than an "
-        "interval may vanish.",
+        "answer that is not valid counts as wrong in every figure.",
         [Table("The last evaluation of each run", head, rows)],
     )
 
@@ -72,8 +72,8 @@ def view_runs(runs: Sequence[Run]) -> Section:
     return Section(
         "runs",
         "Run map",
-        "Which runs these are, and how they differ. Results compare only where slice and side are the same; one seed is "
-        "one draw, not a finding.",
+        "Which runs these are, and how they differ. Results compare only where slice and side are the same; one seed "
+        "is one draw, not a finding.",
         [table for table in tables if table.rows],
     )
 
@@ -172,16 +172,22 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         if len(slices) > 1:
             msg = "They are of different slices."
             raise PredictionsError(msg)
-        comparison = compare_predictions(tables, CompareConfig(n_resamples=1000))
+        reference = None if len(tables) <= _ALL_PAIRS else next(iter(tables))
+        comparison = compare_predictions(tables, CompareConfig(reference=reference, n_resamples=1000))
     except PredictionsError as error:
         return Section(anchor, title, f"These runs cannot be compared paper by paper. {error}")
     text = (
-        f"{comparison.n_papers:,} papers that all of them judged. Differences are left minus right, with 95 % intervals "
-        "from resamples of the papers that are the same for both; a filled blue mark is an interval without 0. McNemar's "
-        "exact test is on papers that only one of two has right, adjusted by Holm for the number of pairs."
+        f"{comparison.n_papers:,} papers that all of them judged. Differences are left minus right, with 95 % "
+        "intervals from resamples of the papers that are the same for both; a filled blue mark is an interval without 0. "
+        "McNemar's exact test is on papers that only one of two has right, adjusted by Holm for the number of pairs."
     )
-    picture = Picture("comparison", draw_comparison(comparison), _say_differences(comparison))
-    return Section(anchor, title, text, [_pairs(comparison)], [picture])
+    if reference is not None:
+        text += f" With more than {_ALL_PAIRS} runs, each is compared with the first, {reference}."
+    pictures = [
+        Picture(f"difference_{metric}", draw_differences(comparison, metric), _say_differences(comparison, metric))
+        for metric in COMPARED
+    ]
+    return Section(anchor, title, text, [_pairs(comparison)], pictures)
 
 
 def _pairs(comparison: Comparison) -> Table:
@@ -198,12 +204,12 @@ def _pairs(comparison: Comparison) -> Table:
     return Table("Every pair of runs", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows)
 
 
-def _say_differences(comparison: Comparison) -> str:
+def _say_differences(comparison: Comparison, metric: str) -> str:
     said = [
-        f"{pair.left} minus {pair.right}: label_match {show_estimate(pair.differences['label_match'], signed=True)}"
+        f"{pair.left} minus {pair.right} {show_estimate(pair.differences[metric], signed=True)}"
         for pair in comparison.pairs
     ]
-    return f"Differences with intervals. {'; '.join(said)}."
+    return f"Differences in {metric} with intervals: {'; '.join(said)}."
 
 
 def view_cost(runs: Sequence[Run]) -> Section:
@@ -226,8 +232,8 @@ def view_cost(runs: Sequence[Run]) -> Section:
     return Section(
         "cost",
         "Cost",
-        f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list prices of "
-        f"{PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed, or nothing was logged.",
+        f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list "
+        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed, or nothing was logged.",
         [Table("Tokens, dollars, time", head, rows)],
     )
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from sciscidata.plots import COLOURS
 from sciscirl.compare import Estimate
 from sciscirl.metrics import bin_by_confidence, find_right
-from sciscirl.predictions import INVALID, split_by_label
+from sciscirl.predictions import INVALID
 from sciscirl.report_figures import (
     Series,
     draw_confusion,
@@ -24,6 +25,7 @@ from sciscirl.task import VOCABULARIES, short_name
 
 _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
 _NAN: Final = float("nan")
+_LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
 _LOSS: Final = "train_mean_nll"  # of supervised runs
 
 
@@ -47,8 +49,8 @@ def view_contract(runs: Sequence[Run]) -> Section:
         "contract",
         "Contract",
         "parse_ok: JSON at all; format_strict_ok: exactly the keys and values asked for. Tolerant only: refused by the "
-        "contract, though a lenient reader finds the right label in it. Such an answer is wrong here; the share says how "
-        "much of a low score is form.",
+        "contract, though a lenient reader finds the right label in it. Such an answer is wrong here; the share says "
+        "how much of a low score is form.",
         [Table("Form of the answers at the last evaluation", head, rows)],
         pictures,
     )
@@ -108,8 +110,8 @@ def view_balance(runs: Sequence[Run]) -> Section:
     return Section(
         "balance",
         "Class balance",
-        "A model that always says one label can look well by reward and by label_match. Predicted shares far from the gold "
-        "ones, or a recall near 0, show it.",
+        "A model that always says one label can look well by reward and by label_match. Predicted shares far from the "
+        "gold ones, or a recall near 0, show it.",
         tables,
         pictures,
     )
@@ -133,7 +135,9 @@ def _say_shares(shares: Mapping[str, float]) -> str:
 
 def _recalls(run: Run, one: Evaluation, label: str) -> dict[str, Estimate]:
     return {
-        name: Estimate(value, run.metric(one, label, f"recall/{name}/low"), run.metric(one, label, f"recall/{name}/high"))
+        name: Estimate(
+            value, run.metric(one, label, f"recall/{name}/low"), run.metric(one, label, f"recall/{name}/high")
+        )
         for name in _LABELS[label]
         if (value := run.metric(one, label, f"recall/{name}")) is not None
     }
@@ -169,8 +173,8 @@ def view_reliability(runs: Sequence[Run]) -> Section:
     return Section(
         "reliability",
         "Reliability of confidence",
-        "Points below the dashed line: surer than right. An invalid answer counts as wrong at confidence 1, also in Brier "
-        "score and expected calibration error (ten bins); both are better the smaller. Where two labels are asked for, "
+        "Points below the dashed line: surer than right. An invalid answer counts as wrong at confidence 1, also in "
+        "Brier score and expected calibration error (ten bins); both are better the smaller. Where two labels are asked for, "
         "confidence is about both. Forecast Brier is of all probabilities that were given: saying 1/3 each has 0.333.",
         [Table("Confidence at the last evaluation", head, rows)],
         pictures,
@@ -198,7 +202,8 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
             title = f"{run.name}: what it answers" + (f", {label}" if end else "")
             said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
             pictures.append(
-                Picture(f"predicted_{_slug(run.name)}{end}", draw_lines(lines, title=title, y_label="share"),
+                Picture(f"predicted_{_slug(run.name)}{end}",
+                        draw_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
                         f"Predicted shares of {run.name} over training steps: {said}.")
             )  # fmt: skip
     losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}
@@ -207,7 +212,7 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
         title = "Loss on the answers learned from"
         picture = draw_lines(losses, title=title, y_label="nats per token", is_share=False)
         pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
-    text = "Held-out figures over training steps; bands are 95 % intervals. Step 0 is the model before training."
+    text = "Held-out figures over training steps; bars are 95 % intervals. Step 0 is the model before training."
     if not pictures:
         text = "No run was evaluated more than once, so there is nothing to draw."
     return Section("trajectories", "Trajectories", text, (), pictures)
@@ -232,7 +237,9 @@ def _trajectories(
             lines[run.name] = Series(steps=[one.step for one in run.evaluations], values=values, lows=lows, highs=highs)
         if lines:
             said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
-            pictures.append(Picture(f"trajectory_{name}", draw_lines(lines, title=title), f"{title} over steps: {said}."))
+            pictures.append(
+                Picture(f"trajectory_{name}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
+            )
     return pictures
 
 
@@ -246,7 +253,8 @@ def view_confusion(runs: Sequence[Run]) -> Section:
                 continue
             end = f"_{label}" if len(run.labels) > 1 else ""
             said = "; ".join(
-                f"{gold}: " + ", ".join(f"{name} {count:,}" for name, count in row.items()) for gold, row in counts.items()
+                f"{gold}: " + ", ".join(f"{name} {count:,}" for name, count in row.items())
+                for gold, row in counts.items()
             )
             pictures.append(
                 Picture(
@@ -258,8 +266,8 @@ def view_confusion(runs: Sequence[Run]) -> Section:
     return Section(
         "confusion",
         "Confusion matrices",
-        "Rows are gold labels, columns what was answered, at the last evaluation: counts and shares of the row. Right of "
-        "the line are invalid answers.",
+        "Rows are gold labels, columns what was answered, at the last evaluation: counts and shares of the row. Right "
+        "of the line are invalid answers.",
         (),
         pictures,
     )
@@ -291,7 +299,9 @@ def view_rewards(runs: Sequence[Run]) -> Section | None:
                     f"rewards_{_slug(run.name)}",
                     draw_lines(lines, title=f"{run.name}: mean reward", is_share=False),
                     f"Mean reward of {run.name} in training, in parts: "
-                    + ", ".join(f"{name} {line.values[0]:.2f} to {line.values[-1]:.2f}" for name, line in lines.items()),
+                    + ", ".join(
+                        f"{name} {line.values[0]:.2f} to {line.values[-1]:.2f}" for name, line in lines.items()
+                    ),
                 )
             )
     shown = {

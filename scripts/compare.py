@@ -1,4 +1,4 @@
-"""Compare models on one held-out side: python scripts/compare.py sft=runs/sft rl=runs/exp6 evaluations/openalex/majority.
+"""Compare models on one held-out side: python scripts/compare.py sft=runs/sft rl=runs/exp6 evaluations/majority.
 
 Each is the folder of a training run (its last evaluation), that of an evaluation, or a predictions file.
 """
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n-resamples", type=int, help="of the papers, for intervals (2000)")
     parser.add_argument("--level", type=float, help="of intervals (0.95)")
     parser.add_argument("--seed", type=int, help="of the resamples (0)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write comparison.json and comparison.png")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write comparison.json and pictures")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Show runs in one page: python scripts/report.py runs/exp4 runs/exp6 evaluations/openalex/majority --out report.html."""
+"""Show runs in one page: python scripts/report.py runs/exp4 runs/exp6 evaluations/majority --out report.html."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""Folders of runs that look as training leaves them, made in no time; answers drawn from counted random numbers."""
+"""Folders of runs that look as training leaves them, made in no time; answers drawn by chance."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import polars as pl
 
 from sciscirl.contracts import render_answer
 from sciscirl.envs import void
-from sciscirl.experiments import PRESETS, Preset, describe, find_preset
+from sciscirl.experiments import Preset, describe, find_preset
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import make_prediction, prediction_schema, write_predictions
 from sciscirl.rewards import score_answer
 from sciscirl.task import TARGETS, VOCABULARIES
-
-import polars as pl
 
 SLICE = "5a" * 32
 
@@ -33,8 +34,6 @@ def make_predictions(
     """
     rules = preset.rules
     if rules.table.is_balanced:
-        from dataclasses import replace
-
         counts = tuple((label, 1) for column in TARGETS[rules.target] for label in VOCABULARIES[column])
         rules = replace(rules, class_counts=counts)
     random_ = random.Random(seed)
@@ -124,6 +123,3 @@ def write_facts(folder: Path, settings: Mapping[str, object], manifest_sha256: s
         "versions": {"sciscidata": "0.1.0", "python": "3.11.7"},
     }
     (folder / "run.json").write_text(json.dumps(facts), "utf-8")
-
-
-__all__ = ["PRESETS", "SLICE", "make_evaluation", "make_predictions", "make_run", "write_facts"]
