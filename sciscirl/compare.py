@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -272,54 +271,3 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
 
 def _estimate(value: float, resamples: Floats, level: float) -> Estimate:
     return Estimate(value, *(percentile_interval(resamples, level) or (None, None)))
-
-
-def render_comparison(comparison: Comparison) -> str:
-    """Draw both tables for a terminal: each model, and each pair."""
-    head = ["", *COMPARED]
-    scores = [
-        [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
-    ]
-    pairs = [
-        [
-            f"{pair.left} - {pair.right}",
-            *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
-            f"{pair.only_left} : {pair.only_right}",
-            show_p(pair.p),
-            show_p(pair.p_holm),
-        ]
-        for pair in comparison.pairs
-    ]
-    said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
-    return "\n".join(
-        [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm"], *pairs])]
-    )
-
-
-def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    table = list(rows)
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-
-
-def show_estimate(estimate: Estimate, *, signed: bool = False, digits: int = 3) -> str:
-    """Write an estimate with its interval.
-
-    Example:
-        >>> show_estimate(Estimate(0.25, 0.2, 0.3)), show_estimate(Estimate(0.25, None, None), signed=True)
-        ('0.250 [0.200, 0.300]', '+0.250')
-    """
-    form = f"{'+' if signed else ''}.{digits}f"
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:{form}}"
-    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
-
-
-def show_p(p: float) -> str:
-    """Write a p-value: small ones as an order of magnitude.
-
-    Example:
-        >>> show_p(0.0421), show_p(3e-7)
-        ('0.0421', '3e-07')
-    """
-    return f"{p:.4f}" if p >= 1e-4 or math.isclose(p, 0) else f"{p:.0e}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -13,6 +13,7 @@ from sciscidata.storage import atomic_file
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
 from sciscirl.predictions import read_predictions
+from sciscirl.report_layout import show_estimate, show_p
 from sciscirl.report_runs import SIDE, name_folders
 from sciscirl.run_folder import RUN_FILE
 
@@ -29,8 +30,8 @@ def find_predictions(path: Path) -> Path:
         >>> find_predictions(Path("no-such-evaluation"))
         Traceback (most recent call last):
         ...
-        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder of
-        an evaluation, or that of a training run which was evaluated.
+        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder
+        of an evaluation, or that of a training run which was evaluated.
     """
     if path.is_file():
         return path
@@ -122,3 +123,31 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
             with atomic_file(out / f"difference_{metric}.png") as path:
                 path.write_bytes(draw_differences(comparison, metric))
     return comparison
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Draw both tables for a terminal: each model, and each pair."""
+    head = ["", *COMPARED]
+    scores = [
+        [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
+    ]
+    pairs = [
+        [
+            f"{pair.left} - {pair.right}",
+            *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
+            f"{pair.only_left} : {pair.only_right}",
+            show_p(pair.p),
+            show_p(pair.p_holm),
+        ]
+        for pair in comparison.pairs
+    ]
+    said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
+    return "\n".join(
+        [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm"], *pairs])]
+    )
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -18,13 +18,12 @@ from sciscirl.report_examples import view_examples
 from sciscirl.report_layout import Picture, Section
 from sciscirl.report_runs import Run, read_runs
 from sciscirl.report_tables import view_comparison, view_cost, view_overview, view_published, view_runs
+from sciscirl.report_trajectories import view_rewards, view_trajectories
 from sciscirl.report_views import (
     view_balance,
     view_confusion,
     view_contract,
     view_reliability,
-    view_rewards,
-    view_trajectories,
 )
 
 _TEMPLATE: Final = "report.html.jinja"

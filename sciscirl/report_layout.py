@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from sciscirl.compare import Estimate
 
 ABSENT = "\N{EN DASH}"
 
@@ -77,3 +81,36 @@ def show_metric(metrics: Mapping[str, float], name: str) -> str:
     if f"{name}/low" not in metrics:
         return text
     return f"{text} [{show(metrics[f'{name}/low'])}, {show(metrics[f'{name}/high'])}]"
+
+
+def show_estimate(estimate: Estimate, *, signed: bool = False, digits: int = 3) -> str:
+    """Write an estimate with its interval.
+
+    Example:
+        >>> show_estimate(Estimate(0.25, 0.2, 0.3)), show_estimate(Estimate(0.25, None, None), signed=True)
+        ('0.250 [0.200, 0.300]', '+0.250')
+    """
+    form = f"{'+' if signed else ''}.{digits}f"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:{form}}"
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
+
+
+def show_p(p: float) -> str:
+    """Write a p-value: small ones as an order of magnitude.
+
+    Example:
+        >>> show_p(0.0421), show_p(3e-7)
+        ('0.0421', '3e-07')
+    """
+    return f"{p:.4f}" if p >= 1e-4 or math.isclose(p, 0) else f"{p:.0e}"
+
+
+def slug(name: str) -> str:
+    """Make a name fit for a file; names that differ in other signs only become the same.
+
+    Example:
+        >>> slug("runs/exp4_seed1")
+        'runs-exp4-seed1'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")

@@ -9,12 +9,12 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from sciscirl.collapse import find_signs
-from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions, show_estimate, show_p
+from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
 from sciscirl.prices import PRICES_DATE
 from sciscirl.published import PUBLISHED_EXP5, PUBLISHED_RUNS, PUBLISHED_STEP
 from sciscirl.report_figures import draw_differences
-from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_metric
+from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_p
 from sciscirl.report_runs import Run
 
 _KINDS: Final = {
@@ -178,8 +178,8 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         return Section(anchor, title, f"These runs cannot be compared paper by paper. {error}")
     text = (
         f"{comparison.n_papers:,} papers that all of them judged. Differences are left minus right, with 95 % "
-        "intervals from resamples of the papers that are the same for both; a filled blue mark is an interval without 0. "
-        "McNemar's exact test is on papers that only one of two has right, adjusted by Holm for the number of pairs."
+        "intervals from resamples of the papers that are the same for both; a filled blue mark is an interval without "
+        "0. McNemar's exact test is on papers that only one of two has right, adjusted by Holm for the number of pairs."
     )
     if reference is not None:
         text += f" With more than {_ALL_PAIRS} runs, each is compared with the first, {reference}."
@@ -233,7 +233,7 @@ def view_cost(runs: Sequence[Run]) -> Section:
         "cost",
         "Cost",
         f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list "
-        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed, or nothing was logged.",
+        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed or nothing logged.",
         [Table("Tokens, dollars, time", head, rows)],
     )
 

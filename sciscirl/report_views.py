@@ -1,32 +1,25 @@
-"""The views of a report that are pictures: contract, classes, confidence, the way there, mistakes, rewards."""
+"""The views of a report that are pictures of the last evaluation: contract, classes, confidence, mistakes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sciscidata.plots import COLOURS
 from sciscirl.compare import Estimate
 from sciscirl.metrics import bin_by_confidence, find_right
 from sciscirl.predictions import INVALID
 from sciscirl.report_figures import (
-    Series,
     draw_confusion,
-    draw_lines,
     draw_recalls,
     draw_reliability,
     draw_shares,
 )
-from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_metric
+from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_metric, slug
 from sciscirl.report_runs import Evaluation, Run
-from sciscirl.report_tables import TRAIN, view_groups
+from sciscirl.report_trajectories import draw_trajectories
 from sciscirl.task import VOCABULARIES, short_name
 
 _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
-_NAN: Final = float("nan")
-_LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
-_LOSS: Final = "train_mean_nll"  # of supervised runs
 
 
 def view_contract(runs: Sequence[Run]) -> Section:
@@ -42,9 +35,7 @@ def view_contract(runs: Sequence[Run]) -> Section:
         if run.last
     ]
     head = ["run", "parse_ok", "format_strict_ok", "invalid", "think", "tolerant only", "problems"]
-    pictures = _trajectories(
-        runs, {"format_strict_ok": "Answers that keep the contract"}, lambda run, one, name: one.metrics.get(name)
-    )
+    pictures = draw_trajectories(runs, {"format_strict_ok": "Answers that keep the contract"})
     return Section(
         "contract",
         "Contract",
@@ -164,7 +155,7 @@ def view_reliability(runs: Sequence[Run]) -> Section:
         said = "; ".join(f"{each.confidence_sum / each.n:.2f}: {each.n_right} of {each.n}" for each in bins if each.n)
         pictures.append(
             Picture(
-                f"reliability_{_slug(run.name)}",
+                f"reliability_{slug(run.name)}",
                 draw_reliability(bins, title=run.name),
                 f"Reliability of {run.name}: right answers by stated confidence. {said}.",
             )
@@ -174,73 +165,12 @@ def view_reliability(runs: Sequence[Run]) -> Section:
         "reliability",
         "Reliability of confidence",
         "Points below the dashed line: surer than right. An invalid answer counts as wrong at confidence 1, also in "
-        "Brier score and expected calibration error (ten bins); both are better the smaller. Where two labels are asked for, "
-        "confidence is about both. Forecast Brier is of all probabilities that were given: saying 1/3 each has 0.333.",
+        "Brier score and expected calibration error (ten bins); both are better the smaller. Where two labels are "
+        "asked for, confidence is about both. Forecast Brier is of all probabilities that were given: saying 1/3 each "
+        "has 0.333.",
         [Table("Confidence at the last evaluation", head, rows)],
         pictures,
     )
-
-
-def view_trajectories(runs: Sequence[Run]) -> Section:
-    """Show how the held-out figures moved while training."""
-    shown = {
-        "label_match": "label_match: share right",
-        "macro_f1": "macro-F1",
-        "min_class_recall": "Least recall of a class",
-    }
-    pictures = _trajectories(runs, shown, lambda run, one, name: one.metrics.get(name))
-    for run in _trained(runs):
-        for label in run.labels:
-            lines = {
-                name: Series(
-                    steps=[one.step for one in run.evaluations],
-                    values=[_or_nan(run.metric(one, label, f"predicted_share/{name}")) for one in run.evaluations],
-                )
-                for name in (*_LABELS[label], INVALID)
-            }
-            end = f"_{label}" if len(run.labels) > 1 else ""
-            title = f"{run.name}: what it answers" + (f", {label}" if end else "")
-            said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
-            pictures.append(
-                Picture(f"predicted_{_slug(run.name)}{end}",
-                        draw_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
-                        f"Predicted shares of {run.name} over training steps: {said}.")
-            )  # fmt: skip
-    losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}
-    if losses:
-        said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in losses.items())
-        title = "Loss on the answers learned from"
-        picture = draw_lines(losses, title=title, y_label="nats per token", is_share=False)
-        pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
-    text = "Held-out figures over training steps; bars are 95 % intervals. Step 0 is the model before training."
-    if not pictures:
-        text = "No run was evaluated more than once, so there is nothing to draw."
-    return Section("trajectories", "Trajectories", text, (), pictures)
-
-
-def _trained(runs: Sequence[Run]) -> list[Run]:
-    return [run for run in runs if len(run.evaluations) > 1]
-
-
-def _trajectories(
-    runs: Sequence[Run], shown: Mapping[str, str], find: Callable[[Run, Evaluation, str], float | None]
-) -> list[Picture]:
-    """Draw a picture for each metric, with a line for each run that was evaluated more than once."""
-    pictures: list[Picture] = []
-    for name, title in shown.items():
-        lines: dict[str, Series] = {}
-        for run in _trained(runs):
-            values = [_or_nan(find(run, one, name)) for one in run.evaluations]
-            lows, highs = (
-                [_or_nan(one.metrics.get(f"{name}/{end}")) for one in run.evaluations] for end in ("low", "high")
-            )
-            lines[run.name] = Series(steps=[one.step for one in run.evaluations], values=values, lows=lows, highs=highs)
-        if lines:
-            said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
-            pictures.append(
-                Picture(f"trajectory_{name}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
-            )
-    return pictures
 
 
 def view_confusion(runs: Sequence[Run]) -> Section:
@@ -258,7 +188,7 @@ def view_confusion(runs: Sequence[Run]) -> Section:
             )
             pictures.append(
                 Picture(
-                    f"confusion_{_slug(run.name)}{end}",
+                    f"confusion_{slug(run.name)}{end}",
                     draw_confusion(counts, title=run.name + (f", {label}" if end else "")),
                     f"Confusion matrix of {run.name}. {said}.",
                 )
@@ -285,54 +215,3 @@ def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int
         for gold, row in counts.items()
         if None not in row.values()
     }
-
-
-def view_rewards(runs: Sequence[Run]) -> Section | None:
-    """Show what was earned for what in training, and how often rewards tie; None if nothing was trained by rewards."""
-    pictures: list[Picture] = []
-    for run in runs:
-        names = dict.fromkeys(name for row in run.rows for name in row if name.startswith(f"{TRAIN}reward/"))
-        lines = {name.removeprefix(f"{TRAIN}reward/"): _logged(run, name) for name in names}
-        if lines:
-            pictures.append(
-                Picture(
-                    f"rewards_{_slug(run.name)}",
-                    draw_lines(lines, title=f"{run.name}: mean reward", is_share=False),
-                    f"Mean reward of {run.name} in training, in parts: "
-                    + ", ".join(
-                        f"{name} {line.values[0]:.2f} to {line.values[-1]:.2f}" for name, line in lines.items()
-                    ),
-                )
-            )
-    shown = {
-        "reward_uniform_group_rate": "Groups whose rewards are all equal",
-        "reward_tie_pair_rate": "Pairs of answers with equal rewards",
-    }
-    for name, title in shown.items():
-        lines = {run.name: _logged(run, TRAIN + name) for run in runs if any(TRAIN + name in row for row in run.rows)}
-        if lines:
-            said = "; ".join(f"{run} from {line.values[0]:.2f} to {line.values[-1]:.2f}" for run, line in lines.items())
-            pictures.append(Picture(name, draw_lines(lines, title=title, y_label="share"), f"{title}: {said}."))
-    groups = view_groups(runs)
-    if not pictures:
-        return None
-    return Section(
-        "rewards",
-        "Rewards and ties",
-        "Mean reward of a training step, and its parts. A group whose rewards are all equal teaches nothing.",
-        [groups] if groups else [],
-        pictures,
-    )
-
-
-def _logged(run: Run, name: str) -> Series:
-    rows = [row for row in run.rows if name in row]
-    return Series(steps=[row.get("step", 0.0) for row in rows], values=[row[name] for row in rows])
-
-
-def _or_nan(value: float | None) -> float:
-    return _NAN if value is None else value
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")

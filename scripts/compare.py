@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sciscirl.command_line import run_script
-from sciscirl.compare import CompareConfig, render_comparison
-from sciscirl.compare_files import compare_files
+from sciscirl.compare import CompareConfig
+from sciscirl.compare_files import compare_files, render_comparison
 
 
 def main(words: Sequence[str]) -> None:
