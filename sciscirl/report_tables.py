@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
+import polars as pl
+
 from sciscirl.collapse import find_signs
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
@@ -15,7 +17,7 @@ from sciscirl.prices import PRICES_DATE
 from sciscirl.published import PUBLISHED_EXP5, PUBLISHED_RUNS, PUBLISHED_STEP
 from sciscirl.report_figures import draw_differences
 from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_p
-from sciscirl.report_runs import Run
+from sciscirl.report_runs import SIDE, Run
 
 _KINDS: Final = {
     "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
@@ -162,32 +164,40 @@ def _beside(run: Run) -> list[str]:
 
 
 def view_comparison(runs: Sequence[Run]) -> Section | None:
-    """Compare last evaluations paper by paper, if they are of the same papers; None if there is nothing to compare."""
-    tables = {run.name: run.last.predictions for run in runs if run.last and run.last.predictions is not None}
-    if len(tables) < 2:
+    """Compare last evaluations paper by paper, those of the same papers; None if there are fewer than two."""
+    groups: dict[str, dict[str, pl.DataFrame]] = {}
+    for run in runs:
+        if run.last and run.last.predictions is not None:
+            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE)])
+            groups.setdefault(key, {})[run.name] = run.last.predictions
+    if sum(map(len, groups.values())) < 2:
         return None
-    title, anchor = "Compared paper by paper", "comparison"
-    try:
-        slices = {json.dumps(run.facts.get("release")) for run in runs if run.name in tables}
-        if len(slices) > 1:
-            msg = "They are of different slices."
-            raise PredictionsError(msg)
-        reference = None if len(tables) <= _ALL_PAIRS else next(iter(tables))
-        comparison = compare_predictions(tables, CompareConfig(reference=reference, n_resamples=1000))
-    except PredictionsError as error:
-        return Section(anchor, title, f"These runs cannot be compared paper by paper. {error}")
-    text = (
-        f"{comparison.n_papers:,} papers that all of them judged. Differences are left minus right, with 95 % "
-        "intervals from resamples of the papers that are the same for both; a filled blue mark is an interval without "
-        "0. McNemar's exact test is on papers that only one of two has right, adjusted by Holm for the number of pairs."
-    )
-    if reference is not None:
-        text += f" With more than {_ALL_PAIRS} runs, each is compared with the first, {reference}."
-    pictures = [
-        Picture(f"difference_{metric}", draw_differences(comparison, metric), _say_differences(comparison, metric))
-        for metric in COMPARED
-    ]
-    return Section(anchor, title, text, [_pairs(comparison)], pictures)
+    texts, tables, pictures = [], [], []
+    for group in groups.values():
+        if len(group) < 2:
+            texts.append(f"{next(iter(group))} is alone with its task and slice.")
+            continue
+        reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
+        try:
+            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000))
+        except PredictionsError as error:
+            texts.append(f"{', '.join(group)} cannot be compared: {error}")
+            continue
+        texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
+        if reference is not None:
+            texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
+        tables.append(_pairs(comparison))
+        pictures += [
+            Picture(f"difference_{metric}", draw_differences(comparison, metric), _say_differences(comparison, metric))
+            for metric in COMPARED
+        ]
+    if tables:
+        texts.append(
+            "Differences are left minus right, with 95 % intervals from resamples of the papers that are the same for "
+            "both; a filled blue mark is an interval without 0. McNemar's exact test is on papers that only one of two "
+            "has right, adjusted by Holm for the number of pairs."
+        )
+    return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
 
 
 def _pairs(comparison: Comparison) -> Table:
@@ -201,7 +211,9 @@ def _pairs(comparison: Comparison) -> Table:
         ]
         for pair in comparison.pairs
     ]
-    return Table("Every pair of runs", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows)
+    return Table(
+        f"Pairs of runs, task {comparison.target}", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows
+    )
 
 
 def _say_differences(comparison: Comparison, metric: str) -> str:
