@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -120,7 +121,11 @@ def render_report(sections: Sequence[Section], title: str) -> str:
         >>> "<script" in page, "&lt;script&gt;" in page
         (False, True)
     """
-    source = resources.files("sciscirl").joinpath(_TEMPLATE).read_text("utf-8")
+    return _template().render(sections=sections, title=title)
+
+
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -129,7 +134,7 @@ def render_report(sections: Sequence[Section], title: str) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["breakable"] = _breakable
-    return environment.from_string(source).render(sections=sections, title=title)
+    return environment.from_string(resources.files("sciscirl").joinpath(_TEMPLATE).read_text("utf-8"))
 
 
 def _breakable(text: str) -> Markup:

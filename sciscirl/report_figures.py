@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -40,7 +41,6 @@ _LOOK: Final[dict[Any, Any]] = {
     "axes.edgecolor": "#444444",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
     "axes.axisbelow": True,
     "axes.titlesize": 10.5,
     "grid.color": "#DDDDDD",
@@ -77,7 +77,7 @@ def draw_lines(
         is_share: whether that axis goes from 0 to 1.
         colours: by name; else the order decides.
     """
-    with mpl.rc_context(_LOOK):
+    with _look():
         figure, axes = _canvas(2.5 + 0.19 * ((len(lines) + 1) // 2))
         for number, (name, line) in enumerate(lines.items()):
             colour = colours.get(name, _LINES[number % len(_LINES)])
@@ -114,7 +114,7 @@ def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
         shares: by bar, then by label, adding up to 1.
         title: of the picture.
     """
-    with mpl.rc_context({**_LOOK, "axes.grid": False}):
+    with _look(grid=False):
         figure, axes = _canvas(1.4 + 0.34 * len(shares))
         labels = list(dict.fromkeys(label for held in shares.values() for label in held))
         places, lefts = np.arange(len(shares)), np.zeros(len(shares))
@@ -149,7 +149,7 @@ def draw_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, c
         title: of the picture.
         chance: the recall of blind guessing, drawn as a line.
     """
-    with mpl.rc_context(_LOOK):
+    with _look():
         figure, axes = _canvas(1.5 + 0.5 * len(recalls))
         labels = list(dict.fromkeys(label for held in recalls.values() for label in held))
         for number, label in enumerate(labels):
@@ -174,7 +174,7 @@ def draw_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
         bins: of equal width from 0 to 1, ``metrics.bin_by_confidence``.
         title: of the picture.
     """
-    with mpl.rc_context(_LOOK):
+    with _look():
         figure = Figure(figsize=(_WIDTH, 3.7), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         held = [one for one in bins if one.n]
@@ -198,7 +198,7 @@ def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> by
         counts: by gold label, then by predicted one, the last of which is *invalid*.
         title: of the picture.
     """
-    with mpl.rc_context({**_LOOK, "axes.grid": False}):
+    with _look(grid=False):
         figure, axes = _canvas(3.1)
         table = np.array([list(row.values()) for row in counts.values()], dtype=float)
         sums = table.sum(axis=1, keepdims=True)
@@ -218,7 +218,7 @@ def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> by
 
 def draw_differences(comparison: Comparison, metric: str) -> bytes:
     """Draw the difference of every pair in a metric with its interval, as a forest plot; PNG."""
-    with mpl.rc_context(_LOOK):
+    with _look():
         figure, axes = _canvas(1.0 + 0.3 * len(comparison.pairs))
         for row, pair in enumerate(comparison.pairs):
             one = pair.differences[metric]
@@ -233,6 +233,15 @@ def draw_differences(comparison: Comparison, metric: str) -> bytes:
         axes.set(xlabel=f"difference in {metric}", ylim=(len(names) - 0.5, -0.5))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
         return _to_png(figure)
+
+
+@contextmanager
+def _look(*, grid: bool = True) -> Generator[None]:
+    """Draw as we mean it, whatever a user's own settings are."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_LOOK, "axes.grid": grid})
+        yield
 
 
 def _canvas(height: float) -> tuple[Figure, Axes]:

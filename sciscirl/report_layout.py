@@ -64,10 +64,10 @@ def show(value: float | None, digits: int = 3) -> str:
     """Write a number; what is undefined is a dash.
 
     Example:
-        >>> show(0.25), show(None)
-        ('0.250', '–')
+        >>> show(0.25), show(-1e-9), show(None)
+        ('0.250', '0.000', '–')
     """
-    return ABSENT if value is None else f"{value:.{digits}f}"
+    return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
 
 
 def show_metric(metrics: Mapping[str, float], name: str) -> str:
@@ -90,7 +90,7 @@ def show_estimate(estimate: Estimate, *, signed: bool = False, digits: int = 3) 
         >>> show_estimate(Estimate(0.25, 0.2, 0.3)), show_estimate(Estimate(0.25, None, None), signed=True)
         ('0.250 [0.200, 0.300]', '+0.250')
     """
-    form = f"{'+' if signed else ''}.{digits}f"
+    form = f"{'+' if signed else ''}z.{digits}f"
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:{form}}"
     return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"

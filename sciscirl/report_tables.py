@@ -287,7 +287,7 @@ def show_time(seconds: float) -> str:
     """Write a duration.
 
     Example:
-        >>> show_time(7.25), show_time(754), show_time(5025)
+        >>> show_time(7.25), show_time(754), show_time(5040)
         ('7.2 s', '12 min 34 s', '1 h 24 min')
     """
     if seconds < 60:
