@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import jinja2
 from markupsafe import Markup, escape
 
+from sciscidata.progress import progress_bar
 from sciscidata.storage import atomic_file, atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.report_examples import view_examples
@@ -96,21 +97,27 @@ def write_report(config: ReportConfig) -> Path:
 
 def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
     """Make every view of the runs that has something to show."""
-    sections = [
-        view_overview(runs),
-        view_runs(runs),
-        view_published(runs),
-        view_comparison(runs),
-        view_trajectories(runs),
-        view_balance(runs),
-        view_contract(runs),
-        view_reliability(runs),
-        view_confusion(runs),
-        view_rewards(runs),
-        view_examples(runs, n_each=config.n_examples, release=config.release),
-        view_cost(runs),
-    ]
-    return [section for section in sections if section is not None]
+    views: tuple[Callable[[Sequence[Run]], Section | None], ...] = (
+        view_overview,
+        view_runs,
+        view_published,
+        view_comparison,
+        view_trajectories,
+        view_balance,
+        view_contract,
+        view_reliability,
+        view_confusion,
+        view_rewards,
+        partial(view_examples, n_each=config.n_examples, release=config.release),
+        view_cost,
+    )
+    sections: list[Section] = []
+    with progress_bar("draw views", total=len(views), unit="views") as advance:
+        for view in views:
+            section = view(runs)
+            sections += [section] if section is not None else []
+            advance(1)
+    return sections
 
 
 def render_report(sections: Sequence[Section], title: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast
 
 import polars as pl
 
+from sciscidata.progress import progress_bar
 from sciscirl.errors import PredictionsError, RunFolderError
 from sciscirl.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluate import measure
@@ -130,7 +131,12 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     if len({folder.resolve() for folder in folders}) < len(folders):
         msg = "a run is given twice. Give each once."
         raise RunFolderError(msg)
-    return [read_run(folder, name) for folder, name in zip(folders, name_folders(folders), strict=True)]
+    runs: list[Run] = []
+    with progress_bar("read runs", total=len(folders), unit="runs") as advance:
+        for folder, name in zip(folders, name_folders(folders), strict=True):
+            runs.append(read_run(folder, name))
+            advance(1)
+    return runs
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from sciscidata.errors import StorageError
 from sciscirl.errors import RunFolderError, SciSciRLError, SliceError
 from sciscirl.experiments import find_preset
 from sciscirl.metrics import bin_by_confidence, compute_metrics, find_right
@@ -338,6 +339,23 @@ def test_mistakes_are_refused(home, tmp_path):
         write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "r.html"))
     with pytest.raises(SliceError, match="not a release"):
         write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "q.html", release=tmp_path))
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(home, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file"):
+        write_report(ReportConfig(runs=(home / "majority",), out=tmp_path / "file" / "r.html"))
+
+
+def test_a_report_that_fails_leaves_the_older_one_as_it_was(home, tmp_path, monkeypatch):
+    out = write_report(ReportConfig(runs=(home / "majority",), out=tmp_path / "r.html"))
+    before = {path.name: path.read_bytes() for path in (out, *(tmp_path / "r_pictures").iterdir())}
+    monkeypatch.setattr("sciscirl.report.atomic_file", lambda path: pytest.fail("reached too early"))
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(StorageError, match="disk"):
+        write_report(ReportConfig(runs=(home / "exp4",), out=out))
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in (out, *(tmp_path / "r_pictures").iterdir())} == before
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "exp"]), min_size=1, max_size=4), min_size=1, max_size=5))
