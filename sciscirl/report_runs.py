@@ -18,7 +18,7 @@ from sciscirl.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluate import measure
 from sciscirl.predictions import find_target, read_predictions
 from sciscirl.prices import Usage
-from sciscirl.run_folder import METRICS_FILE, RUN_FILE
+from sciscirl.run_folder import ADAPTER, METRICS_FILE, RUN_FILE
 from sciscirl.task import TARGETS, TargetName, short_name
 
 SIDE: Final = "test"
@@ -53,7 +53,8 @@ class Run:
         evaluations: by step.
         usage: tokens, as far as they were logged; None if they were not.
         n_steps: of training that were logged.
-        is_finished: whether the last weights were kept under the name ``final``, or an evaluation is all there is.
+        is_finished: whether its last weights were kept as such, or an evaluation is all there is.
+        is_stopped: whether it was ended because the model had collapsed.
         problems: what could not be read.
     """
 
@@ -65,6 +66,7 @@ class Run:
     usage: Usage | None
     n_steps: int
     is_finished: bool
+    is_stopped: bool
     problems: tuple[str, ...]
 
     @property
@@ -96,6 +98,8 @@ class Run:
         if self.kind in {"evaluation", "baseline"}:
             return "evaluated" if self.evaluations else "no evaluation"
         steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
+        if self.is_stopped:
+            return f"stopped after {steps}: class collapse"
         state = f"finished after {steps}" if self.is_finished else (
             f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip
@@ -176,6 +180,7 @@ def read_run(folder: Path, name: str) -> Run:
         usage=_count_tokens(folder, steps, problems),
         n_steps=len({row.get("step") for row in steps}),
         is_finished=not is_training or _is_finished(folder),
+        is_stopped=any(row.get("collapse_stop") for row in rows),
         problems=tuple(problems),
     )
 
@@ -229,6 +234,8 @@ def _is_of_training(name: str) -> bool:
 
 
 def _is_finished(folder: Path) -> bool:
+    if (folder / ADAPTER).is_dir():
+        return True
     try:
         text = (folder / "checkpoints.jsonl").read_text("utf-8", "replace")
     except OSError:

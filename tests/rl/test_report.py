@@ -302,6 +302,17 @@ def test_damaged_files_are_said_and_the_rest_is_shown(home, tmp_path):
     assert "test_000004.parquet: it is no Parquet file" in Page(out.read_text("utf-8")).text
 
 
+def test_how_a_run_ended_is_told_by_what_it_left(home, tmp_path):
+    stopped = shutil.copytree(home / "unjudged", tmp_path / "stopped")
+    assert read_run(stopped, "r").state == "not finished, 2 steps so far; no evaluation"
+    with (stopped / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 2, "collapse_stop": 1.0}\n')
+    assert read_run(stopped, "r").state == "stopped after 2 steps: class collapse"
+    local = shutil.copytree(home / "base_only", tmp_path / "local")
+    (local / "adapter").mkdir()
+    assert read_run(local, "r").state == "finished after 1 step; evaluated only before training"
+
+
 def test_a_step_that_a_resumed_run_took_again_counts_once(home, tmp_path):
     folder = shutil.copytree(home / "exp4", tmp_path / "exp4")
     lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
