@@ -42,18 +42,20 @@ def draw_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
         b'PNG'
     """
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     settings = table.select("axis", "value", "status").unique(maintain_order=True).rows()
-    figure = Figure(figsize=(11, 1.6 + 0.36 * len(settings)), layout="constrained")
+    figure = Figure(figsize=(11, max(3.0, 1.6 + 0.36 * len(settings))), layout=ConstrainedLayoutEngine(wspace=0.05))
     panels: Iterable[Panel] = figure.subplots(1, len(_PANELS), sharey=True, width_ratios=(1, 1, 1.35))
     places = {(axis, value): place for place, (axis, value, _) in enumerate(settings)}
     for panel, (column, label) in zip(panels, _PANELS, strict=True):
         for mode, (colour, shape, shift) in _MODES.items():
             part = table.filter(pl.col("mode") == mode, pl.col(column).is_not_null())
             heights = [places[row] + shift for row in part.select("axis", "value").rows()]
-            panel.plot(
+            (marks,) = panel.plot(
                 part[column].to_list(), heights, shape, color=colour, markersize=7, label=mode, clip_on=False, zorder=3
             )
+            marks.set_in_layout(False)  # where there are none, unclipped, they would need infinite room
         for place, (_, _, status) in enumerate(settings):
             if status != "measured":
                 panel.text(
@@ -67,6 +69,7 @@ def draw_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
             panel.set_xticks([0, 1e-7, 1e-5, 1e-3, 1e-1, 10], ["0", "1e-7", "1e-5", "0.001", "0.1", "10"])
         else:
             panel.set_xlim(-0.03, 1.03)
+            panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
     first: Any = figure.axes[0]
     first.set_yticks(range(len(settings)), [f"{axis.replace('_', ' ')}  {value}" for axis, value, _ in settings])
     first.set_ylim(len(settings) - 0.5, -0.5)

@@ -293,6 +293,11 @@ def _one_line(error: BaseException) -> str:
     return text if isinstance(error, SciSciRLError) else f"{type(error).__name__}: {text}"
 
 
+def _title(settings: Mapping[str, Any]) -> str:
+    reference = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings["reference"].items() if value)
+    return f"{settings['model']}, {settings['n_papers']} prompts, against {reference}"
+
+
 def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) -> None:
     from sciscirl.repro.figure import draw_sweep
 
@@ -303,4 +308,4 @@ def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) 
     with atomic_file(folder / "sweep.md") as path:
         path.write_text(render_table(table, facts["settings"]), "utf-8")
     with atomic_file(folder / "sweep.png") as path:
-        draw_sweep(table, path, title=str(facts["settings"]["model"]))
+        draw_sweep(table, path, title=_title(facts["settings"]))
