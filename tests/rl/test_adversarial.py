@@ -195,6 +195,7 @@ def test_a_first_answer_that_was_cut_off_ends_the_episode(papers, toy_renderer, 
     row = last(group).logs
     assert (row["problem"], row["first_problem"], row["text"]) == ("cut_off", "cut_off", text)
     assert (row["reward"], row["is_valid"]) == (-1.0, False)
+    assert last(group).metrics["challenged"] == 0.0
     assert objecting.challenger.asked == []
 
 
