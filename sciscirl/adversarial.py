@@ -84,8 +84,8 @@ class AdversarialEnv(DisruptionEnv):
         """Challenge a first answer; score the episode by a second one.
 
         Returns:
-            Of the first turn, no reward, and whether it was challenged. Of the last one the reward; its parts, what was
-            predicted and what the challenge changed, as metrics that can be averaged; and as logs a row of
+            Of the first turn no reward. Of the last one the reward; its parts, what was predicted and what the
+            challenge changed, as metrics that can be averaged; and as logs a row of
             ``adversarial_predictions.adversarial_schema``, without what is null there.
         """
         text, answer, end = self._read(action, extra)
@@ -115,7 +115,6 @@ class AdversarialEnv(DisruptionEnv):
             episode_done=False,
             next_observation=self.renderer.build_generation_prompt(conversation),
             next_stop_condition=self.renderer.get_stop_sequences(),
-            metrics={"challenged": float(bool(self._challenge))},
             logs={"text": text, "challenge": self._challenge},
         )
 
@@ -135,7 +134,7 @@ class AdversarialEnv(DisruptionEnv):
             n_steps = await ask_judge(self.opponents.judge, episode)
             metrics["judge_invalid"] = float(n_steps is None)
         reward = score_episode(episode, gold, self.opponents.rules, n_steps or 0)
-        metrics |= _reward_metrics(reward, rubric)
+        metrics |= _reward_metrics(reward, rubric) | {"challenged": float(bool(episode.challenge))}
         metrics |= measure_answer(episode.final, gold) | end_episode(end)
         metrics |= flip_metrics(gold, episode.first.labels, episode.final.labels)
         self._show_episode(episode, gold, reward)

@@ -28,8 +28,11 @@ from sciscirl.experiments import PRESETS, Preset, TaskRules, describe
 from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.refill import RefillConstantGroups
+from sciscirl.server import check_opponents
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
+from sciscirl.training import train_preset
 from tests.rl.adversarial_toy import LABELS, RULES, Recording, roll_out, say_both
+from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import NOVELTY, RENDERER, Scripted
 
 TOY_OBJECTION = "Surveys of this kind rarely replace anything that colleagues already trusted."
@@ -192,6 +195,7 @@ def test_a_first_answer_that_was_cut_off_ends_the_episode(papers, toy_renderer, 
     row = last(group).logs
     assert (row["problem"], row["first_problem"], row["text"]) == ("cut_off", "cut_off", text)
     assert (row["reward"], row["is_valid"]) == (-1.0, False)
+    assert last(group).metrics["challenged"] == 0.0
     assert objecting.challenger.asked == []
 
 
@@ -382,6 +386,17 @@ def test_challenger_and_judge_on_the_command_line_go_over_the_preset(options):
     assert (challenger.model, challenger.base_url) == ("Qwen/Qwen3-8B", "http://a")
     with pytest.raises(SciSciRLError, match="preset 'exp4' has no challenger and no judge"):
         resolve_preset(TrainOptions(preset="exp4", challenger="rules", judge="a/b"))
+
+
+@pytest.mark.parametrize("who", ["challenger", "judge"])
+def test_opponents_that_a_server_does_not_offer_are_refused_before_a_run_begins(options, who, tmp_path, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    with serve_models([{"model_name": options["model"]}]) as url:
+        with pytest.raises(SciSciRLError, match="does not offer 'Qwen/Qwen3-8B'"):
+            asyncio.run(train_preset(TrainOptions(**options, base_url=url, max_steps=1, **{who: "Qwen/Qwen3-8B"})))
+        check_opponents(AdversarialRules(challenger=options["model"]), url)
+        check_opponents(AdversarialRules(), "http://nobody.invalid")  # rules need no server
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_dry_run_counts_two_turns(options):
