@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from sciscirl.batch_term import batch_term
 from sciscirl.contracts import render_answer
 from sciscirl.dataset import order_papers
 from sciscirl.experiments import Preset
-from sciscirl.rewards import batch_term, score_answer
+from sciscirl.rewards import score_answer
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import VOCABULARIES, Paper
 

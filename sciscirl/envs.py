@@ -25,12 +25,13 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
+from sciscirl.batch_term import batch_term
 from sciscirl.contracts import Answer
 from sciscirl.experiments import TaskRules
 from sciscirl.metrics import merge_labels, tie_metrics
 from sciscirl.predictions import INVALID, make_prediction
 from sciscirl.prompts import cap_view, render_prompt
-from sciscirl.rewards import RewardParts, batch_term, quadratic_loss, score_answer
+from sciscirl.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import VOCABULARIES, Paper, short_name
 

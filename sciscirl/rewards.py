@@ -21,8 +21,13 @@ ADJACENT: Final = frozenset(
 )
 
 
-def _total(*parts: float) -> float:
-    # 0.05 - 0.6 is not -0.55 in binary. Rounded, totals are what the table says, and equal cases tie.
+def round_total(*parts: float) -> float:
+    """Add up what an answer earns, to nine digits: totals are what the table says, and equal cases tie.
+
+    Example:
+        >>> 0.05 - 0.6, round_total(0.05, -0.6)
+        (-0.5499999999999999, -0.55)
+    """
     return round(math.fsum(parts), 9)
 
 
@@ -52,7 +57,7 @@ class RewardTable:
         is_balanced: whether the task part is weighted by gold_weights.
         gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
         share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training side)``: see ``batch_term``.
+            training side)``: see ``batch_term.batch_term``.
 
     Raises:
         RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
@@ -106,7 +111,7 @@ class RewardTable:
 
     def _check_ladder(self, label: str) -> None:
         between = () if self.adjacent is None else (self._paid(label, self.adjacent),)
-        worst = _total(self._paid(label, self.wrong), -self.share_penalty)
+        worst = round_total(self._paid(label, self.wrong), -self.share_penalty)
         ladder = (self.not_json, self.broken, worst, *between, self.best(label))
         if any(worse >= better for worse, better in pairwise(ladder)) or self.think > 0 or self.share_penalty < 0:
             msg = (
@@ -117,11 +122,11 @@ class RewardTable:
             raise RewardError(msg)
 
     def _paid(self, label: str, task: float) -> float:
-        return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
+        return round_total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
 
     def best(self, *gold_labels: str) -> float:
         """Return the most that an answer can earn on a paper of this class, or of these two; without batch term."""
-        return _total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
+        return round_total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
 
     def weighted(self, gold_label: str) -> float:
         """Return the task part of a right answer on a paper of this class."""
@@ -135,7 +140,7 @@ class RewardTable:
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the most that any answer can earn, without batch term."""
-        return _total(self.not_json, self.think), max(map(self.best, _LABELS))
+        return round_total(self.not_json, self.think), max(map(self.best, _LABELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +253,18 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
     else:
         contract = table.kept
         tasks = {column: _task_part(answer, column, label, table) for column, label in golds.items()}
-        task = _total(math.fsum(tasks.values()) / len(tasks))
+        task = round_total(math.fsum(tasks.values()) / len(tasks))
     think = table.think if answer.has_think else 0.0
-    return RewardParts(parse, contract, task, think, _total(parse, contract, task, think), tasks)
+    return RewardParts(parse, contract, task, think, round_total(parse, contract, task, think), tasks)
 
 
 def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> float:
     said = answer.labels[column]
     if answer.forecast:
-        return _total(table.task_part(gold, 1 - quadratic_loss(answer.forecast, column, gold)))
+        return round_total(table.task_part(gold, 1 - quadratic_loss(answer.forecast, column, gold)))
     if table.adjacent is not None and (said, gold) in ADJACENT:
         return table.adjacent
-    return _total(table.task_part(gold, float(said == gold)))
+    return round_total(table.task_part(gold, float(said == gold)))
 
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
@@ -270,40 +275,3 @@ def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> flo
         0.25
     """
     return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES[column]) / 2
-
-
-def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
-    """Return what an answer pays for saying what has been said too often of late.
-
-    ``-share_penalty * (how much more often its label was said than it should be)``, of a forecast the mean over its
-    probabilities, of two labels the mean of both. This is the policy gradient of ``-share_penalty / 2 * sum((said
-    share - due share)**2)``, so that it pulls the predictions as a whole, and no answer on its own, to the shares of
-    the labels. An invalid answer has no label, and 0.
-
-    Args:
-        answer: a judged one.
-        excess: of each label, its share among recent valid answers less its share on the training side.
-        table: whose ``share_penalty`` applies.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
-        >>> batch_term(answer, {"disruptive": -0.2, "consolidating": -0.2, "neutral": 0.4}, REWARDS["balanced_shares"])
-        -0.2
-    """
-    said = shares_said(answer)
-    if not said:
-        return 0.0
-    return _total(-table.share_penalty * math.fsum(excess[label] * share for label, share in said.items())
-                  / len(answer.labels))  # fmt: skip
-
-
-def shares_said(answer: Answer) -> dict[str, float]:
-    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
-        {'novel': 1.0}
-    """
-    return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from sciscirl.batch_term import shares_said
 from sciscirl.contracts import Answer
 from sciscirl.experiments import check_positive
-from sciscirl.rewards import shares_said
 from sciscirl.task import VOCABULARIES
 
 _UNIT = 10**6  # shares are added up as whole numbers of it: then the order of answers cannot change a sum

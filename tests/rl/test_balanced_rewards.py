@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sciscirl.batch_term import batch_term, shares_said
 from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.errors import RewardError
 from sciscirl.experiments import PRESETS, TaskRules
@@ -22,10 +23,8 @@ from sciscirl.rewards import (
     REWARDS,
     RewardTable,
     balance,
-    batch_term,
     quadratic_loss,
     score_answer,
-    shares_said,
 )
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
 from tests.rl.papers import write_slice
