@@ -19,9 +19,9 @@ import numpy as np
 import sciscidata as ssd
 from benchmarks.collapse_policy import FORMS, LABELS, Answers, Draws, Policy, Texts, Trainer, train_supervised
 from sciscirl.collapse import measure_spread
-from sciscirl.dataset import order_papers
 from sciscirl.experiments import PRESETS
 from sciscirl.metrics import compute_metrics
+from sciscirl.paper_order import order_papers
 from sciscirl.predictions import make_prediction
 from sciscirl.rewards import score_answer
 from sciscirl.task import Paper, read_split

@@ -17,8 +17,8 @@ import numpy as np
 
 from sciscirl.batch_term import batch_term
 from sciscirl.contracts import render_answer
-from sciscirl.dataset import order_papers
 from sciscirl.experiments import Preset
+from sciscirl.paper_order import order_papers
 from sciscirl.rewards import score_answer
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import VOCABULARIES, Paper

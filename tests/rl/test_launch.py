@@ -136,6 +136,8 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
+    assert "each of 24 training papers is shown 1.3 times" in text
+    assert "steps: 100,000,000 of 16" in render_dry_run(TrainOptions(**options, max_steps=10**8))
     assert "no list price known" in text
     lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
     assert min(lengths) > 500
