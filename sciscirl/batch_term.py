@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from sciscirl.contracts import Answer
 from sciscirl.rewards import RewardTable, round_total
@@ -45,3 +47,22 @@ def shares_said(answer: Answer) -> dict[str, float]:
         {'novel': 1.0}
     """
     return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)
+
+
+def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the same of an answer that was put into a row of predictions; nothing of one that is not valid.
+
+    Args:
+        row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
+
+    Example:
+        >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
+        {'neutral': 1.0, 'novel': 1.0}
+        >>> shares_in_row({"is_valid": True, "label": "novel", "forecast": '{"novel": 0.75, "balanced": 0.25}'})
+        {'novel': 0.75, 'balanced': 0.25}
+    """
+    if not row.get("is_valid"):
+        return {}
+    forecasts = [json.loads(text) for name, text in row.items() if name.partition("_")[0] == "forecast" and text]
+    labels = [label for name, label in row.items() if name.partition("_")[0] == "label" and label]
+    return {label: p for forecast in forecasts for label, p in forecast.items()} or dict.fromkeys(labels, 1.0)

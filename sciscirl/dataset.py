@@ -9,6 +9,8 @@ from dataclasses import replace
 import chz
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.chat_format import make_renderer
 from sciscirl.contracts import ContractName
@@ -137,6 +139,8 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         interleave: see ``paper_order.order_papers``.
         n_refills: see DisruptionDataset.
         share_window: see ShareTracker; used where the reward has a batch term.
+        run: the folder of a run that goes on: what its answers said of late is read back from its rollouts.
+        first_step: at which it does.
         n_train: use the first so many papers of the training side only.
         n_test: likewise of the test side.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
@@ -158,6 +162,8 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     interleave: bool = False
     n_refills: int = 0
     share_window: int = 256
+    run: str | None = None
+    first_step: int = 0
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
@@ -203,6 +209,15 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
 
+    def _tracker(self, rules: TaskRules) -> ShareTracker:
+        tracker = ShareTracker(rules.class_counts, self.share_window)
+        if self.run is not None:
+            store = TrainingRunStore(storage_from_uri(self.run))
+            tracker.recall(
+                self.first_step, lambda step: (rollout["steps"][-1]["logs"] for rollout in store.read_rollouts(step))
+            )
+        return tracker
+
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
         """Build the training batches, and the held-out ones in the order of the release.
 
@@ -214,7 +229,6 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         rules, renderer = self.rules(), self.renderer()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        has_batch_term = rules.table.share_penalty > 0
         train = DisruptionDataset(
             papers,
             rules,
@@ -222,7 +236,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             batch_size=self.batch_size,
             group_size=self.group_size,
             n_refills=self.n_refills,
-            tracker=ShareTracker(rules.class_counts, self.share_window) if has_batch_term else None,
+            tracker=self._tracker(rules) if rules.table.share_penalty else None,
         )
         if not self.has_test:
             return train, None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from sciscirl.batch_term import shares_said
+from sciscirl.batch_term import shares_in_row, shares_said
 from sciscirl.contracts import Answer
 from sciscirl.experiments import check_positive
 from sciscirl.task import VOCABULARIES
@@ -44,7 +44,22 @@ class ShareTracker:
 
     def record(self, batch: int, answer: Answer) -> None:
         """Count one answer of a batch, if it is valid."""
-        said = shares_said(answer)
+        self._count(batch, shares_said(answer))
+
+    def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
+        """Count the answers of earlier batches, as many as the excess of a batch is taken over: what a resumed run had.
+
+        Args:
+            batch: at which the run goes on.
+            read_rows: gives the rows of predictions that the answers of an earlier batch were put into.
+        """
+        for earlier in range(batch - 1, -1, -1):
+            if self.count_answers(batch) >= self.window:
+                break
+            for row in read_rows(earlier):
+                self._count(earlier, shares_in_row(row))
+
+    def _count(self, batch: int, said: Mapping[str, float]) -> None:
         if said:
             self._said.setdefault(batch, Counter()).update({label: round(p * _UNIT) for label, p in said.items()})
             self._n_answers[batch] += 1
