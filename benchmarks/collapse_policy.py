@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sciscirl.batch_term import batch_term
 from sciscirl.contracts import render_answer
 from sciscirl.experiments import Preset
 from sciscirl.paper_order import order_papers
 from sciscirl.rewards import score_answer
-from sciscirl.share_tracker import ShareTracker
+from sciscirl.share_tracker import ShareTracker, batch_term
 from sciscirl.task import VOCABULARIES, Paper
 
 LABELS = VOCABULARIES["disruption_label"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import chz
 from tinker_cookbook.renderers import Renderer
-from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
@@ -74,7 +74,7 @@ class DisruptionDataset(RLDataset):
         self.tracker = tracker
         self.keep_rest = keep_rest
 
-    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+    def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
         """Return the groups of one step.
 
         Raises:

@@ -35,9 +35,11 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
             model is not to be had.
     """
+    from sciscirl.adversarial import make_opponents
     from sciscirl.chat_format import choose_renderer, make_renderer
     from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
+    from sciscirl.server import check_opponents, check_server
 
     _check_unused(config.out)
     subject = find_subject(config)
@@ -48,10 +50,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
         base = find_base_model(subject.local_model)
     else:
-        from sciscirl.server import check_server
-
         check_server(base, config.base_url, needs_training=False)
     papers = _read(config, preset.rules)
+    check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
@@ -63,6 +64,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         temperature=subject.temperature,
         group_size=config.group_size,
         name=config.side,
+        opponents=None
+        if preset.adversarial is None
+        else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
     )
     if subject.local_model is not None:
         await _ask_here(evaluator, subject.local_model)

@@ -29,9 +29,13 @@ _SHOWN: Final = (
     "parse_ok",
     "format_strict_ok",
     "invalid",
+    "first/label_match",
+    *(f"flip/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "kept_right", "kept_wrong")),
+    *(f"flip_rate/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "changed_while_wrong")),
     "brier",
     "ece",
     "reward",
+    *(f"reward_{part}" for part in ("correctness", "reasoning", "adaptation")),
 )
 
 

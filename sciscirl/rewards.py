@@ -25,13 +25,8 @@ ADJACENT: Final = frozenset(
 MAX_WEIGHT: Final = 10
 
 
-def round_total(*parts: float) -> float:
-    """Add up what an answer earns, to nine digits: totals are what the table says, and equal cases tie.
-
-    Example:
-        >>> 0.05 - 0.6, round_total(0.05, -0.6)
-        (-0.5499999999999999, -0.55)
-    """
+def _total(*parts: float) -> float:
+    # 0.05 - 0.6 is not -0.55 in binary. Rounded, totals are what the table says, and equal cases tie.
     return round(math.fsum(parts), 9)
 
 
@@ -61,7 +56,7 @@ class RewardTable:
         is_balanced: whether the task part is weighted by gold_weights.
         gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
         share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training side)``: see ``batch_term.batch_term``.
+            training side)``: see ``share_tracker.batch_term``.
 
     Raises:
         RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
@@ -115,7 +110,7 @@ class RewardTable:
 
     def _check_ladder(self, label: str) -> None:
         between = () if self.adjacent is None else (self._paid(label, self.adjacent),)
-        worst = round_total(self._paid(label, self.wrong), -self.share_penalty)
+        worst = _total(self._paid(label, self.wrong), -self.share_penalty)
         ladder = (self.not_json, self.broken, worst, *between, self.best(label))
         if any(worse >= better for worse, better in pairwise(ladder)) or self.think > 0 or self.share_penalty < 0:
             msg = (
@@ -126,11 +121,11 @@ class RewardTable:
             raise RewardError(msg)
 
     def _paid(self, label: str, task: float) -> float:
-        return round_total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
+        return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
 
     def best(self, *gold_labels: str) -> float:
         """Return the most that an answer can earn on a paper of this class, or of these two; without batch term."""
-        return round_total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
+        return _total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
 
     def weighted(self, gold_label: str) -> float:
         """Return the task part of a right answer on a paper of this class."""
@@ -144,7 +139,7 @@ class RewardTable:
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the most that any answer can earn, without batch term."""
-        return round_total(self.not_json, self.think), max(map(self.best, _LABELS))
+        return _total(self.not_json, self.think), max(map(self.best, _LABELS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +258,18 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
     else:
         contract = table.kept
         tasks = {column: _task_part(answer, column, label, table) for column, label in golds.items()}
-        task = round_total(math.fsum(tasks.values()) / len(tasks))
+        task = _total(math.fsum(tasks.values()) / len(tasks))
     think = table.think if answer.has_think else 0.0
-    return RewardParts(parse, contract, task, think, round_total(parse, contract, task, think), tasks)
+    return RewardParts(parse, contract, task, think, _total(parse, contract, task, think), tasks)
 
 
 def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> float:
     said = answer.labels[column]
     if answer.forecast:
-        return round_total(table.task_part(gold, 1 - quadratic_loss(answer.forecast, column, gold)))
+        return _total(table.task_part(gold, 1 - quadratic_loss(answer.forecast, column, gold)))
     if table.adjacent is not None and (said, gold) in ADJACENT:
         return table.adjacent
-    return round_total(table.task_part(gold, float(said == gold)))
+    return _total(table.task_part(gold, float(said == gold)))
 
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:

@@ -12,6 +12,7 @@ import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
+from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL, check_positive
 from sciscirl.prices import PRICES
@@ -55,6 +56,17 @@ def seconds_to_keep(days: int) -> int:
         msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
         raise SciSciRLError(msg)
     return days * 24 * 60 * 60
+
+
+def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
+    """Make sure that a server offers the models that challenge and judge.
+
+    Raises:
+        SciSciRLError: if it does not.
+    """
+    for who in () if rules is None else (rules.challenger, rules.judge):
+        if who is not None and who != BY_RULES:
+            check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, check_positive, find_preset
+from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
 from sciscirl.run_folder import RUN_FILE, find_adapter
 from sciscirl.task import Side
 
@@ -31,6 +32,8 @@ class EvaluationConfig:
         max_tokens: of an answer; None: the preset's.
         n_papers: judge the first so many only.
         group_size: answers to each paper.
+        challenger: of an adversarial preset: ``"rules"``, or a base model; None: the preset's, or the run's.
+        judge: of an adversarial preset, a base model that judges reasoning in place of the rubric; likewise.
         out: folder of the result; a model's is never written over another.
 
     Raises:
@@ -51,6 +54,8 @@ class EvaluationConfig:
     max_tokens: int | None = None
     n_papers: int | None = None
     group_size: int = 1
+    challenger: str | None = None
+    judge: str | None = None
 
     def __post_init__(self) -> None:
         if self.run is not None and (self.checkpoint is not None or self.model is not None):
@@ -105,7 +110,11 @@ def find_subject(config: EvaluationConfig) -> Subject:
             msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
             raise SciSciRLError(msg)
     given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(subject.preset, **{name: value for name, value in given.items() if value is not None})
+    preset = replace(
+        subject.preset,
+        adversarial=choose_opponents(subject.preset, config.challenger, config.judge),
+        **{name: value for name, value in given.items() if value is not None},
+    )
     return replace(
         subject,
         preset=preset,
@@ -126,6 +135,8 @@ def _read_run(folder: Path) -> Subject:
         rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
         names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
         preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
+        if "adversarial" in settings:
+            preset = replace(preset, adversarial=AdversarialRules(**settings["adversarial"]))
         renderer = settings["renderer"]
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sciscirl.batch_term import batch_term, shares_said
 from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.errors import RewardError
 from sciscirl.experiments import PRESETS, TaskRules
@@ -27,6 +26,7 @@ from sciscirl.rewards import (
     quadratic_loss,
     score_answer,
 )
+from sciscirl.share_tracker import batch_term, shares_said
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
 from tests.rl.papers import write_slice
 

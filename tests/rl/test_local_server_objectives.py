@@ -11,9 +11,9 @@ from sciscirl.predictions import find_target, prediction_schema, read_prediction
 pytestmark = pytest.mark.slow
 
 LOGGED = {
-    "exp7": {"reward/batch", "batch_term_answers"},
+    "exp6": {"reward/batch", "batch_term_answers"},
     "exp9": {"refills", "reward_uniform_group_rate"},
-    "joint_balanced": {"novelty/reward/task", "disruption/label_match", "min_class_recall", "both_match"},
+    "joint_balanced": {"novelty/reward/task", "disruption/label_match", "label_match", "both_match"},
 }
 
 
