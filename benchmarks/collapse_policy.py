@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sciscirl.contracts import render_answer
-from sciscirl.dataset import order_papers
 from sciscirl.experiments import Preset
+from sciscirl.paper_order import order_papers
 from sciscirl.rewards import score_answer
 from sciscirl.share_tracker import ShareTracker, batch_term
 from sciscirl.task import VOCABULARIES, Paper

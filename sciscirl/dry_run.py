@@ -38,9 +38,9 @@ def render_dry_run(options: TrainOptions) -> str:
     check_fit(papers, rules, renderer)
     n_test = len(make_evaluator(options, builder).env_group_builders_P) * preset.eval_group_size
     n_steps = min(options.max_steps, len(papers) // preset.batch_size)
-    papers = papers[: n_steps * preset.batch_size]
-    spread = [papers[place * len(papers) // _N_PROMPTS_COUNTED] for place in range(_N_PROMPTS_COUNTED)]
-    counted = papers if len(papers) <= _N_PROMPTS_COUNTED else spread
+    shown = papers.first(n_steps * preset.batch_size)
+    n_counted = min(len(shown), _N_PROMPTS_COUNTED)
+    counted = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
     lengths = [len(prompt) for prompt in prompts]
     labels = {column: VOCABULARIES[column][1] for column in TARGETS[rules.target]}
@@ -69,21 +69,23 @@ def render_dry_run(options: TrainOptions) -> str:
         cost += ", besides what the models cost that challenge and judge"
     resolved = dump_config(config)
     del resolved["evaluator_builders"]
-    shown = [
-        f"--- prompt {number} of {papers[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
+    examples = [
+        f"--- prompt {number} of {counted[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
         f"{renderer.tokenizer.decode(prompts[number - 1])}"
         for number in range(1, min(3, len(prompts)) + 1)
     ]
     return "\n".join(
         [
             json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
-            *shown,
+            *examples,
             "---",
             f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
             f"{n_evaluations} evaluations of {n_test:,} answers",
+            f"each of {len(papers.papers):,} training papers is shown {len(shown) / len(papers.papers):.1f} times",
             f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
             f"({len(lengths):,} prompts counted)",
             f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
-            f"at most {usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
+            "an estimate, as if every answer were as long as it may be: "
+            f"{usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
         ]
     )

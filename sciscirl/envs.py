@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import tinker
 from tinker_cookbook.completers import StopCondition
@@ -56,10 +57,14 @@ class DisruptionEnv(Env):
         self.example_id = paper.openalex_id  # the cookbook's benchmarks name a stored answer by it
         self.answer: Answer | None = None
 
+    @cached_property
+    def prompt(self) -> list[Message]:
+        """What is asked, written once."""
+        return build_messages(self.paper, self.rules, self.renderer)
+
     async def initial_observation(self) -> tuple[Observation, StopCondition]:
         """Return the prompt as tokens, and what ends an answer."""
-        prompt = build_messages(self.paper, self.rules, self.renderer)
-        return self.renderer.build_generation_prompt(prompt), self.renderer.get_stop_sequences()
+        return self.renderer.build_generation_prompt(self.prompt), self.renderer.get_stop_sequences()
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Score the answer; the episode is over.
@@ -73,7 +78,7 @@ class DisruptionEnv(Env):
         gold = self.paper.labels(self.rules.target)
         reward = score_answer(answer, gold, self.rules.table)
         self._show(text, answer, gold, reward)
-        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
+        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end) | self._ties(answer)
         return self._end(reward.total, metrics, make_prediction(self.paper.openalex_id, gold, answer, reward, text))
 
     def _read(self, action: Action, extra: ActionExtra | None) -> tuple[str, Answer, StopReason]:
@@ -96,11 +101,15 @@ class DisruptionEnv(Env):
             logs={name: value for name, value in row.items() if value is not None},
         )
 
+    def _ties(self, answer: Answer) -> dict[str, float]:
+        if self.rules.contract != "probabilities":
+            return {}
+        return {"forecast_tie_rate": float(answer.problem == "tie")}
+
     def _show(self, text: str, answer: Answer, gold: Mapping[str, str], reward: RewardParts) -> None:
         """Write the episode into the run's readable log, where one is open."""
         with logtree.scope_header("Prompt"):
-            prompt = build_messages(self.paper, self.rules, self.renderer)
-            logtree.log_formatter(ConversationFormatter(messages=prompt))
+            logtree.log_formatter(ConversationFormatter(messages=self.prompt))
         with logtree.scope_header("Answer"):
             logtree.log_formatter(ConversationFormatter(messages=[Message(role="assistant", content=text)]))
         with logtree.scope_header("Reward"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from sciscirl.metrics import AVERAGED
 from sciscirl.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task import VOCABULARIES
 
+_SEED_MAX: Final = 2**128  # the width of Philox's key
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
@@ -107,8 +108,8 @@ def resample_metrics(
         >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
         [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
-    if n_resamples < 1 or seed < 0:
-        msg = f"n_resamples is {n_resamples}, seed {seed}: needs 1 or more, 0 or more."
+    if n_resamples < 1 or not 0 <= seed < _SEED_MAX:
+        msg = f"n_resamples is {n_resamples}, seed {seed}: needs 1 or more, 0 or more and less than 2**128."
         raise PredictionsError(msg)
     frames = [check_predictions(table) for table in tables]
     papers = _papers(frames[0])

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import chz
 from tinker_cookbook.rl import train
+from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
@@ -23,6 +24,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
+from sciscirl.server import DAYS_KEPT, seconds_to_keep
 from sciscirl.task import TARGETS, read_split
 
 Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
@@ -48,6 +50,7 @@ class TrainOptions:
         default=None, doc="train on during evaluations; by default on Tinker, without W&B"
     )
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
+    keep_days: int = chz.field(default=DAYS_KEPT, doc="Tinker drops checkpoints before the last after so many days")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
     n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
     interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
@@ -165,6 +168,7 @@ def make_config(options: TrainOptions) -> train.Config:
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
+        ttl_seconds=seconds_to_keep(options.keep_days),
         log_path=str(log_path),
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
@@ -172,6 +176,8 @@ def make_config(options: TrainOptions) -> train.Config:
         rollout_error_tolerance=RefillConstantGroups(default_rollout_strategy_for_model(preset.model))
         if preset.n_refills
         else None,
+        # For some models the cookbook would clamp what a cut-off answer earns; here the table says it, for any model.
+        termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
         evaluator_builders=[lambda: make_evaluator(options, builder, make_alarm(options, log_path))],

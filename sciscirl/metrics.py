@@ -63,6 +63,8 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
           invalid answer counts as wrong with confidence 1.
         - ``forecast_brier``: where there are forecasts, half the mean squared distance of all probabilities from what
           was so; an invalid answer costs 1. The uniform forecast of three labels has 1/3.
+        - ``forecast_tie_rate``: likewise, share of answers whose probabilities tie at the top. They name no label and
+          are invalid, so that this is a part of ``invalid``.
         - ``reward``, ``reward_parse`` and so on: means, in units of reward, where the columns are there.
 
         Of a joint task: what is of one label as ``disruption/...`` and ``novelty/...``; of label_match,
@@ -98,6 +100,8 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
     }
     if "has_think" in frame.columns:
         metrics["think"] = _share(frame["has_think"])
+    if any(name.startswith("forecast") and frame[name].is_not_null().any() for name in frame.columns) or _ties(frame):
+        metrics["forecast_tie_rate"] = _ties(frame) / len(frame)
     by_label = {name: _label_metrics(part, f"{name}_label") for name, part in parts.items()}
     if len(by_label) == 1:
         metrics |= next(iter(by_label.values()))
@@ -153,6 +157,10 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
         "reward_tie_pair_rate": sum(pairs) / len(pairs),
         "reward_unique_fraction_mean": math.fsum(d / n for d, n in zip(distinct, sizes, strict=True)) / len(groups),
     }
+
+
+def _ties(frame: pl.DataFrame) -> int:
+    return int((frame["problem"] == "tie").sum()) if "problem" in frame.columns else 0
 
 
 def find_right(predictions: pl.DataFrame) -> pl.Series:

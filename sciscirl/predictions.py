@@ -181,7 +181,11 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         rows = [dict(row) for row in predictions]
         dtypes = {**PREDICTIONS, **_JOINT}
         schema = {name: dtype for name, dtype in dtypes.items() if rows and name in rows[0]}
-        predictions = pl.DataFrame(rows, schema=schema)
+        try:
+            predictions = pl.DataFrame(rows, schema=schema)
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            msg = f"the predictions hold values of another type ({error}). Use rows that make_prediction made."
+            raise PredictionsError(msg) from error
     if predictions.is_empty():
         msg = "there are no predictions. Evaluate at least one paper."
         raise PredictionsError(msg)
@@ -224,6 +228,8 @@ def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ..
         problems["have a forecast without being valid"] = len(
             predictions.filter(pl.col(f"forecast{end}").is_not_null() & ~pl.col("is_valid"))
         )
+    if "has_think" in predictions.columns:
+        problems["do not say whether they hold <think>"] = predictions["has_think"].null_count()
     for problem, count in problems.items():
         if count:
             msg = f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."

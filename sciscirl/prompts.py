@@ -189,7 +189,7 @@ def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int])
             low = middle + 1
         else:
             high = middle
-    capped = replace(view, abstract=abstract[: ends[low - 1]] + _CUT if low else "")
+    capped = replace(view, abstract=abstract[: ends[low - 1]] + _CUT if low else view.abstract and "")
     if low == 0 and not fits(capped):
         needed = count_tokens(render_record(capped))
         msg = (

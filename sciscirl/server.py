@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
@@ -13,9 +14,12 @@ from tinker.lib.base_url import resolve_base_url
 
 from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import HISTORICAL_MODEL
+from sciscirl.experiments import HISTORICAL_MODEL, check_positive
 from sciscirl.prices import PRICES
 
+#: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
+DAYS_KEPT: Final = 90
+_DAYS_KEPT_MAX: Final = 3650
 _TIMEOUT_SECONDS = 30.0
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
 
@@ -35,6 +39,23 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     """
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), resolve_base_url(base_url), needs_training=needs_training)
+
+
+def seconds_to_keep(days: int) -> int:
+    """Return how long Tinker is to keep a checkpoint before the last one, which it keeps for good.
+
+    Raises:
+        SciSciRLError: if it is not from 1 day to 10 years, which is what Tinker takes.
+
+    Example:
+        >>> seconds_to_keep(7)
+        604800
+    """
+    check_positive(keep_days=days)
+    if days > _DAYS_KEPT_MAX:
+        msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
+        raise SciSciRLError(msg)
+    return days * 24 * 60 * 60
 
 
 def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:

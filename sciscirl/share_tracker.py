@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -54,6 +55,25 @@ def shares_said(answer: Answer) -> dict[str, float]:
     return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)
 
 
+def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the same of an answer that was put into a row of predictions; nothing of one that is not valid.
+
+    Args:
+        row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
+
+    Example:
+        >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
+        {'neutral': 1.0, 'novel': 1.0}
+        >>> shares_in_row({"is_valid": True, "label": "novel", "forecast": '{"novel": 0.75, "balanced": 0.25}'})
+        {'novel': 0.75, 'balanced': 0.25}
+    """
+    if not row.get("is_valid"):
+        return {}
+    forecasts = [json.loads(text) for name, text in row.items() if name.partition("_")[0] == "forecast" and text]
+    labels = [label for name, label in row.items() if name.partition("_")[0] == "label" and label]
+    return {label: p for forecast in forecasts for label, p in forecast.items()} or dict.fromkeys(labels, 1.0)
+
+
 class ShareTracker:
     """Counts which labels the answers of each batch say, and by how much each label is in excess.
 
@@ -83,7 +103,22 @@ class ShareTracker:
 
     def record(self, batch: int, answer: Answer) -> None:
         """Count one answer of a batch, if it is valid."""
-        said = shares_said(answer)
+        self._count(batch, shares_said(answer))
+
+    def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
+        """Count the answers of earlier batches, as many as the excess of a batch is taken over: what a resumed run had.
+
+        Args:
+            batch: at which the run goes on.
+            read_rows: gives the rows of predictions that the answers of an earlier batch were put into.
+        """
+        for earlier in range(batch - 1, -1, -1):
+            if self.count_answers(batch) >= self.window:
+                break
+            for row in read_rows(earlier):
+                self._count(earlier, shares_in_row(row))
+
+    def _count(self, batch: int, said: Mapping[str, float]) -> None:
         if said:
             self._said.setdefault(batch, Counter()).update({label: round(p * _UNIT) for label, p in said.items()})
             self._n_answers[batch] += 1

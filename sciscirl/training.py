@@ -60,7 +60,9 @@ async def train_preset(options: TrainOptions) -> Path:
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
     with locked_folder(folder):
-        begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
+        config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         with clear_errors(config.base_url):
             try:

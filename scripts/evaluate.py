@@ -15,9 +15,9 @@ from sciscirl.evaluate import (
     evaluate_baselines,
     evaluate_model,
     evaluate_predictions,
-    render_metrics,
 )
 from sciscirl.experiments import PRESETS
+from sciscirl.measuring import render_metrics
 
 
 def main(words: Sequence[str]) -> None:

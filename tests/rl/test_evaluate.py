@@ -26,11 +26,11 @@ from sciscirl.evaluate import (
     evaluate_model,
     evaluate_predictions,
     find_subject,
-    render_metrics,
     save_evaluation,
 )
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
+from sciscirl.measuring import render_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split

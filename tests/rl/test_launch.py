@@ -58,6 +58,19 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
 
 
+def test_checkpoints_outlive_the_choice_of_one(options):
+    assert make_config(TrainOptions(**options)).ttl_seconds == 90 * 86_400
+    assert make_config(TrainOptions(**options, keep_days=3650)).ttl_seconds == 3650 * 86_400
+    for days, problem in ((0, "at least 1"), (3651, "at most 3,650")):
+        with pytest.raises(SciSciRLError, match=f"keep_days is .*{problem}"):
+            make_config(TrainOptions(**options, keep_days=days))
+
+
+def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
+    config = make_config(TrainOptions(**options | {"model": "thinkingmachines/Inkling"}))
+    assert config.effective_termination().zero_reward_on_limit is False
+
+
 def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
     config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
@@ -137,6 +150,8 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
+    assert "each of 24 training papers is shown 1.3 times" in text
+    assert "steps: 100,000,000 of 16" in render_dry_run(TrainOptions(**options, max_steps=10**8))
     assert "no list price known" in text
     lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
     assert min(lengths) > 500
