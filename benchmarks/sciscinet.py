@@ -82,17 +82,22 @@ def flatten(folder, out, limit):
 def take_slice(folder, out, n_train, n_test):
     from sciscidata import parquet_pages
     from sciscidata.pipeline import BuildConfig, build
-    from sciscidata.sources.sciscinet import SciSciNetConfig
+    from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig
     from sciscidata.splits import SplitConfig
 
     page_bytes, read_at = [], parquet_pages._read_at
+    rounds, read_works = [], SciSciNet.read_works
 
     def count(file, at, length):
         data = read_at(file, at, length)
         page_bytes.append(len(data))
         return data
 
-    parquet_pages._read_at = count
+    def count_round(tables, work_ids):
+        rounds.append(len(work_ids))
+        return read_works(tables, work_ids)
+
+    parquet_pages._read_at, SciSciNet.read_works = count, count_round
     start, cpu, read = time.perf_counter(), cpu_seconds(), bytes_read()
     release = build(
         BuildConfig(
@@ -110,13 +115,15 @@ def take_slice(folder, out, n_train, n_test):
         cpu=cpu_seconds() - cpu,
         read_mb=(bytes_read() - read) / 1e6,
         text_pages_mb=sum(page_bytes) / 1e6,
-        text_ids_mb=id_bytes(Path(folder) / TEXTS) / 1e6,
+        # Once to find repeated works, and once in every round of texts.
+        text_ids_mb=id_bytes(Path(folder) / TEXTS) * (1 + len(rounds)) / 1e6,
+        rounds=len(rounds),
         text_file_mb=(Path(folder) / TEXTS).stat().st_size / 1e6,
     )
 
 
 def id_bytes(path):
-    """Bytes of the column of ids: read once to find repeated works, and once in every round of texts."""
+    """Bytes of the column of ids."""
     import pyarrow.parquet as pq
 
     metadata = pq.read_metadata(path)
@@ -149,7 +156,10 @@ def main():
             rate, per_cpu = found["rows"] / found["seconds"], found["rows"] / found["cpu"]
             print(f"{part:<10}{found['rows']:>12,} rows {found['seconds']:>8.1f} s {rate:>10,.0f} rows/s", end="")
             print(f" {per_cpu:>10,.0f} rows per CPU second   peak {found['peak_gb']:.2f} GB")
-            print({name: value for name, value in found.items() if name == "texts" or name.endswith("_mb")} or "")
+            print(
+                {name: value for name, value in found.items() if name in ("texts", "rounds") or name.endswith("_mb")}
+                or ""
+            )
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as out:
         folder = str(options.folder)

@@ -7,7 +7,6 @@ Which works are read, and which are drawn, is that of the whole list.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from typing import Final
 
@@ -15,8 +14,9 @@ import polars as pl
 
 from sciscidata.duplicates import normalise_title
 from sciscidata.labels import VOCABULARIES
+from sciscidata.quotas import class_quotas, quota_cells
 from sciscidata.schemas import WORKS
-from sciscidata.splits import BALANCED, SplitConfig, class_quotas, side_of_keys, split_keys
+from sciscidata.splits import BALANCED, SplitConfig, side_of_keys, split_keys
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Queue:
         self._eligible, self._split = eligible.select("work_id", "publication_year", *_LABELS), split
         self.n_eligible = int(counted["len"].sum())
         balanced = BALANCED[split.balance]
-        cells = list(itertools.product(*(VOCABULARIES[column] for column in balanced)))
+        cells = quota_cells(balanced)
         sizes = split.sizes if balanced else {"any": split.n_train + split.n_test}
         self.quotas = {
             "/".join(["", side, *cell]): quota

@@ -29,6 +29,8 @@ _LONGEST_HEADER: Final = 1 << 24
 _AT_ONCE: Final = 1 << 25  # bytes of pages, compressed, that are decoded together
 _DATA_PAGES: Final = {0: 5, 3: 8}  # types of page, and the field of the header that says how many values there are
 _DICTIONARY: Final = 2
+#: What a footer or a header raises that is other than it should be.
+_DAMAGE: Final = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int
     with Path(path).open("rb", buffering=0) as file:
         try:
             return _read_rows(file, columns, rows)
-        except (IndexError, KeyError, ValueError, OverflowError) as error:
+        except _DAMAGE as error:
             if isinstance(error, pa.ArrowException):
                 raise
             msg = f"{path}: its footer or the header of a page cannot be read ({error!r})"
@@ -200,7 +202,7 @@ def _decode(
     facts |= {2: (LIST, (STRUCT, [root, element])), 3: (I64, n_rows), 4: (LIST, (STRUCT, [group]))}
     written = write_struct(facts)
     small = b"".join([_MAGIC, body, written, len(written).to_bytes(4, "little"), _MAGIC])
-    with pq.ParquetFile(pa.BufferReader(small)) as read:
+    with pq.ParquetFile(pa.BufferReader(small), page_checksum_verification=True) as read:
         values: Any = read.read(use_threads=False)
     if len(values) != n_rows:
         msg = f"{len(values)} values in pages of {n_rows}"
@@ -210,9 +212,11 @@ def _decode(
 
 
 def _read_at(file: io.FileIO, at: int, length: int) -> bytes:
+    """Read bytes, as many as there are: room for what a damaged footer asks for might not be there."""
+    length = min(length, file.seek(0, os.SEEK_END) - at)
     file.seek(at)
     parts: list[bytes] = []
-    while length and (part := file.read(length)):  # one call gives no more than 2 GB
+    while length > 0 and (part := file.read(length)):  # one call gives no more than 2 GB
         parts.append(part)
         length -= len(part)
     return b"".join(parts)

@@ -97,7 +97,8 @@ def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
     """
     try:
         records = RECORDS.decode_lines(block)
-        if len(records) == block.count(b"\n") + 1:
+        # Then every line ends between two records, and as they are as many as there are lines, each holds one.
+        if len(records) - 1 == block.count(b"\n") == block.count(b"}\n{"):
             references = reference_lists([record.referenced_works for record in records])
             return [_normalise(record, listed) for record, listed in zip(records, references, strict=True)]
     except (msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):

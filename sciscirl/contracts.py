@@ -29,6 +29,7 @@ Problem = (
         "bad_confidence",
         "bad_probability",
         "bad_sum",
+        "tie",  # several labels are the most probable, so that it says none
         "cut_off",  # said by who sampled it, never by a text alone
     ]
 )
@@ -104,10 +105,12 @@ def parse_answer(text: str, contract: ContractName, target: TargetName = "disrup
     """Judge one model output by its contract. Never raises.
 
     Valid is one JSON object with exactly the contract's keys, each once; a label one of its vocabulary, to the
-    letter; ``confidence`` and each probability a JSON number from 0 to 1 (true, "0.9" and NaN are none);
-    ``label_justification`` a string and ``evidence_signals`` an array of one or more strings, none of them blank.
-    The probabilities of a vocabulary add up to 1 within SUM_TOLERANCE; the label is the most probable, of several
-    the first in the vocabulary. Before and after the object only JSON's own white space: no fence, no byte order
+    letter; ``confidence`` and each probability a JSON number that as a double is from 0 to 1 (true, "0.9" and NaN are
+    none); ``label_justification`` a string and ``evidence_signals`` an array of one or more strings, none of them
+    blank.
+    The probabilities of a vocabulary add up to 1 within SUM_TOLERANCE, and one of them is above the others: its label
+    is the answer's. Where several tie at the top, no label is said, and to choose one, by whatever order, would be to
+    say it in the model's stead. Before and after the object only JSON's own white space: no fence, no byte order
     mark, no remark. ``<think>`` inside a string breaks nothing here; the reward has a term of its own for it.
 
     Args:
@@ -122,9 +125,11 @@ def parse_answer(text: str, contract: ContractName, target: TargetName = "disrup
         >>> answer = parse_answer('Sure: {"disruption_label": "neutral", "confidence": 0.6}', "two_keys")
         >>> answer.is_json, answer.label, answer.problem, answer.tolerant_label
         (False, None, 'not_json', 'neutral')
-        >>> answer = parse_answer('{"novel": 0.5, "balanced": 0, "conventional": 0.5}', "probabilities", "novelty")
+        >>> answer = parse_answer('{"novel": 0.75, "balanced": 0, "conventional": 0.25}', "probabilities", "novelty")
         >>> answer.label, answer.confidence, answer.forecast["balanced"]
-        ('novel', 0.5, 0.0)
+        ('novel', 0.75, 0.0)
+        >>> parse_answer('{"novel": 0.5, "balanced": 0, "conventional": 0.5}', "probabilities", "novelty").problem
+        'tie'
     """
     value, problem = read_json(text)
     found = problem or _find_problem(value, contract, target)
@@ -160,7 +165,7 @@ def render_answer(
         contract: one of CONTRACTS.
         target: which labels are asked for.
         confidence: under ``probabilities`` that of each label, rounded to four digits; what is left is shared by the
-            others. Above 1/3, the label is the most probable.
+            others. It has to be above 1/3 there: else these tie, and the answer is none.
         justification: of ``four_keys``.
         signals: likewise.
 
@@ -206,7 +211,15 @@ def _find_problem(value: Any, contract: ContractName, target: TargetName) -> Pro
     if contract != "probabilities":
         return ""
     sums = (math.fsum(fields[label] for label in VOCABULARIES[column]) for column in TARGETS[target])
-    return "" if all(abs(total - 1) <= SUM_TOLERANCE + _ROUNDING for total in sums) else "bad_sum"
+    if any(abs(total - 1) > SUM_TOLERANCE + _ROUNDING for total in sums):
+        return "bad_sum"
+    return "tie" if _is_tied(fields, target) else ""
+
+
+def _is_tied(fields: Mapping[str, float], target: TargetName) -> bool:
+    """Say whether a vocabulary's highest probability is there twice, as written, before any division could round."""
+    chances = [[fields[label] for label in VOCABULARIES[column]] for column in TARGETS[target]]
+    return any(each.count(max(each)) > 1 for each in chances)
 
 
 def _check_field(key: str, value: Any) -> Problem:  # noqa: ANN401 (JSON)
@@ -227,12 +240,12 @@ def _read(
 ) -> tuple[dict[str, str], dict[str, float], float]:
     columns = TARGETS[target]
     if contract != "probabilities":
-        return {column: fields[column] for column in columns}, {}, fields["confidence"]
+        return {column: fields[column] for column in columns}, {}, abs(fields["confidence"])  # -0 is 0
     forecast: dict[str, float] = {}
     for column in columns:
         total = math.fsum(fields[label] for label in VOCABULARIES[column])
-        forecast |= {label: fields[label] / total for label in VOCABULARIES[column]}
-    labels = {column: most_probable(forecast, column) for column in columns}
+        forecast |= {label: abs(fields[label]) / total for label in VOCABULARIES[column]}
+    labels = {column: most_probable(fields, column) for column in columns}
     return labels, forecast, math.prod(forecast[label] for label in labels.values())
 
 
@@ -262,7 +275,7 @@ def _find_labelled_objects(
         fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         if contract == "probabilities":
             known = all(_is_share(fields.get(label)) for label in contract_keys(contract, target))
-            if known and all(any(fields[label] for label in VOCABULARIES[column]) for column in columns):
+            if known and not _is_tied(fields, target):
                 labels, _, confidence = _read(fields, contract, target)
                 yield labels, confidence
             continue

@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import product
 
 import chz
 from tinker_cookbook.renderers import Renderer
-from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.chat_format import make_renderer
 from sciscirl.contracts import ContractName
 from sciscirl.envs import DisruptionGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import TaskRules, check_positive
+from sciscirl.paper_order import Epochs, class_of
 from sciscirl.prompts import PromptStyle, render_record
 from sciscirl.share_tracker import ShareTracker
-from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, TargetName, read_split
-
-
-def order_papers(
-    papers: Iterable[Paper],
-    seed: int,
-    epoch: int = 0,
-    *,
-    interleave: bool = False,
-    target: TargetName = "disruption",
-) -> list[Paper]:
-    """Put papers in the order in which an epoch shows them.
-
-    By SHA-256 of seed, epoch and id, so that the order is the same with every version of every library, and a paper
-    more or less moves no other past a third.
-
-    Args:
-        papers: in any order.
-        seed: another seed, another order.
-        epoch: likewise.
-        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the
-            whole. Of balanced classes every batch then has equally many, give or take one.
-        target: whose labels are the classes; of a joint task every pair of labels is one.
-
-    Example:
-        >>> from sciscirl.task import Gold, PaperView
-        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
-        >>> papers = [Paper(f"W{n}", view, Gold("neutral" if n < 4 else "disruptive", None)) for n in range(8)]
-        >>> [paper.gold.disruption_label[0] for paper in order_papers(papers, seed=0, interleave=True)]
-        ['d', 'n', 'd', 'n', 'd', 'n', 'd', 'n']
-    """
-    ordered = sorted(papers, key=lambda paper: _key(seed, epoch, paper.openalex_id))
-    if not interleave:
-        return ordered
-    classes: dict[tuple[str, ...], list[Paper]] = defaultdict(list)
-    for paper in ordered:
-        classes[_class_of(paper, target)].append(paper)
-    placed = [
-        ((rank + 0.5) / len(classes[labels]), order, paper)
-        for order, labels in enumerate(product(*(VOCABULARIES[column] for column in TARGETS[target])))
-        for rank, paper in enumerate(classes[labels])
-    ]
-    return [paper for *_, paper in sorted(placed, key=lambda place: place[:2])]
-
-
-def _class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
-    return tuple(paper.labels(target).values())
-
-
-def _key(seed: int, epoch: int, openalex_id: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{epoch}:{openalex_id}".encode()).digest()
+from sciscirl.task import TARGETS, Paper, Side, TargetName, read_split
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
@@ -78,7 +29,7 @@ def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> 
     Raises:
         PromptError: if a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
     """
-    for paper in papers:
+    for paper in papers.papers if isinstance(papers, Epochs) else papers:
         # A token has a byte at least: of most papers no token has to be counted.
         if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
             build_messages(paper, rules, renderer)
@@ -113,6 +64,8 @@ class DisruptionDataset(RLDataset):
     ) -> None:
         check_positive(batch_size=batch_size, group_size=group_size)
         self.papers = papers
+        # Any two epochs' stretch holds every paper: further on there is no other spare.
+        self._reach = min(len(papers), 2 * len(papers.papers)) if isinstance(papers, Epochs) else len(papers)
         self.rules = rules
         self.renderer = renderer
         self.batch_size = batch_size
@@ -121,7 +74,7 @@ class DisruptionDataset(RLDataset):
         self.tracker = tracker
         self.keep_rest = keep_rest
 
-    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+    def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
         """Return the groups of one step.
 
         Raises:
@@ -145,11 +98,11 @@ class DisruptionDataset(RLDataset):
         if not self.n_refills:
             return [()] * len(papers)
         shown = {paper.openalex_id for paper in papers}
-        wanted = Counter(_class_of(paper, self.rules.target) for paper in papers)
+        wanted = Counter(class_of(paper, self.rules.target) for paper in papers)
         found: dict[tuple[str, ...], dict[str, Paper]] = defaultdict(dict)
-        for place in range(len(papers), len(self.papers)):
+        for place in range(len(papers), self._reach):
             paper = self.papers[(start + place) % len(self.papers)]
-            own = _class_of(paper, self.rules.target)
+            own = class_of(paper, self.rules.target)
             if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_refills:
                 found[own].setdefault(paper.openalex_id, paper)
             if all(len(found[own]) == count * self.n_refills for own, count in wanted.items()):
@@ -159,7 +112,7 @@ class DisruptionDataset(RLDataset):
         turn = Counter[tuple[str, ...]]()
         spares: list[tuple[Paper, ...]] = []
         for paper in papers:
-            own = _class_of(paper, self.rules.target)
+            own = class_of(paper, self.rules.target)
             spares.append(tuple(dealt.get(own, [])[turn[own] :: wanted[own]]))
             turn[own] += 1
         return spares
@@ -183,9 +136,11 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         eval_group_size: answers to a held-out paper.
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two.
-        interleave: see ``order_papers``.
+        interleave: see ``paper_order.order_papers``.
         n_refills: see DisruptionDataset.
         share_window: see ShareTracker; used where the reward has a batch term.
+        run: the folder of a run that goes on: what its answers said of late is read back from its rollouts.
+        first_step: at which it does.
         n_train: use the first so many papers of the training side only.
         n_test: likewise of the test side.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
@@ -207,6 +162,8 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     interleave: bool = False
     n_refills: int = 0
     share_window: int = 256
+    run: str | None = None
+    first_step: int = 0
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
@@ -234,7 +191,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         """Return the renderer, of a kind that pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
-    def train_papers(self) -> list[Paper]:
+    def train_papers(self) -> Epochs:
         """Return the training papers in the order in which they are shown, epoch after epoch.
 
         Raises:
@@ -243,17 +200,23 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         """
         check_positive(n_epochs=self.n_epochs)
         papers = self._read("train")[: self.n_train]
-        if len(papers) * self.n_epochs < self.batch_size:
+        if len(papers) < self.batch_size:
             msg = (
-                f"{self.release} has {len(papers):,} training papers, too few for one batch of {self.batch_size}. "
-                "Lower batch_size, or build a larger slice."
+                f"{self.release} has {len(papers):,} training papers, too few for one batch of {self.batch_size} "
+                "different ones. Lower batch_size, or build a larger slice."
             )
             raise SciSciRLError(msg)
-        return list(self._epochs(papers))
+        n_shown = len(papers) * self.n_epochs
+        return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
 
-    def _epochs(self, papers: Sequence[Paper]) -> Iterator[Paper]:
-        for epoch in range(self.n_epochs):
-            yield from order_papers(papers, self.seed, epoch, interleave=self.interleave, target=self.target)
+    def _tracker(self, rules: TaskRules) -> ShareTracker:
+        tracker = ShareTracker(rules.class_counts, self.share_window)
+        if self.run is not None:
+            store = TrainingRunStore(storage_from_uri(self.run))
+            tracker.recall(
+                self.first_step, lambda step: (rollout["steps"][-1]["logs"] for rollout in store.read_rollouts(step))
+            )
+        return tracker
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
         """Build the training batches, and the held-out ones in the order of the release.
@@ -266,7 +229,6 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         rules, renderer = self.rules(), self.renderer()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        has_batch_term = rules.table.share_penalty > 0
         train = DisruptionDataset(
             papers,
             rules,
@@ -274,7 +236,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             batch_size=self.batch_size,
             group_size=self.group_size,
             n_refills=self.n_refills,
-            tracker=ShareTracker(rules.class_counts, self.share_window) if has_batch_term else None,
+            tracker=self._tracker(rules) if rules.table.share_penalty else None,
         )
         if not self.has_test:
             return train, None

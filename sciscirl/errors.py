@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sciscidata.errors import SciSciDataError
 
 
@@ -27,3 +29,21 @@ class PredictionsError(SciSciRLError, ValueError):
 
 class LocalServerError(SciSciRLError, RuntimeError):
     """A Tinker server of one's own cannot be set up or started: no network, no model, a port in use."""
+
+
+class RunFolderError(SciSciRLError, ValueError):
+    """A folder does not hold what is asked of it: no run, or no evaluation to choose a checkpoint by."""
+
+
+class CollapseError(SciSciRLError, RuntimeError):
+    """A model in training answers with one label whatever the paper, and the run is to end at that.
+
+    Attributes:
+        metrics: of the evaluation that showed it.
+        step: of that evaluation, where it is known.
+    """
+
+    def __init__(self, message: str, *, metrics: Mapping[str, float], step: int | None) -> None:
+        super().__init__(message)
+        self.metrics = dict(metrics)
+        self.step = step

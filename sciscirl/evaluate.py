@@ -2,184 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
-from sciscirl.intervals import bootstrap_intervals
-from sciscirl.metrics import compute_metrics, tie_metrics
-from sciscirl.predictions import read_predictions, write_predictions
-from sciscirl.run_folder import RUN_FILE, describe_run, find_adapter, write_json
-from sciscirl.task import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
+from sciscirl.experiments import TaskRules
+from sciscirl.measuring import METRICS_FILE, PREDICTIONS_FILE, measure, save_evaluation
+from sciscirl.predictions import read_predictions
+from sciscirl.run_folder import RUN_FILE, describe_run
+from sciscirl.subject import EvaluationConfig, Subject, find_subject
+from sciscirl.task import TARGETS, Paper, read_split
 
 if TYPE_CHECKING:
     from sciscirl.evaluator import DisruptionEvaluator
 
 _log = logging.getLogger(__name__)
-PREDICTIONS_FILE: Final = "predictions.parquet"
-METRICS_FILE: Final = "metrics.json"
-_OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
-_SHOWN: Final = (
-    *_OF_A_LABEL,
-    *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
-    "both_match",
-    *(
-        f"{short_name(column)}/{name}"
-        for column, labels in VOCABULARIES.items()
-        for name in (*_OF_A_LABEL, *(f"recall/{label}" for label in labels))
-    ),
-    "parse_ok",
-    "format_strict_ok",
-    "invalid",
-    "brier",
-    "ece",
-    "reward",
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationConfig:
-    """What is judged, and on what.
-
-    Attributes:
-        release: the folder of a slice.
-        side: of it.
-        preset: whose prompt, contract, reward and length of answer apply; None: a run's own, else ``"baseline"``.
-        model: the base model; else the preset's.
-        checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
-        local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
-        run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
-        renderer: chat format; by default the model's own, without thinking.
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
-        temperature: of sampling; None: the preset's; 0 is greedy.
-        max_tokens: of an answer; None: the preset's.
-        n_papers: judge the first so many only.
-        group_size: answers to each paper.
-        out: folder of the result; a model's is never written over another.
-
-    Raises:
-        SciSciRLError: on construction, if values contradict each other or are impossible.
-    """
-
-    release: Path
-    out: Path
-    side: Side = "test"
-    preset: str | None = None
-    model: str | None = None
-    checkpoint: str | None = None
-    local_model: Path | None = None
-    run: Path | None = None
-    renderer: str | None = None
-    base_url: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    n_papers: int | None = None
-    group_size: int = 1
-
-    def __post_init__(self) -> None:
-        if self.run is not None and (self.checkpoint is not None or self.model is not None):
-            msg = (
-                "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
-            )
-            raise SciSciRLError(msg)
-        if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
-            msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
-            raise SciSciRLError(msg)
-        find_preset(self.preset or "baseline")
-        check_positive(group_size=self.group_size)
-        for name in ("max_tokens", "n_papers"):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
-        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
-            msg = f"temperature is {self.temperature!r}, needs a number of at least 0."
-            raise SciSciRLError(msg)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
-    """What exactly is asked: everything that a run's folder can say about it."""
-
-    preset: Preset
-    renderer_name: str | None
-    checkpoint: str | None
-    local_model: Path | None
-    temperature: float
-    trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
-    n_train: int | None = None  # training papers that a run used; None: all
-
-
-def find_subject(config: EvaluationConfig) -> Subject:
-    """Work out preset, chat format and checkpoint, from the options or from a run's folder.
-
-    Raises:
-        SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
-    """
-    if config.run is None:
-        preset = find_preset(config.preset or "baseline")
-        subject = Subject(
-            preset=preset,
-            renderer_name=None,
-            checkpoint=config.checkpoint,
-            local_model=config.local_model,
-            temperature=preset.temperature,
-        )
-    else:
-        subject = _read_run(config.run)
-        if config.preset not in {None, subject.preset.name}:
-            msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
-            raise SciSciRLError(msg)
-    given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(subject.preset, **{name: value for name, value in given.items() if value is not None})
-    return replace(
-        subject,
-        preset=preset,
-        renderer_name=config.renderer or subject.renderer_name,
-        temperature=subject.temperature if config.temperature is None else config.temperature,
-    )
-
-
-def _read_run(folder: Path) -> Subject:
-    path = folder / RUN_FILE
-    if not path.is_file():
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
-        raise SciSciRLError(msg)
-    try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
-        settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
-        preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
-        rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
-        names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
-        preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
-        renderer = settings["renderer"]
-    except (ValueError, LookupError, TypeError) as error:
-        msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
-        raise SciSciRLError(msg) from error
-    return Subject(
-        preset=preset,
-        renderer_name=renderer,
-        checkpoint=None if is_local else _find_checkpoint(folder),
-        local_model=find_adapter(folder) if is_local else None,
-        temperature=preset.temperature,
-        trained_on=trained_on,
-        n_train=settings.get("n_train"),
-    )
-
-
-def _find_checkpoint(folder: Path) -> str:
-    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
-    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
-    if checkpoint is None or checkpoint.sampler_path is None:
-        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
-        raise SciSciRLError(msg)
-    return checkpoint.sampler_path
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -188,7 +27,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
     Returns:
-        What ``compute_metrics`` and ``bootstrap_intervals`` compute; no intervals with several answers to a paper.
+        What ``compute_metrics`` and ``bootstrap_intervals`` compute.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -196,9 +35,11 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
             model is not to be had.
     """
+    from sciscirl.adversarial import make_opponents
     from sciscirl.chat_format import choose_renderer, make_renderer
     from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
+    from sciscirl.server import check_opponents, check_server
 
     _check_unused(config.out)
     subject = find_subject(config)
@@ -209,10 +50,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
         base = find_base_model(subject.local_model)
     else:
-        from sciscirl.server import check_server
-
         check_server(base, config.base_url, needs_training=False)
     papers = _read(config, preset.rules)
+    check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
@@ -224,6 +64,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         temperature=subject.temperature,
         group_size=config.group_size,
         name=config.side,
+        opponents=None
+        if preset.adversarial is None
+        else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
     )
     if subject.local_model is not None:
         await _ask_here(evaluator, subject.local_model)
@@ -241,7 +84,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
 def _check_unused(folder: Path) -> None:
     """Answers cost money, and a run's folder says what it was: neither is written over."""
-    if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE)):
+    if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
         msg = f"{folder} holds a run or an evaluation already. Choose another folder for the result: --out."
         raise SciSciRLError(msg)
 
@@ -327,58 +170,3 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
         PredictionsError: if there is no such file, or it holds no table of predictions.
     """
     return measure(read_predictions(path))
-
-
-def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics: with intervals where each paper has one answer, and how far rewards tie where it has more.
-
-    Example:
-        >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> rows = [{"openalex_id": "W1", **said, "reward": 0.75}, {"openalex_id": "W1", **said, "reward": 0.75}]
-        >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
-        1.0
-    """
-    metrics = compute_metrics(predictions)
-    if "openalex_id" not in predictions.columns or not predictions["openalex_id"].is_duplicated().any():
-        return metrics | bootstrap_intervals(predictions)
-    if "reward" not in predictions.columns:
-        return metrics
-    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")
-    return metrics | tie_metrics(groups["reward"].to_list())
-
-
-def save_evaluation(
-    predictions: pl.DataFrame, config: EvaluationConfig, settings: Mapping[str, Any]
-) -> dict[str, float]:
-    """Write predictions, metrics and what they are of; return the metrics."""
-    metrics = measure(predictions)
-    write_predictions(predictions, config.out / PREDICTIONS_FILE)
-    write_json(config.out / RUN_FILE, describe_run(config.release, settings))
-    write_json(config.out / METRICS_FILE, metrics)
-    return metrics
-
-
-def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw the main metrics as a table for a terminal: one row for each, one column for each result.
-
-    Example:
-        >>> print(render_metrics({"majority": {"label_match": 1 / 3, "label_match/low": 0.3, "label_match/high": 0.4}}))
-                     majority
-        label_match  0.3333 [0.3000, 0.4000]
-    """
-    rows = [["", *results]]
-    for name in _SHOWN:
-        if any(name in metrics for metrics in results.values()):
-            rows.append([name, *(_cell(metrics, name) for metrics in results.values())])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _cell(metrics: Mapping[str, float], name: str) -> str:
-    if name not in metrics:
-        return "-"
-    if f"{name}/low" not in metrics:
-        return f"{metrics[name]:.4f}"
-    return f"{metrics[name]:.4f} [{metrics[f'{name}/low']:.4f}, {metrics[f'{name}/high']:.4f}]"

@@ -16,11 +16,14 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
+from sciscirl.adversarial import AdversarialDataset, Opponents
+from sciscirl.adversarial_predictions import adversarial_schema
+from sciscirl.collapse import CollapseAlarm
 from sciscirl.dataset import DisruptionDataset
 from sciscirl.errors import SliceError
 from sciscirl.experiments import TaskRules
 from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import collect_predictions, write_predictions
+from sciscirl.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.task import Paper, TargetName
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         group_size: answers to each paper; every one counts.
         name: before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
+        alarm: told of every evaluation; adds metrics, and may end the run.
+        opponents: who challenges the answers; None: nobody does.
 
     Raises:
         SliceError: on construction, if there is no paper.
@@ -62,6 +67,8 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         group_size: int = 1,
         name: str = "test",
         folder: Path | None = None,
+        alarm: CollapseAlarm | None = None,
+        opponents: Opponents | None = None,
     ) -> None:
         if not papers:
             msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
@@ -69,11 +76,15 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         dataset = DisruptionDataset(
             papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
-        super().__init__(dataset, max_tokens, name=name)
+        super().__init__(
+            dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
+        )
         self.renderer = renderer
         self.target: TargetName = rules.target
+        self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
         self.temperature = temperature
         self.folder = folder
+        self.alarm = alarm
         self.predictions: pl.DataFrame | None = None
 
     async def __call__(
@@ -100,6 +111,9 @@ class DisruptionEvaluator(RLTestSetEvaluator):
 
         Returns:
             What ``compute_metrics`` computes, each name after that of this evaluator and a slash.
+
+        Raises:
+            CollapseError: if the alarm ends the run. Predictions and rollouts are written by then.
         """
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
@@ -112,12 +126,13 @@ class DisruptionEvaluator(RLTestSetEvaluator):
                 taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
             )
             store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
-        self.predictions = collect_predictions(groups, self.target)
+        self.predictions = collect_predictions(groups, self.target, schema=self.schema)
+        step = rollout_summary_export.iteration if rollout_summary_export is not None else None
         if self.folder is not None:
-            step = rollout_summary_export.iteration if rollout_summary_export is not None else None
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
-        return {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        metrics = {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        return metrics | (self.alarm(metrics, step) if self.alarm is not None else {})
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):

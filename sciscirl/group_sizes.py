@@ -16,7 +16,8 @@ from sciscidata.plots import save
 from sciscidata.storage import atomic_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, train_preset
+from sciscirl.launch import TrainOptions
+from sciscirl.training import train_preset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
 async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
     """Train once with each group size, and compare.
 
-    Each run lies in ``out/group_004`` and so on (see ``launch.train_preset``). Beside them are written
+    Each run lies in ``out/group_004`` and so on (see ``training.train_preset``). Beside them are written
     ``group_sizes.parquet``, ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Runs that
     have ended are not begun again, one that was stopped goes on at its last checkpoint.
 

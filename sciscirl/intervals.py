@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from sciscirl.metrics import AVERAGED
 from sciscirl.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task import VOCABULARIES
 
+_SEED_MAX: Final = 2**128  # the width of Philox's key
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
@@ -27,12 +28,10 @@ def bootstrap_intervals(
 ) -> dict[str, float]:
     """Give percentile intervals for the metrics that a model is chosen by.
 
-    Papers are drawn with replacement, from the raw numbers of Philox: a stream that NumPy guarantees never to change,
-    so that the same predictions in the same order give the same intervals on every machine and version. Resamples in
-    which a metric is undefined are left out of its interval.
+    Resamples (:func:`resample_metrics`) in which a metric is undefined are left out of its interval.
 
     Args:
-        predictions: as for :func:`metrics.compute_metrics`; one row per paper.
+        predictions: as for :func:`metrics.compute_metrics`.
         n_resamples: more make the ends of the intervals steadier.
         level: share of resamples inside.
         seed: from 0.
@@ -54,35 +53,92 @@ def bootstrap_intervals(
         >>> intervals["label_match/low"], intervals["label_match/high"]
         (0.41, 0.6)
     """
-    if n_resamples < 1 or not 0 < level < 1 or seed < 0:
-        msg = (
-            f"n_resamples is {n_resamples}, level {level}, seed {seed}: needs 1 or more, a share between 0 and 1, 0 or "
-            "more."
-        )
+    if not 0 < level < 1:
+        msg = f"level is {level}, needs a share between 0 and 1."
         raise PredictionsError(msg)
-    parts = split_by_label(check_predictions(predictions))
-    resamples = {
-        name: _resample(part, VOCABULARIES[f"{name}_label"], n_resamples, seed) for name, part in parts.items()
-    }
-    drawn = next(iter(resamples.values())) if len(resamples) == 1 else _merge(resamples)
-    tail = (1 - level) / 2
+    drawn = resample_metrics([predictions], n_resamples=n_resamples, seed=seed)
     intervals: dict[str, float] = {}
-    for name, values in drawn.items():
-        defined = values[~np.isnan(values)]
-        if len(defined):
-            # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
-            low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
-            intervals |= {f"{name}/low": float(low), f"{name}/high": float(high)}
+    for name, (values,) in drawn.items():
+        if (ends := percentile_interval(values, level)) is not None:
+            intervals |= {f"{name}/low": ends[0], f"{name}/high": ends[1]}
     return intervals
 
 
-def _resample(frame: pl.DataFrame, labels: tuple[str, ...], n_resamples: int, seed: int) -> dict[str, Floats]:
-    every = (*labels, INVALID)
-    cells = _cells(frame["gold"].to_list(), frame["label"].fill_null(INVALID).to_list(), every)
-    stream = np.random.Philox(key=seed)
-    n, n_cells = len(cells), len(labels) * len(every)
-    counts = np.stack([np.bincount(cells[_draw(stream, n)], minlength=n_cells) for _ in range(n_resamples)])
-    return _summarise(counts.reshape(-1, len(labels), len(every)), labels)
+def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:
+    """Return the ends between which a share ``level`` of resampled values lies; None if all are undefined (NaN).
+
+    Example:
+        >>> percentile_interval(np.array([0.5, 0.1, 0.3, float("nan"), 0.2]), 0.5)
+        (0.1, 0.3)
+    """
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return None
+    tail = (1 - level) / 2
+    # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
+    low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def resample_metrics(
+    tables: Sequence[pl.DataFrame | Iterable[Mapping[str, Any]]], *, n_resamples: int = 1000, seed: int = 0
+) -> dict[str, Floats]:
+    """Compute metrics of several evaluations of the same papers on the same resamples of these.
+
+    Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox: a stream that NumPy
+    guarantees never to change, so that the same predictions in the same order give the same resamples on every
+    machine and version.
+
+    Args:
+        tables: each as for :func:`metrics.compute_metrics`. Where there is no ``openalex_id``, each row is a paper.
+        n_resamples: more make what is derived from them steadier.
+        seed: from 0.
+
+    Returns:
+        By name, one row for each table and one column for each resample, NaN where a resample leaves a metric
+        undefined. The names are those of :func:`bootstrap_intervals`.
+
+    Raises:
+        PredictionsError: as :func:`metrics.compute_metrics`; if the tables are not of the same papers in the same
+            order, or an option is out of its range.
+
+    Example:
+        >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> early, late = ([{"label": label, **said}] * 10 for label in ("disruptive", "neutral"))
+        >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
+        [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    if n_resamples < 1 or not 0 <= seed < _SEED_MAX:
+        msg = f"n_resamples is {n_resamples}, seed {seed}: needs 1 or more, 0 or more and less than 2**128."
+        raise PredictionsError(msg)
+    frames = [check_predictions(table) for table in tables]
+    papers = _papers(frames[0])
+    if any(list(dict.fromkeys(_papers(frame))) != list(dict.fromkeys(papers)) for frame in frames):
+        msg = "the tables are not of the same papers in the same order. Take evaluations of one side of one slice."
+        raise PredictionsError(msg)
+    stream, n = np.random.Philox(key=seed), len(set(papers))
+    often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(n_resamples)])
+    drawn = [_resample(frame, often) for frame in frames]
+    return {name: np.stack([values[name] for values in drawn]) for name in drawn[0]}
+
+
+def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
+    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
+    drawn: dict[str, dict[str, Floats]] = {}
+    for name, part in split_by_label(frame).items():
+        labels = VOCABULARIES[f"{name}_label"]
+        every = (*labels, INVALID)
+        cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
+        n_cells = len(labels) * len(every)
+        places = np.array([row_of[paper] for paper in _papers(frame)]) * n_cells + cells
+        counts = np.bincount(places, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
+        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)
+    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
+
+
+def _papers(frame: pl.DataFrame) -> list[object]:
+    return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
 
 
 def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:

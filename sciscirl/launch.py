@@ -1,34 +1,34 @@
-"""From a short command line to the cookbook's training loop, and back to a folder that says what happened."""
+"""From a short command line to the cookbook's config of a run."""
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import chz
-import tinker
-from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 from tinker_cookbook.rl import train
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
+from sciscirl.adversarial import AdversarialDatasetBuilder
 from sciscirl.chat_format import choose_renderer
-from sciscirl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.collapse import CollapseAlarm, check_action
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import Preset, check_positive, describe, find_preset
-from sciscirl.folder_lock import locked_folder
+from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
-from sciscirl.run_folder import begin_run
-from sciscirl.server import check_server, clear_errors, is_tinker
+from sciscirl.server import DAYS_KEPT, seconds_to_keep
 from sciscirl.task import TARGETS, read_split
 
 Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
+_log = logging.getLogger(__name__)
 
 
 @chz.chz
@@ -50,6 +50,7 @@ class TrainOptions:
         default=None, doc="train on during evaluations; by default on Tinker, without W&B"
     )
     save_every: int = chz.field(default=50, doc="steps between checkpoints")
+    keep_days: int = chz.field(default=DAYS_KEPT, doc="Tinker drops checkpoints before the last after so many days")
     n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
     n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
     interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
@@ -62,8 +63,11 @@ class TrainOptions:
     lora_rank: int | None = None
     temperature: float | None = None
     eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
+    collapse: str = chz.field(default="warn", doc="when evaluations show one label for all: warn, stop, or off")
     remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
     n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
+    challenger: str | None = chz.field(default=None, doc="adversarial: rules, or a base model that challenges")
+    judge: str | None = chz.field(default=None, doc="adversarial: a base model that judges reasoning, not the rubric")
     load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
     wandb_project: str | None = chz.field(default=None, doc="also log to Weights & Biases")
     wandb_name: str | None = None
@@ -90,7 +94,7 @@ def resolve_preset(options: TrainOptions) -> Preset:
     }  # fmt: skip
     if options.max_paper_tokens is not None:
         given["rules"] = replace(preset.rules, max_paper_tokens=options.max_paper_tokens)
-    return replace(preset, **given)
+    return replace(preset, **given, adversarial=choose_opponents(preset, options.challenger, options.judge))
 
 
 def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDatasetBuilder:
@@ -100,7 +104,12 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         SliceError: if the slice is missing or was altered.
         SciSciRLError: if the cookbook knows no chat format for the model and none is named.
     """
-    builder = DisruptionDatasetBuilder(
+    make_builder = (
+        DisruptionDatasetBuilder
+        if preset.adversarial is None
+        else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
+    )
+    builder = make_builder(
         release=options.release,
         model_name=preset.model,
         renderer_name=options.renderer or choose_renderer(preset.model),
@@ -137,6 +146,7 @@ def make_config(options: TrainOptions) -> train.Config:
     for name in ("n_train", "n_test", "n_epochs"):
         if getattr(options, name) is not None:
             check_positive(**{name: getattr(options, name)})
+    check_action(options.collapse)
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
@@ -158,6 +168,7 @@ def make_config(options: TrainOptions) -> train.Config:
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
+        ttl_seconds=seconds_to_keep(options.keep_days),
         log_path=str(log_path),
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
@@ -165,14 +176,31 @@ def make_config(options: TrainOptions) -> train.Config:
         rollout_error_tolerance=RefillConstantGroups(default_rollout_strategy_for_model(preset.model))
         if preset.n_refills
         else None,
+        # For some models the cookbook would clamp what a cut-off answer earns; here the table says it, for any model.
+        termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
-        evaluator_builders=[lambda: make_evaluator(options, builder)],
+        evaluator_builders=[lambda: make_evaluator(options, builder, make_alarm(options, log_path))],
     )
 
 
+def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
+    """Return what warns of collapse, or ends the run; it knows the evaluations that the folder has already.
+
+    Raises:
+        SciSciRLError: if there is no such action.
+    """
+    rows = TrainingRunStore(storage_from_uri(str(folder))).read_metrics()
+    history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
+    return CollapseAlarm(action=check_action(options.collapse), history=filter(None, history))
+
+
 def make_evaluator(
-    options: TrainOptions, builder: DisruptionDatasetBuilder, kind: type[Evaluator] = DisruptionEvaluator
+    options: TrainOptions,
+    builder: DisruptionDatasetBuilder,
+    alarm: CollapseAlarm | None = None,
+    *,
+    kind: type[Evaluator] = DisruptionEvaluator,
 ) -> Evaluator:
     """Return what judges the held-out side during a run: alone, or while training goes on.
 
@@ -193,53 +221,9 @@ def make_evaluator(
         group_size=preset.eval_group_size,
         name="test",
         folder=Path(options.log_path or f"runs/{preset.name}") / "predictions",
+        alarm=alarm,
+        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
     )
-
-
-async def train_preset(options: TrainOptions) -> Path:
-    """Train, with evaluations on the way and one after the last step.
-
-    The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
-    cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
-    ``predictions`` a Parquet file for each evaluation.
-
-    Returns:
-        That folder.
-
-    Raises:
-        SliceError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
-            refuses the key or does not offer the model.
-    """
-    config = make_config(options)
-    folder = Path(config.log_path)
-    read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
-    check_server(config.model_name, config.base_url)
-    # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
-    concurrently = options.eval_concurrently
-    if concurrently is None:
-        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
-        concurrently = is_tinker(options.base_url) and options.wandb_project is None
-    kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
-    evaluator = make_evaluator(options, builder_of(config), kind)
-    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
-    await config.dataset_builder()
-    with locked_folder(folder):
-        begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
-        with clear_errors(config.base_url):
-            await train.main(config)
-            if isinstance(evaluator, ConcurrentEvaluator):
-                await evaluator.finish()
-            await evaluate_last(folder, make_evaluator(options, builder_of(config)), base_url=config.base_url)
-    return folder
-
-
-def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
-    """List what decides how a step goes, not how many there are or how often something is saved."""
-    builder = builder_of(config)
-    more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
-    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
-    return describe(resolve_preset(options)) | own
 
 
 def builder_of(config: train.Config) -> DisruptionDatasetBuilder:
@@ -249,28 +233,3 @@ def builder_of(config: train.Config) -> DisruptionDatasetBuilder:
         msg = f"a config of this package has a DisruptionDatasetBuilder, not a {type(builder).__name__}"
         raise TypeError(msg)
     return builder
-
-
-async def evaluate_last(
-    folder: Path, evaluator: DisruptionEvaluator, *, step: int | None = None, base_url: str | None = None
-) -> None:
-    """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
-
-    Args:
-        folder: of the run.
-        evaluator: of its held-out side.
-        step: how many steps the last checkpoint has had; None: what it says itself.
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
-    """
-    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
-    step = step if step is not None or checkpoint is None else checkpoint.batch
-    if checkpoint is None or step is None:
-        return
-    store = TrainingRunStore(storage_from_uri(str(folder)))
-    if any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics()):
-        return
-    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
-    with tinker.ServiceClient(base_url=base_url) as service:
-        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
-        metrics = await evaluator(client, rollout_summary_export=export, store=store)
-    store.write_metrics(metrics, step=step)

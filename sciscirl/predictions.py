@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
 
+from sciscidata.storage import atomic_file
 from sciscirl.contracts import Answer
 from sciscirl.errors import PredictionsError
 from sciscirl.rewards import RewardParts
@@ -180,7 +181,11 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         rows = [dict(row) for row in predictions]
         dtypes = {**PREDICTIONS, **_JOINT}
         schema = {name: dtype for name, dtype in dtypes.items() if rows and name in rows[0]}
-        predictions = pl.DataFrame(rows, schema=schema)
+        try:
+            predictions = pl.DataFrame(rows, schema=schema)
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            msg = f"the predictions hold values of another type ({error}). Use rows that make_prediction made."
+            raise PredictionsError(msg) from error
     if predictions.is_empty():
         msg = "there are no predictions. Evaluate at least one paper."
         raise PredictionsError(msg)
@@ -223,6 +228,8 @@ def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ..
         problems["have a forecast without being valid"] = len(
             predictions.filter(pl.col(f"forecast{end}").is_not_null() & ~pl.col("is_valid"))
         )
+    if "has_think" in predictions.columns:
+        problems["do not say whether they hold <think>"] = predictions["has_think"].null_count()
     for problem, count in problems.items():
         if count:
             msg = f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."
@@ -239,14 +246,21 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
     )
 
 
-def collect_predictions(groups: Iterable[TrajectoryGroup], target: TargetName = "disruption") -> pl.DataFrame:
+def collect_predictions(
+    groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
+) -> pl.DataFrame:
     """Read the rows that the environments logged.
 
+    Args:
+        groups: of answers.
+        target: the task.
+        schema: the columns, where they are not those of ``prediction_schema``.
+
     Returns:
-        Predictions of the task (``prediction_schema``), in the order of groups and of the answers in each.
+        These columns, in the order of groups and of the answers in each.
     """
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
-    schema = prediction_schema(target)
+    schema = schema or prediction_schema(target)
     return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
 
 
@@ -254,16 +268,10 @@ def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
     """Write a table of predictions as Parquet, whole or not at all.
 
     Raises:
-        PredictionsError: if it cannot be written.
+        StorageError: if it cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as unfinished:
         predictions.write_parquet(unfinished)
-        unfinished.replace(path)
-    except OSError as error:
-        msg = f"{path} cannot be written ({error.strerror or error}). Choose another folder, or make room."
-        raise PredictionsError(msg) from error
 
 
 def read_predictions(path: Path) -> pl.DataFrame:

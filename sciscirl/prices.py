@@ -34,7 +34,7 @@ PRICES: Final[Mapping[str, Price]] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens of a run, as an upper bound: every answer as long as it may be, no prompt cached."""
+    """Tokens of a run: every answer as long as it may be, no prompt cached."""
 
     prefill: int
     sample: int
@@ -65,10 +65,10 @@ def estimate_usage(
     n_test: int,
     n_refills: int = 0,
 ) -> Usage:
-    """Bound the tokens of a run from above.
+    """Estimate the tokens of a run: from above, but for prompts, of which the mean is taken.
 
     Args:
-        prompt_tokens: of a prompt, on average.
+        prompt_tokens: of a prompt, on average; held-out ones are taken to be as long.
         max_tokens: of an answer, at most.
         n_steps: of training.
         batch_size: papers a step.

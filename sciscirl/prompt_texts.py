@@ -70,7 +70,7 @@ CLOSING: Final = {
     "third.",
     "two": "How sure are you? Confidence is the probability that both labels are right; when torn, keep it near one "
     "ninth.",
-    "probabilities": "How sure are you? When torn, keep every probability near one third.",
+    "probabilities": "How sure are you? When torn, keep every probability near one third, and one above the rest.",
 }
 ANSWER: Final = """\
 Answer with one JSON object and nothing else: no code fence, nothing before or after it, each key once, no other keys.
@@ -85,9 +85,10 @@ WORDS_RULES: Final = {
     "evidence_signals": "an array of one to four short strings, what in the record led you there",
 }
 SUM_RULE: Final[dict[TargetName, str]] = {
-    "disruption": "Each number is the probability of its label. The three add up to 1.",
-    "novelty": "Each number is the probability of its label. The three add up to 1.",
-    "joint": "Each number is the probability of its label. The first three add up to 1, and so do the last three.",
+    "disruption": "Each number is the probability of its label. The three add up to 1, and one is the highest.",
+    "novelty": "Each number is the probability of its label. The three add up to 1, and one is the highest.",
+    "joint": "Each number is the probability of its label. The first three add up to 1, and so do the last three; of "
+    "each three one is the highest.",
 }
 EXAMPLES: Final = "Examples, of invented papers:"
 RECORD: Final = """\

@@ -21,6 +21,10 @@ ADJACENT: Final = frozenset(
 )
 
 
+#: The largest factor on a label's task part. The natural shares of labels, 12.5 % at least, need 2.7.
+MAX_WEIGHT: Final = 10
+
+
 def _total(*parts: float) -> float:
     # 0.05 - 0.6 is not -0.55 in binary. Rounded, totals are what the table says, and equal cases tie.
     return round(math.fsum(parts), 9)
@@ -37,7 +41,7 @@ class RewardTable:
 
     A balanced table multiplies the task part of a paper by 1 / (K * share of its label on the training side), K
     labels. Each constant answer then earns ``kept + correct / K + wrong * (K - 1) / K`` on average there, whatever it
-    says; of constant forecasts the uniform one earns the most (that of weights w and shares q is w * q, normed).
+    says; constant forecasts earn the more, the nearer they are to w * q, normed, of weights w and shares q: to uniform.
 
     Attributes:
         name: by which presets and logs call it.
@@ -52,7 +56,7 @@ class RewardTable:
         is_balanced: whether the task part is weighted by gold_weights.
         gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
         share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training side)``: see ``batch_term``.
+            training side)``: see ``share_tracker.batch_term``.
 
     Raises:
         RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
@@ -186,7 +190,8 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
         counts: papers of each label, as ``task.count_labels`` counts them.
 
     Raises:
-        RewardError: if a label has no paper, so that nothing could make up for it, or the table is not balanced.
+        RewardError: if a label has fewer papers than a MAX_WEIGHT-th of an even share, so that next to nothing would
+            have to make up for all the others, or the table is not balanced.
 
     Example:
         >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
@@ -197,10 +202,12 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
     weights: list[tuple[str, float]] = []
     for vocabulary in VOCABULARIES.values():
         held = [known[label] for label in vocabulary if label in known]
-        if held and (len(held) < len(vocabulary) or min(held) < 1):
+        needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
+        if held and (len(held) < len(vocabulary) or min(held) < needed):
             msg = (
-                f"the training side has {known} papers, reward {table.name!r} needs one of each label at least. Build "
-                "a slice that is balanced by this label, or choose another reward."
+                f"the training side has {known} papers, reward {table.name!r} needs at least {needed:,} of each label: "
+                f"with fewer, one right answer would earn more than {MAX_WEIGHT} times what it does on balanced "
+                "classes. Build a slice that is balanced by this label, or choose another reward."
             )
             raise RewardError(msg)
         weights += [(label, sum(held) / (len(held) * known[label])) for label in vocabulary if held]
@@ -225,8 +232,11 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
         >>> score_answer(answer, "disruptive", REWARDS["disruptive_x3"])
         RewardParts(parse=0.0, contract=0.05, task=3.0, think=0.0, total=3.05)
         >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0, "neutral": 0.5}', "probabilities")
-        >>> score_answer(answer, "disruptive", REWARDS["strong"]).task  # score 1 - (0.25 + 0.25) / 2
-        0.6
+        >>> score_answer(answer, "disruptive", REWARDS["strong"])  # two labels are said at once: none is
+        RewardParts(parse=0.0, contract=-0.75, task=0.0, think=0.0, total=-0.75)
+        >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0.1, "neutral": 0.4}', "probabilities")
+        >>> score_answer(answer, "disruptive", REWARDS["strong"]).task  # score 1 - (0.25 + 0.01 + 0.16) / 2
+        0.664
     """
     try:
         golds = name_gold(gold, answer.target)
@@ -270,40 +280,3 @@ def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> flo
         0.25
     """
     return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES[column]) / 2
-
-
-def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
-    """Return what an answer pays for saying what has been said too often of late.
-
-    ``-share_penalty * (how much more often its label was said than it should be)``, of a forecast the mean over its
-    probabilities, of two labels the mean of both. This is the policy gradient of ``-share_penalty / 2 * sum((said
-    share - due share)**2)``, so that it pulls the predictions as a whole, and no answer on its own, to the shares of
-    the labels. An invalid answer has no label, and 0.
-
-    Args:
-        answer: a judged one.
-        excess: of each label, its share among recent valid answers less its share on the training side.
-        table: whose ``share_penalty`` applies.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
-        >>> batch_term(answer, {"disruptive": -0.2, "consolidating": -0.2, "neutral": 0.4}, REWARDS["balanced_shares"])
-        -0.2
-    """
-    said = shares_said(answer)
-    if not said:
-        return 0.0
-    return _total(-table.share_penalty * math.fsum(excess[label] * share for label, share in said.items())
-                  / len(answer.labels))  # fmt: skip
-
-
-def shares_said(answer: Answer) -> dict[str, float]:
-    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
-
-    Example:
-        >>> from sciscirl.contracts import parse_answer
-        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
-        {'novel': 1.0}
-    """
-    return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)

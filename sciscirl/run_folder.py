@@ -11,8 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
+from sciscidata.storage import atomic_file
 from sciscirl.errors import SciSciRLError
 
 RUN_FILE: Final = "run.json"
@@ -47,6 +46,8 @@ def begin_run(
     Raises:
         SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings.
     """
+    from tinker_cookbook.checkpoint_utils import get_last_checkpoint  # loads torch, which readers of a folder need not
+
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
     if not path.exists():
@@ -112,7 +113,11 @@ def find_commit() -> str | None:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -131,9 +136,8 @@ def _drop_metrics(path: Path, step: int) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, "utf-8")
-    unfinished.replace(path)
+    with atomic_file(path) as unfinished:
+        unfinished.write_text(text, "utf-8")
 
 
 def _version(package: str) -> str | None:

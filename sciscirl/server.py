@@ -5,16 +5,21 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
+from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import HISTORICAL_MODEL
+from sciscirl.experiments import HISTORICAL_MODEL, check_positive
 from sciscirl.prices import PRICES
 
+#: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
+DAYS_KEPT: Final = 90
+_DAYS_KEPT_MAX: Final = 3650
 _TIMEOUT_SECONDS = 30.0
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
 
@@ -34,6 +39,34 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     """
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), resolve_base_url(base_url), needs_training=needs_training)
+
+
+def seconds_to_keep(days: int) -> int:
+    """Return how long Tinker is to keep a checkpoint before the last one, which it keeps for good.
+
+    Raises:
+        SciSciRLError: if it is not from 1 day to 10 years, which is what Tinker takes.
+
+    Example:
+        >>> seconds_to_keep(7)
+        604800
+    """
+    check_positive(keep_days=days)
+    if days > _DAYS_KEPT_MAX:
+        msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
+        raise SciSciRLError(msg)
+    return days * 24 * 60 * 60
+
+
+def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
+    """Make sure that a server offers the models that challenge and judge.
+
+    Raises:
+        SciSciRLError: if it does not.
+    """
+    for who in () if rules is None else (rules.challenger, rules.judge):
+        if who is not None and who != BY_RULES:
+            check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:

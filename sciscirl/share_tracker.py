@@ -1,18 +1,77 @@
-"""What a model has been saying of late: the batch term's memory, which no single group of answers could have."""
+"""The batch term: what an answer pays for saying what has been said too often, and the memory of that."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
 from sciscirl.contracts import Answer
 from sciscirl.experiments import check_positive
-from sciscirl.rewards import shares_said
+from sciscirl.rewards import RewardTable
 from sciscirl.task import VOCABULARIES
 
 _UNIT = 10**6  # shares are added up as whole numbers of it: then the order of answers cannot change a sum
+
+
+def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
+    """Return what an answer pays for saying what has been said too often of late.
+
+    ``-share_penalty * (how much more often its label was said than it should be)``, of a forecast the mean over its
+    probabilities, of two labels the mean of both. This is the policy gradient of ``-share_penalty / 2 * sum((said
+    share - due share)**2)``, so that it pulls the predictions as a whole, and no answer on its own, to the shares of
+    the labels. An invalid answer has no label, and 0.
+
+    Args:
+        answer: a judged one.
+        excess: of each label, its share among recent valid answers less its share on the training side.
+        table: whose ``share_penalty`` applies.
+
+    Example:
+        >>> from sciscirl.contracts import parse_answer
+        >>> from sciscirl.rewards import REWARDS
+        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
+        >>> batch_term(answer, {"disruptive": -0.2, "consolidating": -0.2, "neutral": 0.4}, REWARDS["balanced_shares"])
+        -0.2
+    """
+    said = shares_said(answer)
+    if not said:
+        return 0.0
+    too_much = math.fsum(excess[label] * share for label, share in said.items()) / len(answer.labels)
+    return round(-table.share_penalty * too_much, 9)  # rounded as every reward, so that equal cases tie
+
+
+def shares_said(answer: Answer) -> dict[str, float]:
+    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
+
+    Example:
+        >>> from sciscirl.contracts import parse_answer
+        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
+        {'novel': 1.0}
+    """
+    return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)
+
+
+def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the same of an answer that was put into a row of predictions; nothing of one that is not valid.
+
+    Args:
+        row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
+
+    Example:
+        >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
+        {'neutral': 1.0, 'novel': 1.0}
+        >>> shares_in_row({"is_valid": True, "label": "novel", "forecast": '{"novel": 0.75, "balanced": 0.25}'})
+        {'novel': 0.75, 'balanced': 0.25}
+    """
+    if not row.get("is_valid"):
+        return {}
+    forecasts = [json.loads(text) for name, text in row.items() if name.partition("_")[0] == "forecast" and text]
+    labels = [label for name, label in row.items() if name.partition("_")[0] == "label" and label]
+    return {label: p for forecast in forecasts for label, p in forecast.items()} or dict.fromkeys(labels, 1.0)
 
 
 class ShareTracker:
@@ -44,7 +103,22 @@ class ShareTracker:
 
     def record(self, batch: int, answer: Answer) -> None:
         """Count one answer of a batch, if it is valid."""
-        said = shares_said(answer)
+        self._count(batch, shares_said(answer))
+
+    def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
+        """Count the answers of earlier batches, as many as the excess of a batch is taken over: what a resumed run had.
+
+        Args:
+            batch: at which the run goes on.
+            read_rows: gives the rows of predictions that the answers of an earlier batch were put into.
+        """
+        for earlier in range(batch - 1, -1, -1):
+            if self.count_answers(batch) >= self.window:
+                break
+            for row in read_rows(earlier):
+                self._count(earlier, shares_in_row(row))
+
+    def _count(self, batch: int, said: Mapping[str, float]) -> None:
         if said:
             self._said.setdefault(batch, Counter()).update({label: round(p * _UNIT) for label, p in said.items()})
             self._n_answers[batch] += 1

@@ -19,7 +19,8 @@ def main(words: Sequence[str]) -> None:
         print(render_presets())
         return
     from sciscirl.dry_run import render_dry_run
-    from sciscirl.launch import TrainOptions, train_preset
+    from sciscirl.launch import TrainOptions
+    from sciscirl.training import train_preset
 
     options = read_options(TrainOptions, words)
     if isinstance(options, str):

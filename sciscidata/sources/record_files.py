@@ -219,7 +219,7 @@ def _decompress(chunks: Iterable[bytes], opener: Callable[[], Any]) -> Iterator[
     decoder: Any = None
     for chunk in chunks:
         rest = chunk
-        while rest:
+        while rest := rest if decoder else rest.lstrip(b"\0"):  # some tools fill the last block with zeros
             decoder = decoder or opener()
             try:
                 yield decoder.decompress(rest)
@@ -228,8 +228,7 @@ def _decompress(chunks: Iterable[bytes], opener: Callable[[], Any]) -> Iterator[
                 raise CorruptRecordError(msg) from error
             if not decoder.eof:
                 break
-            rest = decoder.unused_data.lstrip(b"\0")  # some tools fill the last block with zeros
-            decoder = None
+            rest, decoder = decoder.unused_data, None
     if decoder is not None:
         msg = "the compressed file ends too early here: it was cut off"
         raise CorruptRecordError(msg)

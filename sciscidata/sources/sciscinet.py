@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,6 +13,7 @@ import polars as pl
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS
 from sciscidata.sources import Corpus
+from sciscidata.sources.batch_scan import scan_batches
 from sciscidata.sources.sciscinet_config import SciSciNetConfig
 from sciscidata.sources.sciscinet_joins import join_works
 from sciscidata.sources.sciscinet_layouts import LAYOUTS
@@ -61,7 +62,7 @@ class SciSciNet:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
             return join_works(self.tables, columns).collect_batches(chunk_size=_BATCH_ROWS)
 
-        return _source(read, WORKS, "SciSciNet works")
+        return scan_batches(read, WORKS, "SciSciNet works")
 
     @property
     def papers(self) -> pl.LazyFrame:
@@ -170,7 +171,7 @@ class SciSciNet:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
             return read_in_order(self.tables, columns, by_text=by_text)
 
-        return _source(read, schema, "SciSciNet works in order")
+        return scan_batches(read, schema, "SciSciNet works in order")
 
     def read_works(self, work_ids: pl.Series) -> pl.DataFrame:
         """Read the WORKS rows of some works: texts, fields and sources of these only. Executes.
@@ -275,28 +276,6 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if absent:
         logger.info("SciSciNet: no table of %s; what they hold is null", ", ".join(absent))
     return SciSciNet(config, tables)
-
-
-def _source(
-    read: Callable[[list[str]], Iterator[pl.DataFrame]], schema: Mapping[str, pl.DataType], name: str
-) -> pl.LazyFrame:
-    """Make a lazy frame of batches that are read with the columns asked for, and no others."""
-    from polars.io.plugins import register_io_source
-
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        columns = with_columns if with_columns is not None else list(schema)
-        conditions = predicate.meta.root_names() if predicate is not None else []
-        for batch in read(list(dict.fromkeys([*columns, *conditions]))):
-            frame = batch if predicate is None else batch.filter(predicate)
-            frame = frame.select(columns).head(frame.height if n_rows is None else n_rows)
-            n_rows = None if n_rows is None else n_rows - frame.height
-            yield frame
-            if n_rows == 0:
-                return
-
-    return register_io_source(batches, schema=pl.Schema(schema), explain_name=name)
 
 
 def _count(frame: pl.LazyFrame) -> int:

@@ -94,23 +94,30 @@ def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_tex
         if places.n_places > _BLOCK:
             folder = stack.enter_context(scratch_folder())
             blocks = _cut(cut, places, rest, folder)
-        first = 0
-        waiting: tuple[int, pl.DataFrame] | None = None
+        of_blocks = itertools.groupby(told, lambda numbered: numbered[0] // _BLOCK)
         for block in blocks:
-            last = first + _BLOCK
-            frame = join_works({**block, **whole}, rest).collect(engine="streaming")
-            _, stands = places.look_up(frame["work_id"])
-            order = np.argsort(stands, kind="stable")
-            frame, stands = frame[order], stands[order]
-            while (waiting := waiting or next(told, None)) is not None and waiting[0] < last:
-                row, batch = waiting
-                waiting = None
-                yield _beside(batch, row, frame, stands).select(_typed(wanted))
-            untold = frame[int(np.searchsorted(stands, places.n_texts)) :]
-            for batch in untold.iter_slices(_BATCH_ROWS):
-                absent = [pl.lit(None).alias(name) for name in wanted if name not in rest]
-                yield batch.with_columns(absent).select(_typed(wanted))
-            first = last
+            _, batches = next(of_blocks, (0, ()))  # the last ones may hold no text
+            yield from _read_block({**block, **whole}, batches, wanted, rest, places)
+
+
+def _read_block(
+    tables: Mapping[str, Table],
+    batches: Iterable[tuple[int, pl.DataFrame]],
+    wanted: list[str],
+    rest: list[str],
+    places: _Places,
+) -> Iterator[pl.DataFrame]:
+    """Give the works of one block: beside their texts, which come in ``batches``, then those without any."""
+    frame = join_works(tables, rest).collect(engine="streaming")
+    _, stands = places.look_up(frame["work_id"])
+    order = np.argsort(stands, kind="stable")
+    frame, stands = frame[order], stands[order]
+    for first, batch in batches:
+        yield _beside(batch, first, frame, stands).select(_typed(wanted))
+    untold = frame[int(np.searchsorted(stands, places.n_texts)) :]
+    absent = [pl.lit(None).alias(name) for name in wanted if name not in rest]
+    for batch in untold.iter_slices(_BATCH_ROWS):
+        yield batch.with_columns(absent).select(_typed(wanted))
 
 
 def _beside(batch: pl.DataFrame, first: int, frame: pl.DataFrame, stands: npt.NDArray[np.uint32]) -> pl.DataFrame:
@@ -135,7 +142,8 @@ def _numbered(batches: Iterator[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFra
         last = first + batch.height
         edges = [first, *range(first - first % _BATCH_ROWS + _BATCH_ROWS, last, _BATCH_ROWS), last]
         for start, end in itertools.pairwise(edges):
-            yield start, batch[start - first : end - first]
+            if start < end:
+                yield start, batch[start - first : end - first]
         first = last
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
 from sciscidata.parquet_pages import read_rows
+from sciscidata.read_ahead import read_ahead
 from sciscidata.sources.sciscinet_layouts import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
 
 #: What reading a damaged file raises. A panic of Polars is no Exception.
@@ -77,7 +78,7 @@ class Table:
         columns = [self.columns[name][0] for name in names]
         for path in files:
             with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-                for batch in file.iter_batches(size, columns=columns, use_threads=False):
+                for batch in read_ahead(file.iter_batches(size, columns=columns, use_threads=False)):
                     rows = pl.DataFrame(pl.from_arrow(batch))
                     yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
 

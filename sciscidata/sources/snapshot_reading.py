@@ -113,7 +113,8 @@ def _decompressed(path: Path, advance: Advance | None) -> Iterator[bytes]:
             yield chunk
             continue
         left = chunk
-        while left:  # gzip members may follow each other
+        # Members may follow each other, and zeros fill up the last block.
+        while left := left if decoder else left.lstrip(b"\0"):
             decoder = decoder or isal_zlib.decompressobj(wbits=31)
             try:
                 yield decoder.decompress(left)
@@ -122,7 +123,7 @@ def _decompressed(path: Path, advance: Advance | None) -> Iterator[bytes]:
                 raise CorruptRecordError(msg) from error
             if not decoder.eof:
                 break
-            left, decoder = decoder.unused_data.lstrip(b"\0"), None
+            left, decoder = decoder.unused_data, None
     if decoder is not None:
         msg = "the compressed file ends too early: it was cut off"
         raise CorruptRecordError(msg)

@@ -45,7 +45,7 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     text for every paper, and the confidence is the same number; with probabilities it is that of the right label.
 
     Raises:
-        SciSciRLError: if the confidence is no probability.
+        SciSciRLError: if the confidence is no probability, or as one of three is not above the others.
 
     Example:
         >>> from sciscirl.task import Gold, PaperView
@@ -57,7 +57,11 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
         msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
         raise SciSciRLError(msg)
     labels = {column: str(getattr(paper.gold, column)) for column in TARGETS[rules.target]}
-    return render_answer(labels, rules.contract, rules.target, confidence=confidence)
+    answer = render_answer(labels, rules.contract, rules.target, confidence=confidence)
+    if rules.parse(answer).labels != labels:
+        msg = f"confidence is {confidence!r}, needs a number above 1/3: less says another label, or none."
+        raise SciSciRLError(msg)
+    return answer
 
 
 def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0) -> Example:

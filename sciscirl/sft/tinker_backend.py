@@ -16,9 +16,8 @@ from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import evaluate_last
 from sciscirl.run_folder import begin_run
-from sciscirl.server import check_server, clear_errors
+from sciscirl.server import DAYS_KEPT, check_server, clear_errors, seconds_to_keep
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -29,6 +28,7 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.examples import GoldExamples, to_datum
+from sciscirl.training import evaluate_last
 
 
 @chz.chz
@@ -36,6 +36,7 @@ class TinkerSftOptions(SftOptions):
     """What ``scripts/train_sft.py --backend tinker`` takes."""
 
     base_url: str | None = chz.field(default=None, doc="a Tinker server; else TINKER_BASE_URL, else Tinker")
+    keep_days: int = chz.field(default=DAYS_KEPT, doc="Tinker drops checkpoints before the last after so many days")
 
 
 class GoldDataset(SupervisedDataset):
@@ -134,6 +135,7 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
         base_url=options.base_url,
         evaluator_builders=[build_evaluator],
         save_every=options.save_every,
+        ttl_seconds=seconds_to_keep(options.keep_days),
         eval_every=options.eval_every,
     )
 

@@ -124,6 +124,44 @@ def test_what_cannot_be_read_says_so(tmp_path):
         read_rows(tmp_path / "none.parquet", ["text"], np.array([0]))
 
 
+@pytest.mark.parametrize("index", [True, False])
+def test_damage_anywhere_in_a_footer_is_an_error_of_arrow_or_goes_by_unseen(tmp_path, index):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE.slice(0, 300), path, write_page_index=index, row_group_size=200)
+    whole = path.read_bytes()
+    rng, footer = np.random.default_rng(3), len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[int(rng.integers(footer, len(whole)))] = int(rng.integers(256))
+        path.write_bytes(damaged)
+        try:
+            read_rows(path, ["id", "text", "number"], np.array([0, 250]))
+        except (pa.ArrowException, OSError, pl.exceptions.ComputeError):
+            refused += 1
+    assert 50 < refused < 390
+
+
+def test_a_page_that_is_no_more_what_its_checksum_says_is_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"text": [os.urandom(50).hex() for _ in range(400)]})
+    pq.write_table(table, path, use_dictionary=False, compression="none", write_page_checksum=True)
+    whole = bytearray(path.read_bytes())
+    at = whole.index(table["text"][7].as_py().encode())
+    whole[at] = ord("x")
+    path.write_bytes(whole)
+    with pytest.raises((pa.ArrowException, OSError), match="CRC"):
+        read_rows(path, ["text"], np.array([7]))
+
+
+def test_a_length_beyond_the_file_asks_for_no_memory(tmp_path):
+    path = tmp_path / "t.bin"
+    path.write_bytes(b"12345")
+    with path.open("rb", buffering=0) as file:
+        assert parquet_pages._read_at(file, 3, 1 << 60) == b"45"
+        assert parquet_pages._read_at(file, 9, 4) == parquet_pages._read_at(file, 2, -4) == b""
+
+
 def test_no_rows_are_an_empty_frame_with_its_columns(tmp_path):
     ROWS.write_parquet(tmp_path / "t.parquet")
     found = read_rows(tmp_path / "t.parquet", ["number", "id"], np.empty(0, np.int64))

@@ -103,10 +103,11 @@ def test_lines_end_at_the_newline_only(tmp_path):
     assert scan(file).works.collect()["title"][0] == "a b c d e f"
 
 
-@given(st.integers(2, 80))
-@settings(max_examples=20)
-def test_the_size_of_a_read_changes_nothing(tmp_path_factory, size):
-    file = write(tmp_path_factory.mktemp("w") / "w.jsonl.gz", content=gzip.compress(SHAPES["windows line ends"]))
+@given(st.integers(2, 80), st.sampled_from(["gzip", "gzip members", "padded gzip"]))
+@settings(max_examples=40)
+def test_the_size_of_a_read_changes_nothing(tmp_path_factory, size, packing):
+    content = PACKINGS[packing](SHAPES["windows line ends"])
+    file = write(tmp_path_factory.mktemp("w") / "w.jsonl.gz", content=content)
     before = record_files._CHUNK_BYTES
     record_files._CHUNK_BYTES = size
     try:

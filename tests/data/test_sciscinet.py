@@ -33,7 +33,15 @@ from sciscidata.errors import (
 )
 from sciscidata.json_lines import render_lines
 from sciscidata.labelled import _batches, write_labelled
-from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_disruption, label_novelty
+from sciscidata.labels import (
+    DISRUPTION_LABELS,
+    NOVELTY_LABELS,
+    VOCABULARIES,
+    LabelThresholds,
+    count_labels,
+    label_disruption,
+    label_novelty,
+)
 from sciscidata.late_queue import Queue
 from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
@@ -651,15 +659,17 @@ def filter_everything_first(structure, texts, eligibility, split, window_years):
     return marked, draw_split(marked.filter(pl.col("removed_by").is_null()), split).collect()
 
 
-@pytest.mark.parametrize("balance", ["disruption", "none"])
+@pytest.mark.parametrize("balance", ["disruption", "joint", "none"])  # nine cells do not divide 60
 @pytest.mark.parametrize("seed", range(4))
 def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance):
     structure, texts = world(4_000, seed)
+    words = pl.Series(NOVELTY_LABELS)
+    structure = structure.with_columns(novelty_label=words.gather(structure["work_id"] % 3))
     split = SplitConfig(n_train=60, n_test=9, seed=seed, balance=balance)
     reader = Reader(texts)
     late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
     marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
-    columns = ["work_id", "side", "split_key", "disruption_label"]
+    columns = ["work_id", "side", "split_key", *VOCABULARIES]
     assert late.drawn.select(columns).equals(drawn.select(columns))
     assert (
         late.works.collect()

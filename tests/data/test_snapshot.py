@@ -41,7 +41,7 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import corpus_folder, snapshot, snapshot_removals
+from sciscidata.sources import corpus_folder, record_files, snapshot, snapshot_removals
 from sciscidata.sources.corpus_folder import scan_corpus
 from sciscidata.sources.corpus_writing import locked_folder
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
@@ -406,6 +406,14 @@ def test_blocks_of_lines_are_the_lines(lines, n_members):
         path.write_bytes(b"".join(map(gzip.compress, members)))
         blocks = [line for block in line_blocks(path) for line in block.split(b"\n")]
     assert [line for line in blocks if line] == [line for line in lines if line]
+
+
+@pytest.mark.parametrize("size", [*range(1, 40), 100])
+def test_zeros_behind_a_member_are_passed_over_wherever_a_read_ends(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(record_files, "_CHUNK_BYTES", size)
+    path = tmp_path / "part_0000.gz"
+    path.write_bytes(gzip.compress(b"1\n2\n") + bytes(9) + gzip.compress(b"3") + bytes(50))
+    assert b"\n".join(line_blocks(path)).split() == [b"1", b"2", b"3"]
 
 
 def long_index(n_words, n_common=200):

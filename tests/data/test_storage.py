@@ -395,7 +395,7 @@ def test_a_folder_that_its_owner_finishes_while_the_lock_is_asked_for_is_not_tak
         shutil.rmtree(tmp_path / ".result.unfinished")  # the owner has ended
         return True
 
-    monkeypatch.setattr("sciscidata.storage._try_lock", lock_too_late)
+    monkeypatch.setattr("sciscidata.storage.cached.try_lock", lock_too_late)
     with resumable_folder(tmp_path / "result") as folder:
         assert folder.parent.suffix != ".unfinished"
         (folder / "whole").touch()

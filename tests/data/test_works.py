@@ -381,6 +381,23 @@ def test_lines_of_a_block_are_read_as_each_alone(lines):
     assert found == [parsed(line) for line in lines]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'{"id":"W1"} {"id":"W2"}\n',  # as many records as lines, but not one in each
+        b'\n{"id":"W1"} {"id":"W2"}',
+        b'{"id":\n"W1"} {"id":"W2"}',
+        b'{"id":"W1","concepts":[{},\n{}]} {"id":"W2"}',
+        b'{"id":"W1","concepts":[{}\n,{}]} {"id":"W2"}',
+        b'{"id":"W1"}\r\n{"id":"W2"}\r\n',
+        b'{"id":"W1"} \n\t{"id":"W2"}',
+    ],
+)
+def test_a_line_holds_one_record_or_none_whatever_lies_beside_it(block):
+    found = [str(entry) if isinstance(entry, CorruptRecordError) else entry for entry in parse_lines(block)]
+    assert found == [parsed(line) for line in block.split(b"\n")]
+
+
 def test_real_records_are_read_alike_one_by_one_and_together(shared_data):
     for path in sorted((shared_data / "openalex").rglob("*.jsonl.gz"))[:3]:
         lines = gzip.decompress(path.read_bytes()).splitlines()[:500]

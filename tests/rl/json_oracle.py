@@ -163,7 +163,10 @@ def judge(text: str, contract: str, target: str = "disruption", max_depth: int =
             total = sum(chances.values())
             if abs(total - 1) > Fraction(1, 1000) + Fraction(1, 10**9):
                 return broken
-            labels[column] = next(label for label in chances if chances[label] == max(chances.values()))
+            likeliest = [label for label in chances if chances[label] == max(chances.values())]
+            if len(likeliest) > 1:
+                return broken
+            labels[column] = likeliest[0]
             sure *= chances[labels[column]] / total
         return True, True, labels, float(sure)
     labels = {column: fields[column] for column in columns}

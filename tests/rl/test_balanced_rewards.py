@@ -19,20 +19,20 @@ from sciscirl.experiments import PRESETS, TaskRules
 from sciscirl.metrics import tie_metrics
 from sciscirl.rewards import (
     ADJACENT,
+    MAX_WEIGHT,
     REWARDS,
     RewardTable,
     balance,
-    batch_term,
     quadratic_loss,
     score_answer,
-    shares_said,
 )
+from sciscirl.share_tracker import batch_term, shares_said
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
 from tests.rl.papers import write_slice
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]
 columns = st.sampled_from([*VOCABULARIES])
-counts = st.lists(st.integers(1, 10_000), min_size=3, max_size=3)
+counts = st.lists(st.integers(1, 10_000), min_size=3, max_size=3).filter(lambda held: 30 * min(held) >= sum(held))
 forecasts = st.lists(st.integers(0, 1000), min_size=3, max_size=3).filter(any).map(
     lambda parts: [part / sum(parts) for part in parts]
 )  # fmt: skip
@@ -43,9 +43,9 @@ def say(labels, contract, target, **options):
 
 
 def foresee(forecast: dict[str, float], target: str = "disruption"):
-    answer = parse_answer(json.dumps(forecast), "probabilities", target)
-    assert answer.is_valid, answer.problem
-    return answer
+    """A valid answer with any forecast, ties and all: what the score says of it is no matter of the contract."""
+    certain = {column: VOCABULARIES[column][0] for column in TARGETS[target]}
+    return replace(say(certain, "probabilities", target), forecast=forecast)
 
 
 def mean_reward(answer, target, table, held) -> float:
@@ -177,7 +177,7 @@ def test_where_labels_tie_forecasts_do_not():
     table = balance(REWARDS["balanced"], [(label, 1) for label in VOCABULARIES["disruption_label"]])
     said = [(0.5, 0.3, 0.2), (0.6, 0.2, 0.2), (0.7, 0.2, 0.1), (0.4, 0.35, 0.25)]
     forecast = [foresee(dict(zip(VOCABULARIES["disruption_label"], parts, strict=True))) for parts in said]
-    hard = [say(answer.label, "two_keys", "disruption") for answer in forecast]
+    hard = [say("disruptive", "two_keys", "disruption") for _ in forecast]  # the most probable one of each
     for gold in VOCABULARIES["disruption_label"]:
         soft_rewards, hard_rewards = (
             [score_answer(answer, gold, table).total for answer in answers] for answers in (forecast, hard)
@@ -215,7 +215,7 @@ def test_a_joint_answer_earns_the_mean_of_its_tasks_and_each_is_named(said, gold
     assert parts.total == pytest.approx(table.kept + parts.task)
 
 
-@given(st.lists(st.integers(1, 1000), min_size=6, max_size=6), st.sampled_from(EVERY), st.sampled_from(EVERY))
+@given(st.lists(st.integers(100, 1000), min_size=6, max_size=6), st.sampled_from(EVERY), st.sampled_from(EVERY))
 def test_every_constant_pair_of_labels_earns_the_same(numbers, one, other):
     held = dict(zip([label for labels in VOCABULARIES.values() for label in labels], numbers, strict=True))
     # Of independent labels, so that the papers of a pair are as many as the product says.
@@ -234,7 +234,28 @@ def test_every_constant_pair_of_labels_earns_the_same(numbers, one, other):
 
 @pytest.mark.parametrize("held", [{"disruptive": 3, "consolidating": 0, "neutral": 2}, {"disruptive": 3, "neutral": 2}])
 def test_a_class_without_papers_cannot_be_made_up_for(held):
-    with pytest.raises(RewardError, match="needs one of each label at least"):
+    with pytest.raises(RewardError, match="needs at least 1 of each label"):
+        balance(REWARDS["balanced"], held.items())
+
+
+@given(columns, counts)
+def test_no_weight_is_above_ten_and_a_class_that_would_need_more_is_refused_with_what_it_takes(column, numbers):
+    held = dict(zip(VOCABULARIES[column], numbers, strict=True))
+    assert max(weight for _, weight in balance(REWARDS["balanced"], held.items()).gold_weights) <= MAX_WEIGHT
+    rest = sum(numbers[1:])
+    rarest = -(-rest // 29)  # a thirtieth of all
+    first = next(iter(held))
+    held[first] = rarest
+    assume(min(held.values()) == rarest)
+    balance(REWARDS["balanced"], held.items())
+    held[first] = rarest - 1
+    with pytest.raises(RewardError, match=r"more than 10 times what it does on balanced classes\. Build a slice"):
+        balance(REWARDS["balanced"], held.items())
+
+
+def test_one_paper_of_a_class_among_five_hundred_is_refused_in_words():
+    held = {"disruptive": 1, "consolidating": 250, "neutral": 250}
+    with pytest.raises(RewardError, match=r"'disruptive': 1.* needs at least 17 of each label"):
         balance(REWARDS["balanced"], held.items())
 
 

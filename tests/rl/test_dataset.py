@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder, order_papers
+from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import TaskRules
+from sciscirl.paper_order import Epochs, order_papers
 from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
 from tests.rl.toy import LABELS, RENDERER, make_slice
 
@@ -49,6 +50,35 @@ def test_the_order_is_pinned():
 def test_a_paper_less_moves_no_other_past_a_third(papers, seed):
     ordered = order_papers(papers, seed)
     assert order_papers(papers[1:], seed) == [paper for paper in ordered if paper not in papers[:1]]
+
+
+@given(paper_lists, st.integers(0, 99), st.booleans(), st.data())
+def test_epochs_are_the_orders_one_after_the_other_wherever_one_looks_first(papers, n_shown, interleave, data):
+    n_shown = n_shown if papers else 0
+    shown = Epochs(papers, n_shown, 5, interleave=interleave)
+    whole = [paper for epoch in range(99) for paper in order_papers(papers, 5, epoch, interleave=interleave)][:n_shown]
+    for place in data.draw(st.lists(st.integers(-n_shown, n_shown - 1), max_size=9) if n_shown else st.just([])):
+        assert shown[place] is whole[place]
+    cut = data.draw(st.slices(n_shown))
+    assert shown[cut] == whole[cut]
+    assert list(pickle.loads(pickle.dumps(shown)).first(7)) == whole[:7]
+    with pytest.raises(IndexError):
+        _ = shown[n_shown]
+
+
+def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, n_epochs=10**8, n_refills=2, interleave=True)
+    train, _ = asyncio.run(builder())
+    assert len(train) == 24 * 10**8 // 16
+    last = train.get_batch(len(train) - 1)
+    assert [group.paper for group in last] == order_papers(train.papers.papers, 0, 10**8 - 1, interleave=True)[-16:]
+    assert len(asyncio.run(builder_of(toy_slice, toy_model, n_epochs=10**30)())[0]) > 10**17
+
+
+def test_a_batch_larger_than_the_training_side_would_show_a_paper_twice_and_is_refused(toy_slice, toy_model):
+    builder_of(toy_slice, toy_model, batch_size=24, n_epochs=3).train_papers()
+    with pytest.raises(SciSciRLError, match="too few for one batch of 25 different ones"):
+        builder_of(toy_slice, toy_model, batch_size=25, n_epochs=3).train_papers()
 
 
 @given(paper_lists, st.integers(0, 3), st.integers(1, 16))
@@ -191,6 +221,16 @@ def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(to
             assert {paper.gold.disruption_label for paper in group.spares} == {group.paper.gold.disruption_label}
     again, _ = asyncio.run(builder())
     assert [group.spares for group in again.get_batch(1)] == [group.spares for group in train.get_batch(1)]
+
+
+@pytest.mark.parametrize("n_refills", [1, 3, 99])
+def test_no_spare_is_missed_by_looking_two_epochs_far(toy_slice, toy_model, toy_renderer, n_refills):
+    papers = read_split(toy_slice, "train")[:11]
+    shown = Epochs(papers, 11 * 7, 3, interleave=True)
+    options = {"batch_size": 4, "group_size": 2, "n_refills": n_refills}
+    near, far = (DisruptionDataset(these, TaskRules(), toy_renderer, **options) for these in (shown, list(shown)))
+    for index in range(len(near)):
+        assert [group.spares for group in near.get_batch(index)] == [group.spares for group in far.get_batch(index)]
 
 
 def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, toy_model):

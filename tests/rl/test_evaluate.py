@@ -15,6 +15,7 @@ from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
+from sciscidata.errors import StorageError
 from sciscirl.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
 from sciscirl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.contracts import render_answer
@@ -25,11 +26,11 @@ from sciscirl.evaluate import (
     evaluate_model,
     evaluate_predictions,
     find_subject,
-    render_metrics,
     save_evaluation,
 )
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
+from sciscirl.measuring import render_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
@@ -169,7 +170,7 @@ def test_a_file_that_holds_no_predictions_is_one_clear_error(tmp_path, content):
 
 def test_predictions_that_cannot_be_written_are_said(tmp_path):
     (tmp_path / "folder").touch()
-    with pytest.raises(PredictionsError, match="cannot be written"):
+    with pytest.raises(StorageError, match=r"cannot write .* is a file, not a folder"):
         write_predictions(pl.DataFrame(schema=PREDICTIONS), tmp_path / "folder" / "p.parquet")
 
 
@@ -279,11 +280,14 @@ def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_pat
     assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers[:4]]
 
 
-def test_no_interval_is_given_where_papers_repeat(toy_slice, tmp_path):
+def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):
     frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
     config = EvaluationConfig(release=toy_slice, out=tmp_path)
-    assert "label_match/low" in save_evaluation(frame, config, {})
-    assert "label_match/low" not in save_evaluation(pl.concat([frame, frame]), config, {})
+    once, twice = (save_evaluation(table, config, {}) for table in (frame, pl.concat([frame, frame])))
+    assert (once["n"], twice["n"]) == (9.0, 18.0)
+    for name in ("label_match", "macro_f1", "min_class_recall"):
+        for end in ("low", "high"):
+            assert once[f"{name}/{end}"] == twice[f"{name}/{end}"]
 
 
 @pytest.fixture

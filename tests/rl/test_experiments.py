@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS, Preset, TaskRules, describe, find_preset, render_presets
 from sciscirl.prices import PRICES, estimate_usage
@@ -36,12 +37,13 @@ def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
     exp4, exp6 = PRESETS["exp4"], PRESETS["exp6"]
     same = {"style", "contract", "target", "max_paper_tokens"}
     assert all(getattr(exp4.rules, name) == getattr(exp6.rules, name) for name in same)
-    assert (exp6.rules.reward, exp6.interleave) == ("balanced", True)
-    assert PRESETS["exp7"].rules == dataclasses.replace(exp6.rules, reward="balanced_shares")
-    assert PRESETS["exp8"].rules == dataclasses.replace(exp6.rules, contract="probabilities")
-    assert PRESETS["exp9"].rules == exp6.rules
+    assert (exp6.rules.reward, exp6.interleave) == ("balanced_shares", True)
+    exp7 = PRESETS["exp7"]
+    assert exp7.rules == dataclasses.replace(exp6.rules, reward="balanced")
+    assert PRESETS["exp8"].rules == dataclasses.replace(exp7.rules, contract="probabilities")
+    assert PRESETS["exp9"].rules == exp7.rules
     assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].n_refills) == (True, 3)
-    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp7"]
+    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp6"]
     for name in set(PRESETS) - set(PUBLISHED):
         assert PRESETS[name].model in PRICES
         assert PRESETS[name].interleave
@@ -60,7 +62,8 @@ def test_the_table_has_every_preset_and_nothing_hidden():
     for line, preset in zip(lines[1:], PRESETS.values(), strict=True):
         assert line.endswith(preset.change)
         rules = preset.rules
-        assert {rules.target, rules.style, rules.contract, rules.reward} <= set(line.split())
+        reward = rules.reward if preset.adversarial is None else "adversarial"
+        assert {rules.target, rules.style, rules.contract, reward} <= set(line.split())
 
 
 def test_a_preset_goes_into_json_and_back():
@@ -68,6 +71,9 @@ def test_a_preset_goes_into_json_and_back():
         flat = json.loads(json.dumps(describe(preset)))
         names = {field.name for field in dataclasses.fields(TaskRules)} - {"class_counts"}
         rules = TaskRules(**{name: flat.pop(name) for name in names})
+        assert ("adversarial" in flat) == (preset.adversarial is not None)
+        if "adversarial" in flat:
+            flat["adversarial"] = AdversarialRules(**flat["adversarial"])
         assert Preset(rules=rules, **flat) == preset
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import json
 import logging
@@ -12,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sciscidata.errors import StorageError
 from sciscirl.baselines import predict_tfidf, run_baseline
 from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import PredictionsError, SciSciRLError, SliceError
@@ -23,15 +25,19 @@ from sciscirl.evaluate import (
     find_subject,
     measure,
 )
+from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import PRESETS, TaskRules, describe
-from sciscirl.launch import TrainOptions, make_config, train_preset
-from sciscirl.predictions import write_predictions
-from sciscirl.run_folder import begin_run
+from sciscirl.intervals import bootstrap_intervals
+from sciscirl.launch import TrainOptions, make_config
+from sciscirl.metrics import compute_metrics
+from sciscirl.predictions import check_predictions, write_predictions
+from sciscirl.run_folder import begin_run, write_json
 from sciscirl.task import Gold, Paper, PaperView, read_split
+from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
 from tests.rl.tinker_stub import KEY, serve_models
-from tests.rl.toy import RENDERER, make_slice
+from tests.rl.toy import RENDERER, Scripted, make_slice
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -192,6 +198,47 @@ def test_an_invalid_answer_has_no_forecast(toy_slice):
     )
     with pytest.raises(PredictionsError, match="have a forecast without being valid"):
         measure(lost)
+
+
+def test_rows_with_values_of_another_type_and_flags_that_are_missing_are_clear_errors():
+    row = {"gold": "neutral", "label": "neutral", "confidence": 0.5, "is_json": True, "is_valid": True}
+    for wrong in ({"confidence": "high"}, {"is_valid": "yes"}, {"label": 3}, {"gold": ["neutral"]}):
+        with pytest.raises(PredictionsError, match=r"values of another type|have an unknown"):
+            check_predictions([row | wrong])
+    with pytest.raises(PredictionsError, match="1 of 2 predictions do not say whether they hold <think>"):
+        check_predictions([row | {"has_think": True}, row | {"has_think": None}])
+    with pytest.raises(PredictionsError, match=r"seed .* less than 2\*\*128"):
+        bootstrap_intervals([row], seed=2**128)
+
+
+def test_metrics_that_cannot_be_written_are_one_clear_error_and_leave_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_json(tmp_path / "metrics.json", {"n": 1})
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StorageError, match="Free some disk space"):
+        write_json(tmp_path / "metrics.json", {"n": 2})
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("metrics.json", b'{\n  "n": 1\n}\n')]
+
+
+def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_renderer):
+    papers = read_split(toy_slice, "test")
+    forecasts = [{"disruptive": 0.4, "consolidating": 0.4, "neutral": 0.2}] * 3
+    forecasts += [{"disruptive": 0.1, "consolidating": 0.2, "neutral": 0.7}] * 5 + [{}]
+    rules = TaskRules(contract="probabilities", reward="strong")
+    evaluator = DisruptionEvaluator(papers, rules, toy_renderer, max_tokens=200)
+    policy = Scripted(toy_renderer.tokenizer, map(json.dumps, forecasts))
+    metrics = asyncio.run(evaluator.eval_token_completer(policy))
+    assert (metrics["test/forecast_tie_rate"], metrics["test/invalid"]) == (3 / 9, 4 / 9)
+    assert metrics["test/format_strict_ok"] == 1 - metrics["test/invalid"]
+    assert metrics["test/predicted_share/disruptive"] == 0.0
+    assert metrics["test/predicted_share/invalid"] == 4 / 9
+    # Where all tie there is no forecast on record, and still a rate; where labels are asked for there is none.
+    tied = evaluator.predictions.filter(problem="tie")
+    assert compute_metrics(tied)["forecast_tie_rate"] == 1.0
+    bare = tied.with_columns(problem=pl.lit("bad_label"))
+    assert "forecast_tie_rate" not in compute_metrics(bare)
 
 
 def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_model):

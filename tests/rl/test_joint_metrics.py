@@ -60,7 +60,7 @@ def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contr
         assert {"macro_f1", "min_class_recall", "predicted_share/invalid"} <= set(own)
         assert set(metrics) - set(own) <= {
             "n", "parse_ok", "format_strict_ok", "invalid", "think", "brier", "ece", "mean_confidence", "reward",
-            "reward_parse", "reward_contract", "reward_task", "reward_think",
+            "reward_parse", "reward_contract", "reward_task", "reward_think", "forecast_tie_rate",
         }  # fmt: skip
     for name in AVERAGED:
         if name in joint:
@@ -125,13 +125,13 @@ def test_forecasts_come_back_from_the_table_as_they_were_said(answers, contract)
                     assert json.loads(stored)[said[column]] == pytest.approx(confidence, abs=1e-3)
 
 
-def test_the_uniform_forecast_costs_a_third_and_an_invalid_answer_costs_one():
-    text = '{"novel": 0.333, "balanced": 0.333, "conventional": 0.333}'
+def test_nearly_the_uniform_forecast_costs_a_third_and_an_invalid_answer_costs_one():
+    text = '{"novel": 0.33334, "balanced": 0.33333, "conventional": 0.33333}'
     answer = parse_answer(text, "probabilities", "novelty")
     row = make_prediction("W1", "novel", answer, score_answer(answer, "novel", REWARDS["strong"]), text)
     lost = predict("novel", None, 1.0, "novelty", "probabilities")
-    assert compute_metrics([row])["forecast_brier"] == pytest.approx(1 / 3)
-    assert compute_metrics([row, lost])["forecast_brier"] == pytest.approx(2 / 3)
+    assert compute_metrics([row])["forecast_brier"] == pytest.approx(1 / 3, abs=1e-5)
+    assert compute_metrics([row, lost])["forecast_brier"] == pytest.approx(2 / 3, abs=1e-5)
     assert "forecast_brier" not in compute_metrics([lost])
 
 

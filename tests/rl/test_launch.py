@@ -21,10 +21,11 @@ from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
 from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset, train_preset
+from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
+from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
@@ -57,6 +58,19 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
 
 
+def test_checkpoints_outlive_the_choice_of_one(options):
+    assert make_config(TrainOptions(**options)).ttl_seconds == 90 * 86_400
+    assert make_config(TrainOptions(**options, keep_days=3650)).ttl_seconds == 3650 * 86_400
+    for days, problem in ((0, "at least 1"), (3651, "at most 3,650")):
+        with pytest.raises(SciSciRLError, match=f"keep_days is .*{problem}"):
+            make_config(TrainOptions(**options, keep_days=days))
+
+
+def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
+    config = make_config(TrainOptions(**options | {"model": "thinkingmachines/Inkling"}))
+    assert config.effective_termination().zero_reward_on_limit is False
+
+
 def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
     config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
@@ -69,7 +83,8 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
     assert not isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}])
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
+                                  and PRESETS[name].adversarial is None])  # fmt: skip
 def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
     options = TrainOptions(**options | {"preset": name}, max_steps=1)
     config, preset = make_config(options), PRESETS[name]
@@ -79,7 +94,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
         preset.rules.target, preset.rules.contract, preset.rules.reward
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
-    assert (train.tracker is not None) == (name == "exp7")
+    assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
@@ -135,6 +150,8 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
+    assert "each of 24 training papers is shown 1.3 times" in text
+    assert "steps: 100,000,000 of 16" in render_dry_run(TrainOptions(**options, max_steps=10**8))
     assert "no list price known" in text
     lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
     assert min(lengths) > 500
@@ -184,7 +201,7 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
 def run_concurrently(options, judge):
     """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
     train_options = TrainOptions(**options)
-    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, ConcurrentEvaluator)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, kind=ConcurrentEvaluator)
     evaluator.eval_token_completer = judge
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
 
@@ -247,14 +264,14 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 )
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
-    monkeypatch.setattr("sciscirl.launch.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.training.check_server", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
     sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
 
-    monkeypatch.setattr("sciscirl.launch.train.main", main)
+    monkeypatch.setattr("sciscirl.training.train.main", main)
     asyncio.run(train_preset(TrainOptions(**options, **given)))
     assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 

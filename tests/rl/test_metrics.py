@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, brier_score_loss
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import PredictionsError
-from sciscirl.intervals import bootstrap_intervals
+from sciscirl.intervals import bootstrap_intervals, resample_metrics
 from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import INVALID, PREDICTIONS, make_prediction
 from sciscirl.rewards import REWARDS, score_answer
@@ -362,8 +362,27 @@ def test_an_interval_is_about_as_wide_as_theory_says_and_narrows_with_papers_and
 
 @pytest.mark.parametrize("options", [{"n_resamples": 0}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}])
 def test_an_impossible_interval_is_refused(options):
-    with pytest.raises(PredictionsError, match="needs 1 or more, a share between 0 and 1, 0 or more"):
+    with pytest.raises(PredictionsError, match=r"needs (1 or more, 0 or more|a share between 0 and 1)"):
         bootstrap_intervals([row("neutral", "neutral")], **options)
+
+
+@given(many_rows, st.data())
+def test_resamples_of_two_evaluations_are_of_the_same_papers(table, data):
+    later = [row(line["gold"], data.draw(st.sampled_from((*DISRUPTION_LABELS, None)))) for line in table]
+    once = resample_metrics([table], n_resamples=7, seed=3)
+    both = resample_metrics([table, later, table], n_resamples=7, seed=3)
+    for name, values in both.items():
+        assert values.shape == (3, 7)
+        assert np.array_equal(values[0], once[name][0], equal_nan=True)
+        assert np.array_equal(values[2], once[name][0], equal_nan=True)
+        assert np.array_equal(np.isnan(values[0]), np.isnan(values[1]))  # undefined by gold labels, not by answers
+
+
+def test_tables_of_other_papers_are_not_resampled_together():
+    first, second = ([row("neutral", "neutral") | {"openalex_id": name}] for name in ("W1", "W2"))
+    resample_metrics([first, first])
+    with pytest.raises(PredictionsError, match="same papers in the same order"):
+        resample_metrics([first, second])
 
 
 def test_ties_of_known_groups():

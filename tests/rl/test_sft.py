@@ -112,6 +112,13 @@ def test_a_chat_format_with_another_prompt_in_training_is_refused(paper, toy_ren
         build_example(paper, TaskRules(), toy_renderer)
 
 
+@pytest.mark.parametrize("confidence", [0.0, 0.3, 1 / 3])
+def test_probabilities_that_do_not_say_the_gold_label_are_no_target(paper, confidence):
+    with pytest.raises(SciSciRLError, match="needs a number above 1/3"):
+        gold_answer(paper, TaskRules(contract="probabilities"), confidence)
+    assert gold_answer(paper, TaskRules(contract="two_keys"), confidence)
+
+
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])
 def test_a_confidence_that_no_contract_allows_is_refused(paper, confidence):
     with pytest.raises(SciSciRLError, match="from 0 to 1"):
@@ -195,6 +202,7 @@ def test_switches_that_an_options_class_inherits_need_no_value():
 def test_the_config_is_the_cookbooks_and_its_data_are_the_gold_answers(options):
     config = make_config(TinkerSftOptions(**options, batch_size=8, n_epochs=2, learning_rate=3e-4, lora_rank=4))
     assert isinstance(config, train.Config)
+    assert config.ttl_seconds == 90 * 86_400
     assert (config.num_epochs, config.learning_rate, config.lora_rank) == (1, 3e-4, 4)
     assert isinstance(config.dataset_builder, GoldDatasetBuilder)
     dataset, held_out = config.dataset_builder()

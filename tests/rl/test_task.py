@@ -184,12 +184,12 @@ def test_the_pure_half_loads_neither_tinker_nor_torch():
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_its_errors_only(name):
+def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_stored_only(name):
     text = (REPOSITORY / "sciscirl" / f"{name}.py").read_text("utf-8")
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
-    assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors"}
+    assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
 
 
 def test_no_label_is_in_two_vocabularies():

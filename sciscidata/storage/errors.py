@@ -1,0 +1,82 @@
+"""What a failing disk says, turned into what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sciscidata.errors import SciSciDataError, StorageError
+
+_IN_THE_WAY = "Something else is in the way: look at it, then move it or choose another folder."
+_NOT_ALLOWED = "Choose a folder that you may write, or mend its permissions."
+_REMEDIES = {
+    errno.ENOSPC: "Free some disk space, or choose a folder on a larger disk.",
+    errno.EDQUOT: "The disk quota is used up: free some space, or choose another folder.",
+    errno.EFBIG: "The file system refuses files of this size: choose a folder on another disk.",
+    errno.EROFS: "The disk is mounted read-only: choose a folder on another disk.",
+    errno.EIO: "The disk reports an error: check it, or choose a folder on another disk.",
+    errno.ENOENT: "The folder above it cannot be made: choose another folder.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTEMPTY: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+}
+
+
+def storage_error(error: BaseException, path: Path) -> StorageError:
+    """Translate a failure to write ``path`` into an error that says what to do about it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> print(storage_error(OSError(28, "No space left on device"), Path("out")))
+        cannot write out: No space left on device. Free some disk space, or choose a folder on a larger disk.
+    """
+    number = _error_number(error)
+    reason = os.strerror(number) if number else str(error).rstrip(".")
+    remedy = _REMEDIES.get(number or 0, "Check the disk and the path, then run again.")
+    if remedy is _IN_THE_WAY and (file := next((above for above in path.parents if above.is_file()), None)):
+        reason = f"{file} is a file, not a folder"
+    return StorageError(f"cannot write {path}: {reason}. {remedy}")
+
+
+@contextmanager
+def errors_about(target: Path) -> Generator[None]:
+    """Turn what fails because of the disk of ``target`` into a StorageError; other errors pass through unchanged.
+
+    Example:
+        >>> with errors_about(Path("out/result")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        sciscidata.errors.StorageError: cannot write out/result: No space left on device. Free some disk space, ...
+    """
+    try:
+        yield
+    except BaseException as error:  # Polars' panics are no Exception
+        if _is_about(error, target):
+            raise storage_error(error, target) from error
+        raise
+
+
+def _is_about(error: BaseException, target: Path) -> bool:
+    """Whether the target's disk or permissions failed, and not some input that was read in the block."""
+    if isinstance(error, SciSciDataError) or _error_number(error) not in _REMEDIES.keys() - {errno.ENOENT}:
+        return False
+    return not (isinstance(error, OSError) and error.filename and not _is_beside(Path(error.filename), target))
+
+
+def _error_number(error: BaseException) -> int | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    # Polars passes the number on in the text only, and not always as an OSError.
+    in_text = re.search(r"\(os error ([0-9]+)\)", str(error))
+    return int(in_text[1]) if in_text else None
+
+
+def _is_beside(path: Path, target: Path) -> bool:
+    return path.is_relative_to(target.parent) or target.is_relative_to(path)

@@ -1,0 +1,144 @@
+"""Files and folders that appear whole or not at all: a killed run leaves nothing that looks like a result."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sciscidata.storage.errors import errors_about, storage_error
+from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace
+
+
+@contextmanager
+def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
+    """Give a new folder to fill; when the block ends well it becomes ``target`` in one rename.
+
+    Until then it lies in a hidden folder beside ``target``, ``.{target.name}.tmp-{16 random digits}``, so that
+    the rename stays on one disk. Its files are flushed to the disk first. When the block fails, it is removed
+    and ``target`` is as it was. A killed run leaves the hidden folder at most; the next run for the same target
+    removes it, and nobody else's: a run locks its own for as long as it lives.
+
+    Args:
+        target: the folder to make; missing parents are made too. Whether it may exist is for the caller to
+            check beforehand.
+        overwrite: put an existing folder aside, into the hidden one, until the new one is in place. A run killed
+            between these two renames is mended by the next one.
+
+    Yields:
+        The path of the empty new folder.
+
+    Raises:
+        StorageError: the disk is full, the folder cannot be written, or without ``overwrite`` something
+            appeared at ``target``. Other errors of the block pass through unchanged.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with atomic_folder(Path(home) / "result") as folder:
+        ...         _ = (folder / "answer.txt").write_text("42")
+        ...     (Path(home) / "result" / "answer.txt").read_text()
+        '42'
+    """
+    target = target.resolve()  # through a symbolic link: the link stays, the folder behind it is replaced
+    with _workspace_beside(target) as workspace:
+        new = workspace / "new"
+        new.mkdir()
+        yield new
+        flush_folder(new)
+        if overwrite and target.exists():
+            target.rename(workspace / OLD)
+        new.rename(target)
+        flush(target.parent)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Generator[Path]:
+    """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
+
+    The rest is as in atomic_folder. A run that ends because its result is there already calls clear_leftovers.
+
+    Raises:
+        StorageError: the disk is full, or the file cannot be written. Other errors of the block pass through unchanged.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with atomic_file(Path(home, "answer.txt")) as path:
+        ...         _ = path.write_text("42")
+        ...     Path(home, "answer.txt").read_text(), len(list(Path(home).iterdir()))
+        ('42', 1)
+    """
+    target = target.resolve()
+    with _workspace_beside(target) as workspace:
+        new = workspace / "new"
+        yield new
+        flush(new)
+        new.replace(target)
+        flush(target.parent)
+
+
+@contextmanager
+def _workspace_beside(target: Path) -> Generator[Path]:
+    """Make a hidden folder of this run's own on the disk of ``target``; clear away what killed runs left there."""
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            clear_leftovers(target)
+            workspace = stack.enter_context(locked_workspace(target))
+        except OSError as error:
+            raise storage_error(error, target) from error
+        with errors_about(target):
+            yield workspace
+
+
+@contextmanager
+def scratch_folder() -> Generator[Path]:
+    """Give a folder in the system's place for temporary files (TMPDIR), and remove it at the end.
+
+    Raises:
+        StorageError: the disk is full, or the place cannot be written. Other errors pass through unchanged.
+
+    Example:
+        >>> with scratch_folder() as folder:
+        ...     folder.is_dir()
+        True
+    """
+    with ExitStack() as stack:
+        try:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sciscidata-")))
+        except OSError as error:
+            raise storage_error(error, Path(os.environ.get("TMPDIR", "the folder for temporary files"))) from error
+        with errors_about(folder / "scratch"):  # what lies beside the folder is not ours
+            yield folder
+
+
+def flush_folder(folder: Path) -> None:
+    """Send a folder with all that is in it to the disk.
+
+    Example:
+        >>> with scratch_folder() as folder:
+        ...     flush_folder(folder)
+    """
+    for path in (*folder.rglob("*"), folder):
+        if path.is_file() or path.is_dir():
+            flush(path)
+
+
+def flush(path: Path) -> None:
+    """Send a file, or the names in a folder, to the disk.
+
+    Example:
+        >>> flush(Path("."))
+    """
+    if sys.platform == "win32":  # nothing opened for reading can be flushed there
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""The hidden folders of unfinished runs: whose each is, and what becomes of it when its run was killed."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+LOCK: Final = "lock"
+OLD: Final = "old"
+_unfinished: dict[Path, Path] = {}  # the hidden folders of this process, and what each is to become
+
+
+@contextmanager
+def locked_workspace(target: Path) -> Generator[Path]:
+    """Give a hidden folder beside ``target``, which is this run's own until the end of the block, and then gone.
+
+    A folder that was put aside in it, as ``OLD``, goes back if nothing has taken its place.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with locked_workspace(Path(home, "result")) as workspace:
+        ...         print(workspace.name[:12])
+        ...     list(Path(home).iterdir())
+        .result.tmp-
+        []
+    """
+    token = secrets.token_hex(8)
+    unlocked = target.with_name(f".{target.name}.new-{token}")
+    try:
+        unlocked.mkdir()
+        with (unlocked / LOCK).open("w") as lock:
+            try_lock(lock)
+            # It gets the name that other runs look for only now, lest they take it for a leftover.
+            workspace = unlocked.rename(target.with_name(f".{target.name}.tmp-{token}"))
+            _unfinished[workspace] = target
+            try:
+                yield workspace
+            finally:
+                _clear(workspace, target)
+                _unfinished.pop(workspace, None)
+    finally:
+        shutil.rmtree(unlocked, ignore_errors=True)
+
+
+def clear_leftovers(target: Path) -> None:
+    """Mend what killed runs left beside ``target``: remove their half work, restore a folder they put aside.
+
+    What a living run has locked is left alone, and so is everything on a disk that knows no locks.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     workspace = Path(home) / ".result.tmp-0123456789abcdef"
+        ...     (workspace / "old").mkdir(parents=True)
+        ...     (workspace / "lock").touch()
+        ...     clear_leftovers(Path(home) / "result")
+        ...     [entry.name for entry in Path(home).iterdir()]
+        ['result']
+    """
+    ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
+    for leftover in sorted(target.parent.iterdir()):
+        if ours.fullmatch(leftover.name):
+            # Another run may be clearing it too, or it may be another user's.
+            with suppress(OSError), (leftover / LOCK).open("r+") as lock:
+                if try_lock(lock):
+                    _clear(leftover, target)
+
+
+def clear_unfinished() -> None:
+    """Remove the half work of this process, which is about to end while other threads of it are still at work.
+
+    Example:
+        >>> clear_unfinished()
+    """
+    for workspace, target in list(_unfinished.items()):
+        _clear(workspace, target)
+
+
+def _clear(workspace: Path, target: Path) -> None:
+    aside = workspace / OLD
+    if aside.exists() and not target.exists():
+        aside.rename(target)
+    # Whatever cannot be removed now is a leftover, not a failure.
+    shutil.rmtree(workspace, ignore_errors=True)
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Whether ``file`` is now ours, until it is closed or the process ends, on whichever machine that may be.
+
+    Example:
+        >>> from tempfile import NamedTemporaryFile
+        >>> with NamedTemporaryFile("w") as mine, Path(mine.name).open("w") as other:
+        ...     [try_lock(mine), try_lock(other)] in ([True, False], [False, False])  # the latter where there are none
+        True
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else's, or a disk that knows no locks
+        return False
+    return True

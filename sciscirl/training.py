@@ -1,0 +1,114 @@
+"""A training run: the cookbook's loop, evaluations on the way, and a folder that says what happened."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import chz
+import tinker
+from tinker_cookbook.checkpoint_utils import get_last_checkpoint
+from tinker_cookbook.rl import train
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+
+from sciscirl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.errors import CollapseError
+from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.experiments import describe
+from sciscirl.folder_lock import locked_folder
+from sciscirl.launch import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
+from sciscirl.run_folder import begin_run
+from sciscirl.server import check_opponents, check_server, clear_errors, is_tinker
+from sciscirl.task import read_split
+
+_log = logging.getLogger(__name__)
+
+
+async def train_preset(options: TrainOptions) -> Path:
+    """Train, with evaluations on the way and one after the last step.
+
+    With ``collapse="stop"``, a run whose evaluations show a collapsed model ends at that, as if by itself: its last
+    checkpoint is the one that was kept last, and ``metrics.jsonl`` ends with ``collapse_stop``.
+
+    The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
+    cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
+
+    Returns:
+        That folder.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
+            refuses the key or does not offer the model.
+    """
+    config = make_config(options)
+    folder = Path(config.log_path)
+    read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
+    check_server(config.model_name, config.base_url)
+    check_opponents(resolve_preset(options).adversarial, config.base_url)
+    # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
+    concurrently = options.eval_concurrently
+    if concurrently is None:
+        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
+        concurrently = is_tinker(options.base_url) and options.wandb_project is None
+    kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
+    evaluator = make_evaluator(options, builder_of(config), kind=kind)
+    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
+    await config.dataset_builder()
+    with locked_folder(folder):
+        step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
+        config = chz.replace(config, dataset_builder=builder)
+        evaluator.alarm = make_alarm(options, folder)
+        with clear_errors(config.base_url):
+            try:
+                await train.main(config)
+                if isinstance(evaluator, ConcurrentEvaluator):
+                    await evaluator.finish()
+            except CollapseError as collapse:
+                # The cookbook's loop was left before it logged this evaluation.
+                store = TrainingRunStore(storage_from_uri(config.log_path))
+                store.write_metrics({**collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+                _log.warning("%s", collapse)
+            # The run is over: its last evaluation can warn, and has nothing to stop.
+            warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
+            last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
+            await evaluate_last(folder, last, base_url=config.base_url)
+    return folder
+
+
+def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
+    """List what decides how a step goes, not how many there are or how often something is saved."""
+    builder = builder_of(config)
+    more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
+    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
+    return describe(resolve_preset(options)) | own
+
+
+async def evaluate_last(
+    folder: Path, evaluator: DisruptionEvaluator, *, step: int | None = None, base_url: str | None = None
+) -> None:
+    """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
+
+    Args:
+        folder: of the run.
+        evaluator: of its held-out side.
+        step: how many steps the last checkpoint has had; None: what it says itself.
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    """
+    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    step = step if step is not None or checkpoint is None else checkpoint.batch
+    if checkpoint is None or step is None:
+        return
+    store = TrainingRunStore(storage_from_uri(str(folder)))
+    if any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics()):
+        return
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+    with tinker.ServiceClient(base_url=base_url) as service:
+        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
+        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+    store.write_metrics(metrics, step=step)

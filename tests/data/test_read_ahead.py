@@ -1,0 +1,167 @@
+"""Reading ahead: the same items in the same order, and nothing left running."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from contextlib import closing
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata.labelled import _batches as run_in_batches
+from sciscidata.read_ahead import read_ahead
+from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_tables import find_table
+
+
+def readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+
+
+def wait_for(condition) -> bool:
+    until = time.monotonic() + 10
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.001)
+    return condition()
+
+
+@given(st.lists(st.none() | st.booleans() | st.just([]) | st.integers()), st.integers(1, 4))
+def test_items_come_as_they_are_and_in_order(items, n_ahead):
+    assert list(read_ahead(iter(items), n_ahead)) == items
+
+
+def test_nothing_is_read_before_the_first_item_is_asked_for():
+    read = []
+    ahead = read_ahead(read.append(number) or number for number in range(3))
+    time.sleep(0.01)
+    assert read == []
+    assert next(ahead) == 0
+    ahead.close()
+
+
+@pytest.mark.parametrize("n_ahead", [1, 2, 5])
+def test_no_more_is_read_ahead_than_asked_for(n_ahead):
+    read = []
+    ahead = read_ahead((read.append(number) or number for number in range(100)), n_ahead)
+    assert next(ahead) == 0
+    assert wait_for(lambda: len(read) == 1 + n_ahead)
+    time.sleep(0.02)
+    assert len(read) == 1 + n_ahead
+    ahead.close()
+
+
+def test_items_are_read_while_the_consumer_is_at_work():
+    second_is_read = threading.Event()
+
+    def items():
+        yield "first"
+        second_is_read.set()
+        yield "second"
+
+    ahead = read_ahead(items(), 1)
+    assert next(ahead) == "first"
+    assert second_is_read.wait(10)
+    assert list(ahead) == ["second"]
+
+
+def test_all_items_are_read_in_one_thread_that_is_not_the_consumers():
+    threads = set(read_ahead(threading.get_ident() for _ in range(20)))
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+def test_an_error_comes_after_the_items_before_it_and_as_it_was():
+    def items():
+        yield from (1, 2)
+        raise OSError(5, "Input/output error", "texts.parquet")
+
+    ahead = read_ahead(items())
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(OSError, match="texts") as caught:
+        next(ahead)
+    assert caught.value.errno == 5
+    assert not readers()
+
+
+def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other():
+    is_reading, may_end = threading.Event(), threading.Event()
+    read = []
+
+    def items():
+        for number in range(100):
+            if number == 1:
+                is_reading.set()
+                assert may_end.wait(10)
+            read.append(number)
+            yield number
+
+    ahead = read_ahead(items())
+    assert next(ahead) == 0
+    assert is_reading.wait(10)
+
+    def end_while_it_is_closed():
+        wait_for(lambda: ahead.gi_running)
+        time.sleep(0.05)
+        may_end.set()
+
+    other = threading.Thread(target=end_while_it_is_closed)
+    other.start()
+    ahead.close()
+    assert read == [0, 1]
+    assert not readers()
+    other.join()
+
+
+def test_an_interrupt_in_the_consumer_leaves_no_thread():
+    def consume():
+        for _ in read_ahead(iter(range(100))):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert not readers()
+
+
+def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch):
+    rows = {"paperid": range(10_000), "title": "On sleep", "abstract_inverted_index": None}
+    frame = pl.DataFrame(rows, schema_overrides={"abstract_inverted_index": pl.String()})
+    frame.write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet", row_group_size=100)
+    opened = []
+
+    class Watched(pq.ParquetFile):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            opened.append(self)
+
+    monkeypatch.setattr(pq, "ParquetFile", Watched)
+    table = find_table(str(tmp_path), "v2", "texts")
+    assert table is not None
+    batches = table.batches(100, "work_id")
+    assert next(batches)["work_id"].to_list() == list(range(100))
+    batches.close()
+    assert not readers()
+    assert [file.closed for file in opened] == [True]
+    assert pl.concat(table.batches(64, "work_id"))["work_id"].to_list() == list(range(10_000))
+
+
+def test_an_export_that_is_cut_short_leaves_no_reader(tmp_path):
+    n = 100_000
+    ids = {"paperid": range(n)}
+    pl.DataFrame({**ids, "year": 1999}).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    texts = pl.DataFrame({**ids, "title": "On sleep", "abstract_inverted_index": '{"Why":[0]}'})
+    texts.write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet")
+    works = scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).in_text_order()
+    taken = []
+    with closing(run_in_batches(works)) as batches:
+        taken.append(next(batches))
+    assert taken[0]["work_id"][0] == 0
+    with closing(run_in_batches(works)) as batches:
+        assert pl.concat(batches)["work_id"].to_list() == list(range(n))
+    del works  # Polars keeps what a query that was stopped has read from
+    gc.collect()
+    assert wait_for(lambda: not readers())
