@@ -74,7 +74,7 @@ def save(figure: Figure, path: str | Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, format="png")
 
 
 def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:

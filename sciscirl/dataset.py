@@ -10,7 +10,7 @@ from itertools import product
 
 import chz
 from tinker_cookbook.renderers import Renderer
-from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
 from sciscirl.chat_format import make_renderer
 from sciscirl.contracts import ContractName
@@ -121,7 +121,7 @@ class DisruptionDataset(RLDataset):
         self.tracker = tracker
         self.keep_rest = keep_rest
 
-    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+    def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
         """Return the groups of one step.
 
         Raises:

@@ -8,11 +8,14 @@ from typing import Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
+from sciscirl.adversarial_rewards import BY_RULES
+from sciscirl.challenges import MAX_TOKENS, render_request
 from sciscirl.contracts import render_answer
 from sciscirl.dataset import check_fit
 from sciscirl.envs import build_messages
 from sciscirl.launch import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
 from sciscirl.prices import PRICES_DATE, estimate_usage
+from sciscirl.prompts import render_question
 from sciscirl.task import TARGETS, VOCABULARIES
 
 _N_PROMPTS_COUNTED: Final = 256
@@ -44,9 +47,15 @@ def render_dry_run(options: TrainOptions) -> str:
     shortest = render_answer(labels, rules.contract, rules.target)
     answer = len(renderer.tokenizer.encode(shortest, add_special_tokens=False))
     n_evaluations = -(-n_steps // options.eval_every) + 1
+    prompt_tokens, n_turns = statistics.fmean(lengths), 1
+    if preset.adversarial is not None:
+        n_turns = 2
+        request = render_request(".", render_question(rules.contract, rules.target))
+        n_request = renderer.build_generation_prompt([request]).length + MAX_TOKENS
+        prompt_tokens += prompt_tokens + preset.max_tokens + n_request
     usage = estimate_usage(
-        prompt_tokens=statistics.fmean(lengths),
-        max_tokens=preset.max_tokens,
+        prompt_tokens=prompt_tokens,
+        max_tokens=preset.max_tokens * n_turns,
         n_steps=n_steps,
         batch_size=preset.batch_size,
         group_size=preset.group_size,
@@ -56,6 +65,8 @@ def render_dry_run(options: TrainOptions) -> str:
     )
     dollars = usage.dollars(preset.model)
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
+    if preset.adversarial is not None and {preset.adversarial.challenger, preset.adversarial.judge} - {BY_RULES, None}:
+        cost += ", besides what the models cost that challenge and judge"
     resolved = dump_config(config)
     del resolved["evaluator_builders"]
     shown = [

@@ -15,7 +15,6 @@ from tinker_cookbook.rl.types import (
     ActionExtra,
     Env,
     EnvGroupBuilder,
-    Logs,
     Metrics,
     Observation,
     StepResult,
@@ -32,7 +31,7 @@ from sciscirl.predictions import INVALID, make_prediction
 from sciscirl.prompts import cap_view, render_prompt
 from sciscirl.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.share_tracker import ShareTracker, batch_term
-from sciscirl.task import VOCABULARIES, Paper, short_name
+from sciscirl.task import VOCABULARIES, Paper, PaperView, short_name
 
 
 class DisruptionEnv(Env):
@@ -69,26 +68,32 @@ class DisruptionEnv(Env):
             Reward; its parts and what was predicted, as metrics that can be averaged; and as logs a row of
             ``metrics.PREDICTIONS``, without what is null there.
         """
-        stop_reason = (extra or {}).get("stop_reason", "stop")
-        text, is_ended = read_action(action, self.renderer)
-        if stop_reason == "length":
-            end = StopReason.MAX_TOKENS
-        else:
-            end = StopReason.COMPLETED if is_ended else StopReason.PARSE_ERROR
-        answer = self.rules.parse(text)
-        if end != StopReason.COMPLETED:
-            answer = void(answer)
+        text, answer, end = self._read(action, extra)
         self.answer = answer
         gold = self.paper.labels(self.rules.target)
         reward = score_answer(answer, gold, self.rules.table)
         self._show(text, answer, gold, reward)
+        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
+        return self._end(reward.total, metrics, make_prediction(self.paper.openalex_id, gold, answer, reward, text))
+
+    def _read(self, action: Action, extra: ActionExtra | None) -> tuple[str, Answer, StopReason]:
+        """Return what was said, what became of it, and how it ended."""
+        text, is_ended = read_action(action, self.renderer)
+        answer = self.rules.parse(text)
+        if (extra or {}).get("stop_reason", "stop") == "length":
+            return text, void(answer), StopReason.MAX_TOKENS
+        if not is_ended:
+            return text, void(answer), StopReason.PARSE_ERROR
+        return text, answer, StopReason.COMPLETED
+
+    def _end(self, reward: float, metrics: Metrics, row: Mapping[str, str | float | bool | None]) -> StepResult:
         return StepResult(
-            reward=reward.total,
+            reward=reward,
             episode_done=True,
             next_observation=tinker.ModelInput.empty(),
             next_stop_condition=self.renderer.get_stop_sequences(),
-            metrics=_metrics(answer, gold, reward, end),
-            logs=_present(make_prediction(self.paper.openalex_id, gold, answer, reward, text)),
+            metrics=metrics,
+            logs={name: value for name, value in row.items() if value is not None},
         )
 
     def _show(self, text: str, answer: Answer, gold: Mapping[str, str], reward: RewardParts) -> None:
@@ -168,13 +173,17 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
 
 def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[Message]:
     """Write the prompt of one paper, cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
-    view = cap_view(
+    messages = render_prompt(show_view(paper, rules, renderer), rules.style, rules.contract, rules.target)
+    return [Message(role=message["role"], content=message["content"]) for message in messages]
+
+
+def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> PaperView:
+    """Return what a model gets to see of a paper: cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
+    return cap_view(
         paper.view,
         rules.max_paper_tokens,
         lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
     )
-    messages = render_prompt(view, rules.style, rules.contract, rules.target)
-    return [Message(role=message["role"], content=message["content"]) for message in messages]
 
 
 def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:
@@ -218,32 +227,44 @@ def void(answer: Answer) -> Answer:
     return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 
-def _metrics(answer: Answer, gold: Mapping[str, str], reward: RewardParts, end: StopReason) -> Metrics:
-    """Number what happened; the cookbook averages each key over the answers that have it.
+def _reward_metrics(reward: RewardParts, gold: Mapping[str, str]) -> Metrics:
+    metrics: Metrics = {f"reward/{part}": value for part, value in reward.named().items() if part != "total"}
+    if len(gold) > 1:
+        metrics |= {f"{short_name(column)}/reward/task": reward.tasks.get(column, 0.0) for column in gold}
+    return metrics
+
+
+def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
+    """Number what was predicted; the cookbook averages each key over the answers that have it.
 
     So ``recall/neutral`` becomes the recall of a batch, since only answers to neutral papers have the key. Of a joint
     task, what is of one label has its name before it, as in ``metrics.compute_metrics``.
     """
     by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
-    metrics: Metrics = {f"reward/{part}": value for part, value in reward.named().items() if part != "total"}
+    metrics: Metrics = {}
     if len(by_label) == 1:
         metrics |= next(iter(by_label.values()))
     else:
         metrics |= merge_labels(by_label)
         metrics["both_match"] = min(part["label_match"] for part in by_label.values())
-        metrics |= {f"{short_name(column)}/reward/task": reward.tasks.get(column, 0.0) for column in gold}
     metrics |= {
         "parse_ok": float(answer.is_json),
         "format_strict_ok": float(answer.is_valid),
         "invalid": float(not answer.is_valid),
         "think": float(answer.has_think),
-        "max_tokens_reached": float(end == StopReason.MAX_TOKENS),
-        "parse_error": float(end == StopReason.PARSE_ERROR),
-        f"{STOP_METRIC_PREFIX}{end}": 1.0,
     }
     if answer.confidence is not None:
         metrics["mean_confidence"] = answer.confidence
     return metrics
+
+
+def end_episode(end: StopReason) -> Metrics:
+    """Number how an episode ended, under the names that the cookbook reads."""
+    return {
+        "max_tokens_reached": float(end == StopReason.MAX_TOKENS),
+        "parse_error": float(end == StopReason.PARSE_ERROR),
+        f"{STOP_METRIC_PREFIX}{end}": 1.0,
+    }
 
 
 def _label_metrics(answer: Answer, column: str, gold: str) -> dict[str, float]:
@@ -259,7 +280,3 @@ def _label_metrics(answer: Answer, column: str, gold: str) -> dict[str, float]:
     if answer.forecast:
         metrics["forecast_brier"] = quadratic_loss(answer.forecast, column, gold)
     return metrics
-
-
-def _present(row: Mapping[str, str | float | bool | None]) -> Logs:
-    return {name: value for name, value in row.items() if value is not None}

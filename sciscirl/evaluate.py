@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, TaskRules, check_positive, find_preset
+from sciscirl.experiments import Preset, TaskRules, check_positive, choose_opponents, find_preset
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import read_predictions, write_predictions
@@ -38,9 +39,13 @@ _SHOWN: Final = (
     "parse_ok",
     "format_strict_ok",
     "invalid",
+    "first/label_match",
+    *(f"flip/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "kept_right", "kept_wrong")),
+    *(f"flip_rate/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "changed_while_wrong")),
     "brier",
     "ece",
     "reward",
+    *(f"reward_{part}" for part in ("correctness", "reasoning", "adaptation")),
 )
 
 
@@ -62,6 +67,8 @@ class EvaluationConfig:
         max_tokens: of an answer; None: the preset's.
         n_papers: judge the first so many only.
         group_size: answers to each paper.
+        challenger: of an adversarial preset: ``"rules"``, or a base model; None: the preset's, or the run's.
+        judge: of an adversarial preset, a base model that judges reasoning in place of the rubric; likewise.
         out: folder of the result; a model's is never written over another.
 
     Raises:
@@ -82,6 +89,8 @@ class EvaluationConfig:
     max_tokens: int | None = None
     n_papers: int | None = None
     group_size: int = 1
+    challenger: str | None = None
+    judge: str | None = None
 
     def __post_init__(self) -> None:
         if self.run is not None and (self.checkpoint is not None or self.model is not None):
@@ -136,7 +145,11 @@ def find_subject(config: EvaluationConfig) -> Subject:
             msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
             raise SciSciRLError(msg)
     given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(subject.preset, **{name: value for name, value in given.items() if value is not None})
+    preset = replace(
+        subject.preset,
+        adversarial=choose_opponents(subject.preset, config.challenger, config.judge),
+        **{name: value for name, value in given.items() if value is not None},
+    )
     return replace(
         subject,
         preset=preset,
@@ -157,6 +170,8 @@ def _read_run(folder: Path) -> Subject:
         rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
         names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
         preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
+        if "adversarial" in settings:
+            preset = replace(preset, adversarial=AdversarialRules(**settings["adversarial"]))
         renderer = settings["renderer"]
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
@@ -196,9 +211,11 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
             model is not to be had.
     """
+    from sciscirl.adversarial import make_opponents
     from sciscirl.chat_format import choose_renderer, make_renderer
     from sciscirl.dataset import check_fit
     from sciscirl.evaluator import DisruptionEvaluator
+    from sciscirl.server import check_opponents, check_server
 
     _check_unused(config.out)
     subject = find_subject(config)
@@ -209,10 +226,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
         base = find_base_model(subject.local_model)
     else:
-        from sciscirl.server import check_server
-
         check_server(base, config.base_url, needs_training=False)
     papers = _read(config, preset.rules)
+    check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
@@ -224,6 +240,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         temperature=subject.temperature,
         group_size=config.group_size,
         name=config.side,
+        opponents=None
+        if preset.adversarial is None
+        else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
     )
     if subject.local_model is not None:
         await _ask_here(evaluator, subject.local_model)

@@ -16,12 +16,14 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
+from sciscirl.adversarial import AdversarialDataset, Opponents
+from sciscirl.adversarial_predictions import adversarial_schema
 from sciscirl.collapse import CollapseAlarm
 from sciscirl.dataset import DisruptionDataset
 from sciscirl.errors import SliceError
 from sciscirl.experiments import TaskRules
 from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import collect_predictions, write_predictions
+from sciscirl.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.task import Paper, TargetName
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         name: before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
         alarm: told of every evaluation; adds metrics, and may end the run.
+        opponents: who challenges the answers; None: nobody does.
 
     Raises:
         SliceError: on construction, if there is no paper.
@@ -65,6 +68,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
+        opponents: Opponents | None = None,
     ) -> None:
         if not papers:
             msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
@@ -72,9 +76,12 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         dataset = DisruptionDataset(
             papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
         )
-        super().__init__(dataset, max_tokens, name=name)
+        super().__init__(
+            dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
+        )
         self.renderer = renderer
         self.target: TargetName = rules.target
+        self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
         self.temperature = temperature
         self.folder = folder
         self.alarm = alarm
@@ -119,7 +126,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
                 taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
             )
             store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
-        self.predictions = collect_predictions(groups, self.target)
+        self.predictions = collect_predictions(groups, self.target, schema=self.schema)
         step = rollout_summary_export.iteration if rollout_summary_export is not None else None
         if self.folder is not None:
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"

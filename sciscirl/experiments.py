@@ -1,16 +1,17 @@
 """The published runs, and those that go on from them, as presets: nothing but data.
 
-Source of baseline to exp5, novelty and joint: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026). What they
-do not state is marked so. The others are ours.
+Source of baseline to exp5, novelty, joint and adversarial: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026).
+What they do not state is marked so. The others are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Final
 
+from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.contracts import CONTRACTS, Answer, ContractName, parse_answer
 from sciscirl.errors import SciSciRLError
 from sciscirl.prompts import STYLES, PromptStyle
@@ -111,9 +112,11 @@ class Preset:
         interleave: whether each class is spread evenly over the batches.
         remove_constant_reward_groups: whether groups whose rewards are all equal, and teach nothing, are left out.
         n_refills: how often such a group is first sampled anew, each time of another training paper of its class.
+        adversarial: how an answer is challenged, and what it then earns in place of ``rules.reward``; None: it is not.
 
     Raises:
-        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole.
+        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole; or if answers are
+            challenged that give no reasons, or with a reward that is fitted to the slice.
 
     Example:
         >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
@@ -135,8 +138,15 @@ class Preset:
     interleave: bool = False
     remove_constant_reward_groups: bool = False
     n_refills: int = 0
+    adversarial: AdversarialRules | None = None
 
     def __post_init__(self) -> None:
+        if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
+            msg = (
+                f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
+                f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
+            )
+            raise SciSciRLError(msg)
         counts = ("max_tokens", "batch_size", "group_size", "eval_group_size", "lora_rank")
         check_positive(**{name: getattr(self, name) for name in counts})
         if self.n_refills:
@@ -203,6 +213,15 @@ _EXP7: Final = replace(
     rules=replace(_EXP6.rules, reward="balanced"),
 )
 _NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_keys", reward="partial")
+_ADVERSARIAL: Final = replace(
+    _EXP6,
+    name="adversarial",
+    change="both labels, challenged, defended or revised",
+    rules=TaskRules(target="joint", style="ontology", contract="four_keys", reward="partial"),
+    max_tokens=256,
+    group_size=4,
+    adversarial=AdversarialRules(),
+)
 _OURS: Final = (
     _EXP6,
     _EXP7,
@@ -233,6 +252,19 @@ _OURS: Final = (
         rules=replace(_NOVELTY, target="joint", contract="probabilities", reward="balanced"),
         max_tokens=96,
     ),
+    _ADVERSARIAL,
+    replace(
+        _ADVERSARIAL,
+        name="adversarial_mean",
+        change="adversarial, half of the correctness for each label",
+        adversarial=AdversarialRules(credit="mean"),
+    ),
+    replace(
+        _ADVERSARIAL,
+        name="adversarial_disruption",
+        change="adversarial, disruption alone",
+        rules=replace(_ADVERSARIAL.rules, target="disruption"),
+    ),
 )
 #: Every experiment by name, in the order of the notes, then ours.
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for preset in (*_PUBLISHED, *_OURS)})
@@ -256,6 +288,23 @@ def find_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
+def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
+    """Return what a preset says of challenges, with who challenges and judges, where that is given.
+
+    Raises:
+        SciSciRLError: if it is given, and the preset has no challenges.
+
+    Example:
+        >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger
+        'Qwen/Qwen3-8B'
+    """
+    given = {name: who for name, who in (("challenger", challenger), ("judge", judge)) if who is not None}
+    if given and preset.adversarial is None:
+        msg = f"preset {preset.name!r} has no {' and no '.join(given)}. Choose preset=adversarial, or leave it out."
+        raise SciSciRLError(msg)
+    return None if preset.adversarial is None else replace(preset.adversarial, **given)
+
+
 def render_presets() -> str:
     """Draw the presets as a table for a terminal, one line each.
 
@@ -270,7 +319,7 @@ def render_presets() -> str:
             preset.rules.target,
             preset.rules.style,
             preset.rules.contract,
-            preset.rules.reward,
+            preset.rules.reward if preset.adversarial is None else "adversarial",
             str(preset.max_tokens),
             f"{preset.batch_size} x {preset.group_size}",
             preset.change,
@@ -290,6 +339,8 @@ def describe(preset: Preset) -> dict[str, object]:
         >>> describe(PRESETS["exp5"])["reward"]
         'disruptive_x3'
     """
-    own = {field.name: getattr(preset, field.name) for field in fields(Preset) if field.name != "rules"}
+    own = {field.name: getattr(preset, field.name) for field in fields(Preset)}
     rules = {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
-    return own | {name: value for name, value in rules.items() if name != "class_counts"}
+    left_out = {"rules", "class_counts", "adversarial"}
+    flat: dict[str, object] = {name: value for name, value in (own | rules).items() if name not in left_out}
+    return flat if preset.adversarial is None else flat | {"adversarial": asdict(preset.adversarial)}

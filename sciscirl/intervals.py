@@ -56,15 +56,27 @@ def bootstrap_intervals(
         msg = f"level is {level}, needs a share between 0 and 1."
         raise PredictionsError(msg)
     drawn = resample_metrics([predictions], n_resamples=n_resamples, seed=seed)
-    tail = (1 - level) / 2
     intervals: dict[str, float] = {}
     for name, (values,) in drawn.items():
-        defined = values[~np.isnan(values)]
-        if len(defined):
-            # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
-            low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
-            intervals |= {f"{name}/low": float(low), f"{name}/high": float(high)}
+        if (ends := percentile_interval(values, level)) is not None:
+            intervals |= {f"{name}/low": ends[0], f"{name}/high": ends[1]}
     return intervals
+
+
+def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:
+    """Return the ends between which a share ``level`` of resampled values lies; None if all are undefined (NaN).
+
+    Example:
+        >>> percentile_interval(np.array([0.5, 0.1, 0.3, float("nan"), 0.2]), 0.5)
+        (0.1, 0.3)
+    """
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return None
+    tail = (1 - level) / 2
+    # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
+    low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
 
 
 def resample_metrics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,13 @@ from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_mode
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
+from sciscirl.adversarial import AdversarialDatasetBuilder
 from sciscirl.chat_format import choose_renderer
 from sciscirl.collapse import CollapseAlarm, check_action
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import Preset, check_positive, find_preset
+from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.task import TARGETS, read_split
 
@@ -61,6 +63,8 @@ class TrainOptions:
     collapse: str = chz.field(default="warn", doc="when evaluations show one label for all: warn, stop, or off")
     remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
     n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
+    challenger: str | None = chz.field(default=None, doc="adversarial: rules, or a base model that challenges")
+    judge: str | None = chz.field(default=None, doc="adversarial: a base model that judges reasoning, not the rubric")
     load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
     wandb_project: str | None = chz.field(default=None, doc="also log to Weights & Biases")
     wandb_name: str | None = None
@@ -87,7 +91,7 @@ def resolve_preset(options: TrainOptions) -> Preset:
     }  # fmt: skip
     if options.max_paper_tokens is not None:
         given["rules"] = replace(preset.rules, max_paper_tokens=options.max_paper_tokens)
-    return replace(preset, **given)
+    return replace(preset, **given, adversarial=choose_opponents(preset, options.challenger, options.judge))
 
 
 def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDatasetBuilder:
@@ -97,7 +101,12 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         SliceError: if the slice is missing or was altered.
         SciSciRLError: if the cookbook knows no chat format for the model and none is named.
     """
-    builder = DisruptionDatasetBuilder(
+    make_builder = (
+        DisruptionDatasetBuilder
+        if preset.adversarial is None
+        else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
+    )
+    builder = make_builder(
         release=options.release,
         model_name=preset.model,
         renderer_name=options.renderer or choose_renderer(preset.model),
@@ -207,6 +216,7 @@ def make_evaluator(
         name="test",
         folder=Path(options.log_path or f"runs/{preset.name}") / "predictions",
         alarm=alarm,
+        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
     )
 
 

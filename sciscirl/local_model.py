@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from sciscirl.errors import SciSciRLError
 
-Quantization = Literal["nf4", "none"]
+Quantization = Literal["nf4", "none"]  # under an adapter that is trained
 Precision = Literal["bfloat16", "float16", "float32"]
 #: What PEFT does not write beside an adapter: in which form it saw its base model.
 TRAINED_ON_FILE: Final = "trained_on.json"
@@ -38,7 +38,12 @@ def require_packages(*names: str) -> None:
 
 
 def load_base_model(
-    name: str, *, quantize: Quantization = "none", dtype: Precision | None = None, device: str | None = None
+    name: str,
+    *,
+    quantize: Quantization | Literal["int8"] = "none",
+    dtype: Precision | None = None,
+    device: str | None = None,
+    attention: str | None = None,
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
     """Load a causal language model.
 
@@ -47,19 +52,25 @@ def load_base_model(
 
     Args:
         name: on the Hugging Face hub, or a folder.
-        quantize: ``"nf4"`` or ``"none"``.
+        quantize: ``"nf4"``, ``"int8"`` (bitsandbytes' LLM.int8) or ``"none"``.
         dtype: of the weights that are not quantised, and of what is computed; None: as saved.
         device: where to put it; None leaves that to whoever distributes it.
+        attention: the kernel, as Transformers names it; None: the one that it chooses.
 
     Raises:
         SciSciRLError: if it cannot be loaded, or bitsandbytes is not installed.
 
-    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
+    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314, and 2022, LLM.int8, arXiv:2208.07339; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
+    if attention:
+        more["attn_implementation"] = attention
+    if quantize == "int8":
+        require_packages("bitsandbytes")
+        more["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     if quantize == "nf4":
         require_packages("bitsandbytes")
         kind = getattr(torch, dtype or "bfloat16")

@@ -6,21 +6,25 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from sklearn.metrics import confusion_matrix, matthews_corrcoef, precision_recall_fscore_support
 
-from sciscirl.predictions import INVALID, PREDICTIONS, check_predictions, split_by_label
+from sciscirl.adversarial_predictions import measure_flips
+from sciscirl.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
 from sciscirl.rewards import quadratic_loss
 from sciscirl.task import VOCABULARIES
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-_REWARDS: Final = tuple(name for name in PREDICTIONS if name.startswith("reward"))
+_REWARDS: Final = (
+    *(name for name in PREDICTIONS if name.startswith("reward")),
+    "reward_correctness", "reward_reasoning", "reward_adaptation",
+)  # fmt: skip
 #: What stands for both labels of a joint task by its mean; ``min_class_recall`` does by the least.
 AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
@@ -66,6 +70,9 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
         min_class_recall the least, under the plain name; ``both_match``, share with both labels right, which is what
         confidence, brier and ece are about.
 
+        Of answers that were challenged, all this of the final answer, and what the challenge changed, as
+        ``adversarial_predictions.flip_metrics`` has it.
+
     Raises:
         PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or ``label``
             and ``confidence`` are not there for exactly the valid answers.
@@ -82,7 +89,7 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
     """
     frame = check_predictions(predictions)
     parts = split_by_label(frame)
-    right = pl.select(pl.all_horizontal(*map(_find_hits, parts.values()))).to_series()
+    right = find_right(frame)
     metrics = {
         "n": float(len(frame)),
         "parse_ok": _share(frame["is_json"]),
@@ -96,7 +103,7 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
         metrics |= next(iter(by_label.values()))
     else:
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
-    metrics |= _confidence_metrics(frame["confidence"], right)
+    metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
     return metrics | {name: _mean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
@@ -148,8 +155,46 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
     }
 
 
+def find_right(predictions: pl.DataFrame) -> pl.Series:
+    """Say of each answer whether every label it was asked for is right; that of an invalid one is not.
+
+    Example:
+        >>> find_right(pl.DataFrame({"gold": ["neutral", "neutral"], "label": ["neutral", None]})).to_list()
+        [True, False]
+    """
+    hits = map(_find_hits, split_by_label(predictions).values())
+    return pl.select(pl.all_horizontal(*hits)).to_series()
+
+
 def _find_hits(frame: pl.DataFrame) -> pl.Series:
     return (frame["gold"] == frame["label"]).fill_null(value=False)
+
+
+class ConfidenceBin(NamedTuple):
+    """The answers whose confidence lies in one tenth of 0 to 1: how many, how many right, and their confidences."""
+
+    n: int
+    n_right: int
+    confidence_sum: float
+
+
+def bin_by_confidence(confidence: pl.Series, right: pl.Series) -> list[ConfidenceBin]:
+    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first.
+
+    Args:
+        confidence: Float64, 0 to 1; null, of an invalid answer, counts as 1.
+        right: Boolean.
+
+    Example:
+        >>> bin_by_confidence(pl.Series([0.9, 0.85, None]), pl.Series([True, False, False]))[8:]
+        [ConfidenceBin(n=2, n_right=1, confidence_sum=1.75), ConfidenceBin(n=1, n_right=0, confidence_sum=1.0)]
+    """
+    sure = cast("Floats", confidence.fill_null(1.0).to_numpy())
+    # Each of 0.1, 0.2, ... times ten is a whole number in binary too.
+    places = np.clip(np.ceil(sure * _N_BINS) - 1, 0, None).astype(np.int64)
+    hits = cast("npt.NDArray[np.bool_]", right.to_numpy())
+    held = [places == number for number in range(_N_BINS)]
+    return [ConfidenceBin(int(one.sum()), int(hits[one].sum()), math.fsum(sure[one])) for one in held]
 
 
 def _label_metrics(frame: pl.DataFrame, column: str) -> dict[str, float]:
@@ -200,10 +245,8 @@ def _class_metrics(gold: list[str], predicted: list[str], labels: tuple[str, ...
 def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, float]:
     sure = cast("Floats", confidence.fill_null(1.0).to_numpy())
     right = cast("Floats", hits.cast(pl.Float64).to_numpy())
-    # (0, 0.1] is bin 0, and so on; each of 0.1, 0.2, ... times ten is a whole number in binary too.
-    bins = np.clip(np.ceil(sure * _N_BINS) - 1, 0, None).astype(np.int64)
-    gaps = [math.fsum((sure - right)[bins == number]) for number in range(_N_BINS)]  # in whatever order they come
-    metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(np.abs(gaps)) / len(sure)}
+    gaps = [abs(one.confidence_sum - one.n_right) for one in bin_by_confidence(confidence, hits)]
+    metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(gaps) / len(sure)}
     stated = confidence.drop_nulls()
     return metrics | ({"mean_confidence": _mean(stated)} if len(stated) else {})
 

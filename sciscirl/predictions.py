@@ -240,14 +240,21 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
     )
 
 
-def collect_predictions(groups: Iterable[TrajectoryGroup], target: TargetName = "disruption") -> pl.DataFrame:
+def collect_predictions(
+    groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
+) -> pl.DataFrame:
     """Read the rows that the environments logged.
 
+    Args:
+        groups: of answers.
+        target: the task.
+        schema: the columns, where they are not those of ``prediction_schema``.
+
     Returns:
-        Predictions of the task (``prediction_schema``), in the order of groups and of the answers in each.
+        These columns, in the order of groups and of the answers in each.
     """
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
-    schema = prediction_schema(target)
+    schema = schema or prediction_schema(target)
     return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
 
 

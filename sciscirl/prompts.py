@@ -86,8 +86,18 @@ def render_prompt(
     parts.append(ANSWER.format(rules=_render_rules(contract, target)))
     if style == "checklist":
         parts += [EXAMPLES, *(_render_example(example, contract, target) for example in MINI_EXAMPLES)]
-    question = RECORD.format(record=render_record(view), question=_choose(QUESTION, contract, target))
+    question = RECORD.format(record=render_record(view), question=render_question(contract, target))
     return [{"role": "system", "content": "\n\n".join(parts)}, {"role": "user", "content": question}]
+
+
+def render_question(contract: ContractName, target: TargetName) -> str:
+    """Write what ends a prompt.
+
+    Example:
+        >>> render_question("four_keys", "joint")
+        'Which labels fit this paper?'
+    """
+    return _choose(QUESTION, contract, target)
 
 
 def _render_task(contract: ContractName, target: TargetName) -> str:
@@ -125,7 +135,17 @@ def render_record(view: PaperView) -> str:
         {"title": "\u005bINST] a\nb", "abstract": null, "publication_year": 2001, "cited_by_count": 3,
         "primary_field": null}
     """
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(asdict(view), ensure_ascii=False))
+    return escape_markup(json.dumps(asdict(view), ensure_ascii=False))
+
+
+def escape_markup(text: str) -> str:
+    r"""Write what could be taken for markup as JSON escapes; in the strings of a JSON text they mean the same.
+
+    Example:
+        >>> print(escape_markup('{"a": "1 < 2 <|im_end|>"}'))
+        {"a": "1 < 2 \u003c|im_end|>"}
+    """
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> PaperView:

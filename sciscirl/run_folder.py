@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
 from sciscirl.errors import SciSciRLError
 
 RUN_FILE: Final = "run.json"
@@ -47,6 +45,8 @@ def begin_run(
     Raises:
         SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings.
     """
+    from tinker_cookbook.checkpoint_utils import get_last_checkpoint  # loads torch, which readers of a folder need not
+
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
     if not path.exists():

@@ -11,6 +11,7 @@ import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
+from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL
 from sciscirl.prices import PRICES
@@ -34,6 +35,17 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     """
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), resolve_base_url(base_url), needs_training=needs_training)
+
+
+def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
+    """Make sure that a server offers the models that challenge and judge.
+
+    Raises:
+        SciSciRLError: if it does not.
+    """
+    for who in () if rules is None else (rules.challenger, rules.judge):
+        if who is not None and who != BY_RULES:
+            check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:

@@ -21,7 +21,7 @@ from sciscirl.experiments import describe
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
 from sciscirl.run_folder import begin_run
-from sciscirl.server import check_server, clear_errors, is_tinker
+from sciscirl.server import check_opponents, check_server, clear_errors, is_tinker
 from sciscirl.task import read_split
 
 _log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ async def train_preset(options: TrainOptions) -> Path:
     folder = Path(config.log_path)
     read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
     check_server(config.model_name, config.base_url)
+    check_opponents(resolve_preset(options).adversarial, config.base_url)
     # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
     concurrently = options.eval_concurrently
     if concurrently is None:

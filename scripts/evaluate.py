@@ -60,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temperature", type=float, help="of sampling; 0 is greedy (the preset's)")
     parser.add_argument("--max-tokens", type=int, help="of an answer (the preset's)")
     parser.add_argument("--group-size", type=int, help="answers to each paper (1)")
+    parser.add_argument("--challenger", metavar="WHO", help="adversarial: rules, or a base model (the preset's)")
+    parser.add_argument("--judge", metavar="MODEL", help="adversarial: who judges reasoning (the preset's rubric)")
     parser.add_argument("--n-papers", type=int, help="only the first so many")
     parser.add_argument("--seed", type=int, help="of the random baseline (0)")
     parser.add_argument("--base-url", metavar="URL", help="a Tinker server (TINKER_BASE_URL, else Tinker)")

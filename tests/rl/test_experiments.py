@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL, PRESETS, Preset, TaskRules, describe, find_preset, render_presets
 from sciscirl.prices import PRICES, estimate_usage
@@ -61,7 +62,8 @@ def test_the_table_has_every_preset_and_nothing_hidden():
     for line, preset in zip(lines[1:], PRESETS.values(), strict=True):
         assert line.endswith(preset.change)
         rules = preset.rules
-        assert {rules.target, rules.style, rules.contract, rules.reward} <= set(line.split())
+        reward = rules.reward if preset.adversarial is None else "adversarial"
+        assert {rules.target, rules.style, rules.contract, reward} <= set(line.split())
 
 
 def test_a_preset_goes_into_json_and_back():
@@ -69,6 +71,9 @@ def test_a_preset_goes_into_json_and_back():
         flat = json.loads(json.dumps(describe(preset)))
         names = {field.name for field in dataclasses.fields(TaskRules)} - {"class_counts"}
         rules = TaskRules(**{name: flat.pop(name) for name in names})
+        assert ("adversarial" in flat) == (preset.adversarial is not None)
+        if "adversarial" in flat:
+            flat["adversarial"] = AdversarialRules(**flat["adversarial"])
         assert Preset(rules=rules, **flat) == preset
 
 

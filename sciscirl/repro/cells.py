@@ -1,0 +1,147 @@
+"""One run of all prompts, and its place on disk: kept once it is measured, so that a killed sweep goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import polars as pl
+from tinker_cookbook.completers import TokenCompleter
+from tinker_cookbook.renderers import Renderer
+
+from sciscidata.progress import Advance
+from sciscidata.storage import atomic_file
+from sciscirl.envs import DisruptionEnv
+from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import TaskRules
+from sciscirl.predictions import INVALID
+from sciscirl.repro.divergence import ANSWERS
+from sciscirl.task import Paper
+
+CELLS: Final = "cells"
+
+
+class Runner(Protocol):
+    """A model under one setting."""
+
+    batch_size: int
+
+    def completer(self, temperature: float) -> TokenCompleter:
+        """Return what samples; 0 is greedy."""
+        ...
+
+    async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]] | None:
+        """Return the log-probability of each token of an answer after its prompt; None if it is not to be had."""
+        ...
+
+
+async def hash_prompts(papers: Sequence[Paper], rules: TaskRules, renderer: Renderer) -> str:
+    """Return the SHA-256 of all prompts as tokens: two runs compare if they have it in common."""
+    total = hashlib.sha256()
+    for paper in papers:
+        prompt, stop = await DisruptionEnv(paper, rules, renderer).initial_observation()
+        total.update(json.dumps([prompt.to_ints(), stop]).encode())
+    return total.hexdigest()
+
+
+async def run_cell(
+    runner: Runner,
+    papers: Sequence[Paper],
+    rules: TaskRules,
+    renderer: Renderer,
+    modes: Mapping[str, float],
+    *,
+    reference: pl.DataFrame | None,
+    advance: Advance = lambda amount, note="": None,
+) -> pl.DataFrame:
+    """Ask about every paper, ``runner.batch_size`` at a time, and score what the reference said.
+
+    Args:
+        runner: the model.
+        papers: in the order in which they are asked about; which ones share a batch follows from it.
+        rules: prompt and contract.
+        renderer: chat format.
+        modes: temperature by name.
+        reference: ANSWERS whose tokens are scored; None: the run's own.
+        advance: called with the number of prompts that are done.
+
+    Returns:
+        ANSWERS, one row for each mode and paper.
+
+    Raises:
+        SciSciRLError: if a log-probability is no number, as where a number format overflows.
+    """
+    frames: list[pl.DataFrame] = []
+    for mode, temperature in modes.items():
+        completer = runner.completer(temperature)
+        rows: list[dict[str, Any]] = []
+        said = reference.filter(mode=mode)["tokens"].to_list() if reference is not None else None
+        for start in range(0, len(papers), runner.batch_size):
+            chunk = papers[start : start + runner.batch_size]
+            prompts, answers = await _ask(completer, chunk, rules, renderer, mode)
+            targets = said[start : start + len(chunk)] if said is not None else [row["tokens"] for row in answers]
+            scores = await runner.score(list(zip(prompts, targets, strict=True)))
+            for number, row in enumerate(answers):
+                rows.append(row | {"reference_logprobs": scores[number] if scores else None})
+            advance(len(chunk))
+        frames.append(pl.DataFrame(rows, schema=ANSWERS))
+    answers = pl.concat(frames)
+    for column in ("logprobs", "reference_logprobs"):
+        if not answers[column].drop_nulls().explode().is_finite().all():
+            msg = "log-probabilities are not finite: the number format overflows in this model"
+            raise SciSciRLError(msg)
+    return answers
+
+
+async def _ask(
+    completer: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, mode: str
+) -> tuple[list[list[int]], list[dict[str, Any]]]:
+    envs = [DisruptionEnv(paper, rules, renderer) for paper in papers]
+    asked = [await env.initial_observation() for env in envs]
+    replies = await asyncio.gather(*(completer(prompt, stop) for prompt, stop in asked))
+    rows: list[dict[str, Any]] = []
+    for env, reply in zip(envs, replies, strict=True):
+        step = await env.step(reply.tokens, extra={"stop_reason": reply.stop_reason})
+        labels = env.answer.labels if env.answer else {}
+        rows.append(
+            {
+                "mode": mode,
+                "openalex_id": env.paper.openalex_id,
+                "text": step.logs.get("text", ""),
+                "label": ", ".join(labels.values()) or INVALID,
+                "tokens": reply.tokens,
+                "logprobs": reply.maybe_logprobs,
+            }
+        )
+    return [prompt.to_ints() for prompt, _ in asked], rows
+
+
+def read_cell(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame | None]:
+    """Read what a sweep wrote about one run: its record, and ANSWERS where it was measured.
+
+    Returns:
+        An empty record and None, where nothing whole is there.
+    """
+    try:
+        record = json.loads((folder / CELLS / f"{name}.json").read_bytes())
+        answers = pl.read_parquet(folder / CELLS / f"{name}.parquet") if record["status"] == "measured" else None
+    except (OSError, ValueError, LookupError, pl.exceptions.ComputeError):
+        return {}, None
+    return record, answers
+
+
+def write_cell(folder: Path, name: str, record: Mapping[str, Any], answers: pl.DataFrame | None) -> None:
+    """Write a run; its record comes last, and says that all of it is there.
+
+    Raises:
+        StorageError: if the disk is full, or the folder cannot be written.
+    """
+    if answers is not None:
+        with atomic_file(folder / CELLS / f"{name}.parquet") as path:
+            answers.write_parquet(path)
+    with atomic_file(folder / CELLS / f"{name}.json") as path:
+        path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")

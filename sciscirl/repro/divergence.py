@@ -1,0 +1,125 @@
+"""How far two runs over the same prompts part: pure functions of their answers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any, Final
+
+import polars as pl
+
+#: One row for each prompt and mode of a run.
+ANSWERS: Final = pl.Schema(
+    {
+        "mode": pl.String(),  # greedy or sampled
+        "openalex_id": pl.String(),
+        "text": pl.String(),
+        "label": pl.String(),  # invalid, where the answer is; of two labels, both
+        "tokens": pl.List(pl.Int64()),
+        "logprobs": pl.List(pl.Float64()),  # of tokens, while they were decoded; natural logarithms, temperature 1
+        "reference_logprobs": pl.List(pl.Float64()),  # of the reference's tokens, in one pass; null: not to be had
+    }
+)
+#: What a comparison says, one row for each mode.
+DIVERGENCE: Final = pl.Schema(
+    {
+        "mode": pl.String(),
+        "n": pl.Int64(),
+        "identical_share": pl.Float64(),
+        "first_divergence_median": pl.Float64(),
+        "first_divergence_min": pl.Int64(),
+        "logprob_difference_mean": pl.Float64(),
+        "logprob_difference_max": pl.Float64(),
+        "label_flip_share": pl.Float64(),
+    }
+)
+
+
+def first_divergence(left: Sequence[int], right: Sequence[int]) -> int | None:
+    """Return the place, from 0, of the first token that differs; None if there is none.
+
+    Where one answer is the beginning of the other, that is the place behind its end.
+
+    Example:
+        >>> first_divergence([5, 6, 7], [5, 9]), first_divergence([5], [5, 6]), first_divergence([5], [5])
+        (1, 1, None)
+    """
+    for place, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return place
+    return None if len(left) == len(right) else min(len(left), len(right))
+
+
+def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
+    """Compare a run with the reference.
+
+    Args:
+        answers: ANSWERS of the run.
+        reference: ANSWERS of the same prompts, in the same order.
+
+    Returns:
+        DIVERGENCE, a row for each mode in the order of the reference:
+
+        - ``n``: prompts.
+        - ``identical_share``: share of prompts with the same tokens.
+        - ``first_divergence_median``, ``first_divergence_min``: place of the first token that differs, from 0, among
+          the answers that do differ; null where none does.
+        - ``logprob_difference_mean``, ``logprob_difference_max``: absolute difference in the log-probability (nats) of
+          the reference's tokens, over all of them, both in one pass over prompt and answer; null where one was not to
+          be had. This is what moves before any token does.
+        - ``label_flip_share``: share of prompts with another label; an invalid answer counts as a label of its own.
+
+    Raises:
+        ValueError: if they are not of the same prompts.
+
+    Example:
+        >>> row = {"mode": "greedy", "openalex_id": "W1", "text": "", "logprobs": [-0.5, -0.5]}
+        >>> row |= {"label": "neutral"}
+        >>> one = pl.DataFrame([row | {"tokens": [1, 2], "reference_logprobs": [-0.5, -0.5]}], schema=ANSWERS)
+        >>> other = pl.DataFrame([row | {"tokens": [1, 3], "reference_logprobs": [-0.5, -0.75]}], schema=ANSWERS)
+        >>> compared = compare_answers(other, one)
+        >>> compared.select("identical_share", "first_divergence_min", "logprob_difference_max").row(0)
+        (0.0, 1, 0.25)
+    """
+    keys = ["mode", "openalex_id"]
+    if not answers.select(keys).equals(reference.select(keys)):
+        msg = "the runs are of other prompts, or of these in another order"
+        raise ValueError(msg)
+    return pl.DataFrame(
+        [
+            {"mode": mode} | _compare(answers.filter(mode=mode), reference.filter(mode=mode))
+            for mode in reference["mode"].unique(maintain_order=True)
+        ],
+        schema=DIVERGENCE,
+    )
+
+
+def _compare(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str, Any]:
+    pairs = zip(answers["tokens"].to_list(), reference["tokens"].to_list(), strict=True)
+    places = [place for left, right in pairs if (place := first_divergence(left, right)) is not None]
+    flips = (answers["label"] != reference["label"]).sum()
+    return {
+        "n": len(reference),
+        "identical_share": (len(reference) - len(places)) / len(reference),
+        "first_divergence_median": float(statistics.median(places)) if places else None,
+        "first_divergence_min": min(places, default=None),
+        "label_flip_share": flips / len(reference),
+    } | compare_logprobs(answers["reference_logprobs"], reference["reference_logprobs"])
+
+
+def compare_logprobs(left: pl.Series, right: pl.Series) -> dict[str, float | None]:
+    """Compare log-probabilities of the same tokens, a list for each prompt; None where a list is null.
+
+    Example:
+        >>> compare_logprobs(pl.Series([[-1.0, -2.0]]), pl.Series([[-1.5, -2.0]]))
+        {'logprob_difference_mean': 0.25, 'logprob_difference_max': 0.5}
+    """
+    differences: list[float] = []
+    if not (left.has_nulls() or right.has_nulls()):
+        for ours, theirs in zip(left.to_list(), right.to_list(), strict=True):
+            differences += [abs(one - other) for one, other in zip(ours, theirs, strict=True)]
+    return {
+        "logprob_difference_mean": math.fsum(differences) / len(differences) if differences else None,
+        "logprob_difference_max": max(differences, default=None),
+    }

@@ -1,0 +1,33 @@
+"""Show runs in one page: python scripts/report.py runs/exp4 runs/exp6 evaluations/majority --out report.html."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sciscirl.command_line import run_script
+from sciscirl.report import ReportConfig, write_report
+
+
+def main(words: Sequence[str]) -> None:
+    """Read the options, write the report, and say where it is."""
+    options = vars(_parser().parse_args(words))
+    config = ReportConfig(**{**options, "runs": tuple(options["runs"])})
+    print(f"report: {write_report(config)}")
+    print(f"pictures: {config.pictures}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a training run or an evaluation")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (report.html)")
+    parser.add_argument("--release", type=Path, metavar="FOLDER", help="the slice: show papers beside their answers")
+    parser.add_argument("--n-examples", type=int, help="right, wrong and invalid answers shown of each run (3)")
+    parser.add_argument("--title", help="of the page")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))
