@@ -102,10 +102,16 @@ def choose_signal(n_folds: int = 3) -> float:
 
 
 def build_synthetic(
-    folder: Path, n_works: int = 60_000, n_train: int = 5_000, n_test: int = 1_500, *, signal: float = TEXT_SIGNAL
+    folder: Path,
+    n_works: int = 60_000,
+    n_train: int = 5_000,
+    n_test: int = 1_500,
+    *,
+    signal: float = TEXT_SIGNAL,
+    world: int = 0,
 ) -> Path:
     """Release a slice of the synthetic world whose texts say little of the label."""
-    source = ssd.SyntheticConfig(n_works=n_works, text_signal=signal)
+    source = ssd.SyntheticConfig(n_works=n_works, text_signal=signal, seed=world)
     split = ssd.SplitConfig(n_train=n_train, n_test=n_test)
     out = folder / "slice"
     ssd.build(ssd.BuildConfig(source=source, out=out, novelty=None, split=split, cache_dir=folder / "cache"))
@@ -219,6 +225,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--steps", type=int, default=2_000)
     parser.add_argument("--eval-every", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--world", type=int, default=1, help="seed of the synthetic world; choices were made on 0")
     parser.add_argument("--presets", nargs="+", choices=tuple(SHOWN), default=list(SHOWN))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("collapse.png"))
     parser.add_argument("--choose-signal", action="store_true", help="only choose the synthetic texts' signal")
@@ -227,7 +234,7 @@ def main(words: Sequence[str]) -> None:
         print(f"nearest to {PUBLISHED_MATCH}: text_signal {choose_signal()}")
         return
     with tempfile.TemporaryDirectory() as home:
-        data = read_slice(options.release or build_synthetic(Path(home)))
+        data = read_slice(options.release or build_synthetic(Path(home), world=options.world))
     print(f"{len(data.train):,} papers to learn from, {len(data.test):,} held out, {options.seeds} seeds", flush=True)
     runs: Runs = {name: [] for name in options.presets}
     for name, of_seeds in runs.items():

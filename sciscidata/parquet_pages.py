@@ -28,7 +28,8 @@ _HEADER_BYTES: Final = 256
 _LONGEST_HEADER: Final = 1 << 24
 _AT_ONCE: Final = 1 << 25  # bytes of pages, compressed, that are decoded together
 _DATA_PAGES: Final = {0: 5, 3: 8}  # types of page, and the field of the header that says how many values there are
-_DICTIONARY: Final = 2
+_DICTIONARY: Final = 2  # as a type of page
+_REPEATED: Final = 2  # as a column's repetition
 #: What a footer or a header raises that is other than it should be.
 _DAMAGE: Final = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
@@ -54,7 +55,7 @@ def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int
     Raises:
         OSError: the file cannot be read.
         pyarrow.ArrowInvalid: it is damaged, encrypted, or no Parquet.
-        pyarrow.ArrowNotImplementedError: a column is nested.
+        pyarrow.ArrowNotImplementedError: one of ``columns`` is nested.
 
     Source: the Parquet format, https://parquet.apache.org/docs/file-format/.
 
@@ -77,7 +78,10 @@ def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int
 
 def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
     footer = _read_footer(file)
-    elements = {name: (at, element) for at, (name, element) in enumerate(_leaves(footer))}
+    there = dict(_columns(footer))
+    if any(_is_nested(there[name][1]) for name in columns):
+        msg = "a column is nested"
+        raise pa.ArrowNotImplementedError(msg)
     found: list[pl.DataFrame] = []
     first = 0
     for group in footer[4][1][1]:
@@ -87,7 +91,7 @@ def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int
             inside = rows[low:high] - first
             values: dict[str, pl.Series] = {}
             for name in columns:
-                at, element = elements[name]
+                at, element = there[name]
                 values[name] = _read_column(file, footer, element, group[1][1][1][at], n_rows, inside)
             found.append(pl.DataFrame(values))
         first += n_rows
@@ -104,13 +108,27 @@ def _read_footer(file: io.FileIO) -> Struct:
     return parse_struct(_read_at(file, end - 8 - length, length))[0]
 
 
-def _leaves(footer: Struct) -> Iterator[tuple[str, Struct]]:
-    """Give the columns by name, with what the schema says of each."""
-    for element in footer[2][1][1][1:]:
-        if element.get(5, (I32, 0))[1] or element[3][1] == 2:  # has children, or is repeated
-            msg = "a column is nested"
-            raise pa.ArrowNotImplementedError(msg)
-        yield element[4][1].decode(), element
+def _columns(footer: Struct) -> Iterator[tuple[str, tuple[int, Struct]]]:
+    """Give the columns by name: how many chunks lie before those of each, and what the schema says of it."""
+    elements: list[Struct] = footer[2][1][1]
+    at, n_chunks = 1, 0
+    while at < len(elements):
+        first, column = n_chunks, elements[at]
+        n_open = 1  # what is below a column follows it, depth first; only its leaves have chunks
+        while n_open > 0:
+            n_children = _n_children(elements[at])
+            n_chunks += n_children == 0
+            n_open += n_children - 1
+            at += 1
+        yield column[4][1].decode(), (first, column)
+
+
+def _is_nested(element: Struct) -> bool:
+    return _n_children(element) > 0 or element[3][1] == _REPEATED
+
+
+def _n_children(element: Struct) -> int:
+    return element.get(5, (I32, 0))[1]
 
 
 def _read_column(

@@ -148,7 +148,7 @@ def find_table(
 
     Raises:
         SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
-            a type that cannot be meant, a date for a year, say.
+            a type that cannot be meant, a date for a year, say; or of another type in another part.
         InputNotFoundError: at once; the table cannot be opened.
         ConfigError: at once; a value in ``storage_options`` is none.
 
@@ -188,7 +188,27 @@ def find_table(
                 f"Take the file as published, or cast the column."
             )
             raise SchemaMismatchError(msg)
-    return Table(name, location, raw, {ours: column for ours, column in layout.columns.items() if column[0] in there})
+    read = {ours: column for ours, column in layout.columns.items() if column[0] in there}
+    if version == "v2":
+        _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
+    return Table(name, location, raw, read)
+
+
+def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:
+    """Refuse parts of a table that hold a column as another type than the first one does, or not at all."""
+    for path in files[1:]:
+        try:
+            there = pl.read_parquet_schema(path)
+        except UNREADABLE:  # whoever reads it names it
+            continue
+        for column, dtype in types.items():
+            if there.get(column) not in (dtype, pl.Null()):  # a part may lack all its values
+                found = f"as {there[column]}" if column in there else "not at all"
+                msg = (
+                    f"SciSciNet table {name}: {path} holds {column} {found}, {files[0].name} as {dtype}. "
+                    "Take all parts from one release, or write them anew with the same columns."
+                )
+                raise SchemaMismatchError(msg)
 
 
 def _files(location: str) -> list[Path]:
@@ -201,7 +221,7 @@ def _scan(
 ) -> pl.LazyFrame:
     if version == "v2":
         options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
-        return pl.scan_parquet(files, storage_options=options, low_memory=low_memory, glob=glob)
+        return pl.scan_parquet(files, storage_options=options, low_memory=low_memory, glob=glob, extra_columns="ignore")
     # As text: pandas wrote whole numbers with a missing value among them as 13.0.
     return pl.scan_csv(files, separator="\t", quote_char=None, infer_schema=False, glob=isinstance(files, str))
 

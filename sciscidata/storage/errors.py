@@ -29,7 +29,7 @@ _REMEDIES = {
 }
 
 
-def storage_error(error: BaseException, path: Path) -> StorageError:
+def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageError:
     """Translate a failure to write ``path`` into an error that says what to do about it.
 
     Example:
@@ -42,11 +42,11 @@ def storage_error(error: BaseException, path: Path) -> StorageError:
     remedy = _REMEDIES.get(number or 0, "Check the disk and the path, then run again.")
     if remedy is _IN_THE_WAY and (file := next((above for above in path.parents if above.is_file()), None)):
         reason = f"{file} is a file, not a folder"
-    return StorageError(f"cannot write {path}: {reason}. {remedy}")
+    return StorageError(f"cannot write {path}: {reason}. {remedy}{hint}")
 
 
 @contextmanager
-def errors_about(target: Path) -> Generator[None]:
+def errors_about(target: Path, hint: str = "") -> Generator[None]:
     """Turn what fails because of the disk of ``target`` into a StorageError; other errors pass through unchanged.
 
     Example:
@@ -59,7 +59,7 @@ def errors_about(target: Path) -> Generator[None]:
         yield
     except BaseException as error:  # Polars' panics are no Exception
         if _is_about(error, target):
-            raise storage_error(error, target) from error
+            raise storage_error(error, target, hint) from error
         raise
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from sciscidata.storage.errors import errors_about, storage_error
 from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace
 
+_ABOUT_TMPDIR = " Temporary files lie where TMPDIR says."
+
 
 @contextmanager
 def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
@@ -100,6 +102,8 @@ def _workspace_beside(target: Path) -> Generator[Path]:
 def scratch_folder() -> Generator[Path]:
     """Give a folder in the system's place for temporary files (TMPDIR), and remove it at the end.
 
+    A killed run leaves it there; the next one removes it, and not that of a living run.
+
     Raises:
         StorageError: the disk is full, or the place cannot be written. Other errors pass through unchanged.
 
@@ -110,10 +114,14 @@ def scratch_folder() -> Generator[Path]:
     """
     with ExitStack() as stack:
         try:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sciscidata-")))
+            target = Path(tempfile.gettempdir(), "sciscidata")
+            clear_leftovers(target)
+            folder = stack.enter_context(locked_workspace(target)) / "scratch"
+            folder.mkdir(mode=0o700)  # others may look into the place, but not at what is read here
         except OSError as error:
-            raise storage_error(error, Path(os.environ.get("TMPDIR", "the folder for temporary files"))) from error
-        with errors_about(folder / "scratch"):  # what lies beside the folder is not ours
+            place = Path(os.environ.get("TMPDIR", "the folder for temporary files"))
+            raise storage_error(error, place, _ABOUT_TMPDIR) from error
+        with errors_about(folder / "files", _ABOUT_TMPDIR):  # what lies beside the folder is not ours
             yield folder
 
 

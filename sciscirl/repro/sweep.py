@@ -121,6 +121,7 @@ class Sweep:
         if config.model is not None:
             check_server(config.model, config.base_url, needs_training=False)
         base = config.model or str(config.local_model)
+        self.name = Path(base).name if Path(base).is_dir() else base  # a server of one's own names it by its folder
         self.renderer_name = config.renderer or choose_renderer(base)
         self.weights = hash_weights(Path(base)) if config.local_model or Path(base).is_dir() else None
         self.renderer: Renderer = make_renderer(base, self.renderer_name)
@@ -132,7 +133,7 @@ class Sweep:
         reference = plan_cells(config.axes, on_server=config.model is not None)[0]
         settings = {
             "where": "server" if config.model else "local",
-            "model": config.model or Path(str(config.local_model)).name,
+            "model": self.name,
             "checkpoint": config.checkpoint,
             "weights_sha256": self.weights if config.checkpoint is None else None,
             "preset": config.preset,

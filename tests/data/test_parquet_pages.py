@@ -119,9 +119,25 @@ def test_what_cannot_be_read_says_so(tmp_path):
         read_rows(path, ["text"], np.array([0]))
     pq.write_table(pa.table({"text": ["a"], "list": [[1, 2]]}), path)
     with pytest.raises(pa.ArrowNotImplementedError, match="nested"):
-        read_rows(path, ["text"], np.array([0]))
+        read_rows(path, ["text", "list"], np.array([0]))
     with pytest.raises(FileNotFoundError):
         read_rows(tmp_path / "none.parquet", ["text"], np.array([0]))
+
+
+def test_nested_columns_lie_beside_those_that_are_read(tmp_path):
+    one = {"authors": [{"name": "A", "works": [1, 2]}, {"name": None, "works": []}], "place": {"x": {"y": 1}, "z": "q"}}
+    rows = [{"a": at, **one, "text": f"On {at}", "tags": {"k": "v"}, "b": -at} for at in range(40)]
+    struct = pa.struct([("name", pa.string()), ("works", pa.list_(pa.int64()))])
+    schema = pa.schema(
+        [
+            *(("a", pa.int64()), ("authors", pa.list_(struct))),
+            ("place", pa.struct([("x", pa.struct([("y", pa.int8())])), ("z", pa.string())])),
+            *(("text", pa.string()), ("tags", pa.map_(pa.string(), pa.string())), ("b", pa.int64())),
+        ]
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "t.parquet", row_group_size=30)
+    found = read_rows(tmp_path / "t.parquet", ["b", "text", "a"], np.array([7, 33]))
+    assert found.rows() == [(-7, "On 7", 7), (-33, "On 33", 33)]
 
 
 @pytest.mark.parametrize("index", [True, False])

@@ -343,6 +343,26 @@ def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path
     assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
 
 
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda part: part.with_columns(year=pl.col("year").cast(pl.String)), "year as String, a.parquet as Int"),
+        (lambda part: part.drop("doi"), "doi not at all, a.parquet as String"),
+    ],
+)
+def test_parts_that_hold_a_column_otherwise_are_refused_at_once(tmp_path, change, shown):
+    home = tmp_path / "sciscinet_papers"
+    home.mkdir()
+    part = pl.DataFrame({"paperid": ["W1"], "year": [1999], "doi": ["10.1/a"], "notes": [1]})
+    part.write_parquet(home / "a.parquet")
+    other = part.select(pl.lit("W2").alias("paperid"), "year", pl.lit(None).alias("doi"), pl.lit(2).alias("new"))
+    other.write_parquet(home / "b.parquet")
+    assert scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).papers.collect().height == 2
+    change(part).write_parquet(home / "c.parquet")
+    with pytest.raises(SchemaMismatchError, match=rf"papers: .*c\.parquet holds {shown}"):
+        scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
+
+
 def test_texts_of_a_few_works_are_read_without_those_of_the_others(tmp_path, monkeypatch):
     make(tmp_path, 20_000, n_bytes=2_800)
     found, n_read, read_at = tables(tmp_path), [], parquet_pages._read_at

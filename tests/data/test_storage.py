@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -263,12 +264,31 @@ def test_a_symbolic_link_to_a_file_is_kept_and_the_file_behind_it_replaced(tmp_p
 
 
 def test_a_full_disk_for_temporary_files_is_a_storage_error_and_an_input_is_not(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot write .*No space"), scratch_folder() as folder:
+    with pytest.raises(StorageError, match=r"cannot write .*No space.* TMPDIR"), scratch_folder() as folder:
         raise OSError(errno.ENOSPC, "No space left on device")
     assert not folder.exists()
     with pytest.raises(FileNotFoundError) as raised, scratch_folder():
         (tmp_path / "input").read_text()
     assert not isinstance(raised.value, StorageError)
+
+
+def test_scratch_of_a_killed_run_is_gone_at_the_next_one_and_a_living_run_keeps_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import os, signal\nfrom sciscidata.storage import scratch_folder\n"
+        "with scratch_folder() as folder:\n    (folder / 'large').touch()\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)
+    assert [path.name for path in tmp_path.rglob("large")] == ["large"]
+    with scratch_folder() as folder:
+        assert list(tmp_path.rglob("large")) == []
+        (folder / "mine").touch()
+        with scratch_folder() as other:
+            assert other != folder
+            assert (folder / "mine").exists()
+            assert list(other.iterdir()) == []
+            assert stat.S_IMODE(other.stat().st_mode) == 0o700
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_place_for_temporary_files_is_a_storage_error(tmp_path, monkeypatch):
