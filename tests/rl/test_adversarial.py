@@ -22,10 +22,11 @@ from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.challenges import ModelCompleter, RuleBasedChallenger
 from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure, render_metrics
+from sciscirl.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import PRESETS, Preset, TaskRules, describe
 from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
+from sciscirl.measuring import render_metrics
 from sciscirl.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.server import check_opponents

@@ -105,7 +105,7 @@ def test_a_balanced_reward_is_fitted_to_the_training_papers_and_no_other_is():
     view = PaperView("t", "a", 2000, 1, None)
     papers = [Paper(f"W{n}", view, Gold(label, None)) for n, label in enumerate(["neutral"] * 2 + ["disruptive"])]
     assert TaskRules(reward="strong").fitted(papers) == TaskRules(reward="strong")
-    with pytest.raises(RewardError, match="needs one of each label at least"):
+    with pytest.raises(RewardError, match="needs at least 1 of each label"):
         TaskRules(reward="balanced").fitted(papers)
     papers.append(Paper("W9", view, Gold("consolidating", None)))
     rules = TaskRules(reward="balanced").fitted(papers)
