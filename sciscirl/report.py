@@ -23,6 +23,7 @@ from sciscirl.report_tables import view_comparison, view_cost, view_overview, vi
 from sciscirl.report_trajectories import view_rewards, view_trajectories
 from sciscirl.report_views import (
     view_balance,
+    view_challenges,
     view_confusion,
     view_contract,
     view_reliability,
@@ -107,6 +108,7 @@ def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
         view_contract,
         view_reliability,
         view_confusion,
+        view_challenges,
         view_rewards,
         partial(view_examples, n_each=config.n_examples, release=config.release),
         view_cost,

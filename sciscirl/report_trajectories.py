@@ -73,7 +73,7 @@ def draw_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Pic
         if lines:
             said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
             pictures.append(
-                Picture(f"trajectory_{name}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
+                Picture(f"trajectory_{slug(name)}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
             )
     return pictures
 

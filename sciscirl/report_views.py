@@ -19,6 +19,15 @@ from sciscirl.report_runs import Evaluation, Run
 from sciscirl.report_trajectories import draw_trajectories
 from sciscirl.task import VOCABULARIES, short_name
 
+_FLIPS: Final = {
+    "flip/kept_right": "kept right",
+    "flip/kept_wrong": "kept wrong",
+    "flip/right_to_wrong": "right to wrong",
+    "flip/wrong_to_right": "wrong to right",
+    "flip_rate/right_to_wrong": "lost, of the right ones",
+    "flip_rate/wrong_to_right": "mended, of the wrong ones",
+    "flip_rate/changed_while_wrong": "changed, of those wrong twice",
+}
 _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
 
 
@@ -136,6 +145,22 @@ def _recalls(run: Run, one: Evaluation, label: str) -> dict[str, Estimate]:
 
 def _show_of(run: Run, one: Evaluation, label: str, name: str) -> str:
     return show_metric(one.metrics, name if len(run.labels) == 1 else f"{label}/{name}")
+
+
+def view_challenges(runs: Sequence[Run]) -> Section | None:
+    """Show what an objection did to answers, of the runs in which there was one."""
+    judged = [(run, run.last) for run in runs if run.last and "flip/kept_right" in run.last.metrics]
+    if not judged:
+        return None
+    rows = [[run.name, *(show_metric(one.metrics, name) for name in _FLIPS)] for run, one in judged]
+    return Section(
+        "challenges",
+        "Answers before and after a challenge",
+        "Shares of all answers, and rates among those that were right, or wrong, before the challenge. An answer that "
+        "breaks the contract is wrong on either side.",
+        [Table("Flips at the last evaluation", ["run", *_FLIPS.values()], rows)],
+        draw_trajectories([run for run, _ in judged], {"flip_rate/right_to_wrong": "Right answers given up"}),
+    )
 
 
 def view_reliability(runs: Sequence[Run]) -> Section:

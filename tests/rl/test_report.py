@@ -29,7 +29,7 @@ from sciscirl.report_figures import Series, draw_confusion, draw_lines
 from sciscirl.report_layout import Example, Picture, Section, Table
 from sciscirl.report_runs import name_folders, read_run, read_runs
 from sciscirl.report_tables import view_comparison, view_cost, view_groups, view_published, view_runs
-from sciscirl.report_views import view_contract
+from sciscirl.report_views import view_challenges, view_contract
 from tests.conftest import REPOSITORY
 from tests.rl.runs import make_evaluation, make_predictions, make_run, write_facts
 
@@ -327,6 +327,22 @@ def test_evaluations_with_several_answers_to_a_paper_are_shown(home, tmp_path):
     make_run(tmp_path / "r", evaluations={0: answers(), 4: pl.concat([answers(), answers(seed=1)])})
     out = write_report(ReportConfig(runs=(tmp_path / "r", home / "majority"), out=tmp_path / "r.html"))
     assert Page(out.read_text("utf-8")).row("r")[6] == "120"
+
+
+def test_what_a_challenge_did_is_shown_where_there_was_one(home, tmp_path):
+    final = answers(0.5, n=12)
+    first = [*final["gold"].to_list()[:8], *["neutral"] * 4]
+    table = final.with_columns(pl.Series("first_label", first, dtype=pl.String))
+    make_run(tmp_path / "challenged", evaluations={0: table, 4: table})
+    shown = view_challenges(read_runs([tmp_path / "challenged", home / "exp4"]))
+    ((name, kept_right, *_),) = shown.tables[0].rows
+    right_twice = [a == b == c for a, b, c in zip(table["gold"], first, table["label"], strict=True)]
+    assert 0 < sum(right_twice) < 8
+    assert (name, kept_right) == ("challenged", f"{sum(right_twice) / 12:.3f}")
+    assert shown.pictures
+    assert view_challenges(read_runs([home / "exp4"])) is None
+    out = write_report(ReportConfig(runs=(tmp_path / "challenged",), out=tmp_path / "r.html"))
+    assert "before and after a challenge" in out.read_text("utf-8")
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"settings": 3}'])
