@@ -34,11 +34,11 @@ from sciscirl.challenges import RuleBasedChallenger, Seen, ask_challenger, make_
 from sciscirl.contracts import Answer
 from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder
 from sciscirl.envs import DisruptionEnv, DisruptionGroupBuilder, build_messages, end_episode, measure_answer, show_view
-from sciscirl.experiments import TaskRules
 from sciscirl.predictions import INVALID
 from sciscirl.prompts import escape_markup, render_question
 from sciscirl.reasoning_judge import ask_judge
 from sciscirl.task import Paper
+from sciscirl.task_rules import TaskRules
 
 
 @dataclass(frozen=True)

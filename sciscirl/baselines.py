@@ -17,10 +17,10 @@ from sklearn.linear_model import LogisticRegression
 
 from sciscirl.contracts import Answer, most_probable
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import TaskRules
 from sciscirl.predictions import make_prediction, prediction_schema
 from sciscirl.rewards import score_answer
 from sciscirl.task import TARGETS, VOCABULARIES, Paper
+from sciscirl.task_rules import TaskRules
 
 #: Label and forecast (label names to probabilities) for each held-out paper.
 Verdicts = list[tuple[str, dict[str, float]]]

@@ -14,8 +14,8 @@ from tinker_cookbook.utils.misc_utils import dict_mean
 
 from sciscirl.envs import DisruptionEnv
 from sciscirl.evaluate import fit_rules
-from sciscirl.experiments import TaskRules
 from sciscirl.task import TARGETS, Side, read_split
+from sciscirl.task_rules import TaskRules
 
 BENCHMARK: Final = "sciscirl_disruption"
 

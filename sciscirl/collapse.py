@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.experiments import check_positive
 from sciscirl.predictions import INVALID
+from sciscirl.task_rules import check_positive
 
 _log = logging.getLogger(__name__)
 

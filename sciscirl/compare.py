@@ -12,10 +12,10 @@ from typing import Any, Final
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.experiments import check_positive
 from sciscirl.intervals import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics import compute_metrics, find_right
 from sciscirl.predictions import find_target, split_by_label
+from sciscirl.task_rules import check_positive
 
 #: What is compared, each the better the larger; as ``compute_metrics`` names it.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")

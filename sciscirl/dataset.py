@@ -16,11 +16,11 @@ from sciscirl.chat_format import make_renderer
 from sciscirl.contracts import ContractName
 from sciscirl.envs import DisruptionGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import TaskRules, check_positive
 from sciscirl.paper_order import Epochs, class_of
 from sciscirl.prompts import PromptStyle, render_record
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import TARGETS, Paper, Side, TargetName, read_split
+from sciscirl.task_rules import TaskRules, check_positive
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:

@@ -26,13 +26,13 @@ from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
 from sciscirl.contracts import Answer
-from sciscirl.experiments import TaskRules
 from sciscirl.metrics import merge_labels, tie_metrics
 from sciscirl.predictions import INVALID, make_prediction
 from sciscirl.prompts import cap_view, render_prompt
 from sciscirl.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.share_tracker import ShareTracker, batch_term
 from sciscirl.task import VOCABULARIES, Paper, PaperView, short_name
+from sciscirl.task_rules import TaskRules
 
 
 class DisruptionEnv(Env):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import TaskRules
 from sciscirl.measuring import METRICS_FILE, PREDICTIONS_FILE, measure, save_evaluation
 from sciscirl.predictions import read_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run
 from sciscirl.subject import EvaluationConfig, Subject, find_subject
 from sciscirl.task import TARGETS, Paper, read_split
+from sciscirl.task_rules import TaskRules
 
 if TYPE_CHECKING:
     from sciscirl.evaluator import DisruptionEvaluator

@@ -21,10 +21,10 @@ from sciscirl.adversarial_predictions import adversarial_schema
 from sciscirl.collapse import CollapseAlarm
 from sciscirl.dataset import DisruptionDataset
 from sciscirl.errors import SliceError
-from sciscirl.experiments import TaskRules
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.task import Paper, TargetName
+from sciscirl.task_rules import TaskRules
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer

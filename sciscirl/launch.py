@@ -22,10 +22,11 @@ from sciscirl.collapse import CollapseAlarm, check_action
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
+from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.server import DAYS_KEPT, seconds_to_keep
 from sciscirl.task import TARGETS, read_split
+from sciscirl.task_rules import check_positive
 
 Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
 _log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ import polars as pl
 
 from sciscirl.collapse import find_signs
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.experiments import check_positive
 from sciscirl.intervals import Floats, resample_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import read_predictions
 from sciscirl.run_folder import RUN_FILE
+from sciscirl.task_rules import check_positive
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 Rule = Literal["one_se", "interval", "best"]

@@ -14,8 +14,9 @@ from tinker.lib.base_url import resolve_base_url
 
 from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import HISTORICAL_MODEL, check_positive
+from sciscirl.experiments import HISTORICAL_MODEL
 from sciscirl.prices import PRICES
+from sciscirl.task_rules import check_positive
 
 #: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
 DAYS_KEPT: Final = 90

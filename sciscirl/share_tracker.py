@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from sciscirl.contracts import Answer
-from sciscirl.experiments import check_positive
 from sciscirl.rewards import RewardTable
 from sciscirl.task import VOCABULARIES
+from sciscirl.task_rules import check_positive
 
 _UNIT = 10**6  # shares are added up as whole numbers of it: then the order of answers cannot change a sum
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import Preset, check_positive, choose_opponents, find_preset
+from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.run_folder import RUN_FILE, find_adapter
 from sciscirl.task import Side
+from sciscirl.task_rules import check_positive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,10 +17,10 @@ from sciscidata.progress import Advance
 from sciscidata.storage import atomic_file
 from sciscirl.envs import DisruptionEnv
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import TaskRules
 from sciscirl.predictions import INVALID
 from sciscirl.repro.divergence import ANSWERS
 from sciscirl.task import Paper
+from sciscirl.task_rules import TaskRules
 
 CELLS: Final = "cells"
 

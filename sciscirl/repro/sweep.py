@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import polars as pl
@@ -21,22 +20,20 @@ from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.dataset import check_fit
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluate import fit_rules
-from sciscirl.experiments import TaskRules, check_positive, find_preset
+from sciscirl.experiments import find_preset
 from sciscirl.folder_lock import locked_folder
 from sciscirl.repro.cells import hash_prompts, read_cell, run_cell, write_cell
 from sciscirl.repro.local_runner import describe_machine, hash_weights, open_local
 from sciscirl.repro.server_runner import ServerRunner, open_server
 from sciscirl.repro.settings import ELSEWHERE, Axes, Cell, plan_cells
+from sciscirl.repro.sweep_folder import begin_sweep, check_comparable
 from sciscirl.repro.table import make_table, render_table
 from sciscirl.run_folder import describe_run
 from sciscirl.server import check_server
 from sciscirl.task import TARGETS, Paper, Side, read_split
+from sciscirl.task_rules import TaskRules, check_positive
 
 _log = logging.getLogger(__name__)
-
-SWEEP_FILE: Final = "sweep.json"
-#: What two sweeps need in common to be compared; weights only where both know theirs.
-_COMPARED: Final = ("prompts_sha256", "max_tokens", "temperature")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,9 +193,9 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
     cells = plan_cells(config.axes, on_server=config.model is not None)
     others = {_name_of(folder): folder for folder in config.against}
     for folder in others.values():
-        _check_comparable(facts["settings"], folder)
+        check_comparable(facts["settings"], folder)
     with locked_folder(config.out, user="sweep", option="folder: --out"):
-        _begin(config.out, facts)
+        begin_sweep(config.out, facts)
         cells += [replace(cells[0], axis=ELSEWHERE, value=name) for name in others]
         total = len(cells) * len(sweep.papers) * len(sweep.modes)
         with progress_bar("ask under each setting", total=total, unit="prompts") as advance:
@@ -207,47 +204,6 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
         table = make_table(config.out, cells, others)
         _write_results(config.out, table, facts)
     return table
-
-
-def _begin(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write what the sweep is, or make sure that what is there is the same one."""
-    path = folder / SWEEP_FILE
-    if not path.exists():
-        with atomic_file(path) as new:
-            new.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        return
-    older = _read_sweep(folder)
-    for name, value in facts["settings"].items():
-        if older.get(name) != value:
-            msg = (
-                f"{folder} was begun with {name}={older.get(name)!r}, now it is {value!r}. Go on with what it "
-                "was begun with, or choose another folder: --out. Sweeps on several machines are compared by --against."
-            )
-            raise SciSciRLError(msg)
-
-
-def _read_sweep(folder: Path) -> dict[str, Any]:
-    path = folder / SWEEP_FILE
-    try:
-        return dict(json.loads(path.read_bytes())["settings"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
-        raise SciSciRLError(msg) from error
-
-
-def _check_comparable(settings: Mapping[str, Any], folder: Path) -> None:
-    theirs = _read_sweep(folder)
-    known = ("weights_sha256",) if settings["weights_sha256"] and theirs.get("weights_sha256") else ()
-    for name in (*_COMPARED, *known):
-        if theirs.get(name) != settings[name]:
-            msg = (
-                f"{folder} cannot be compared with: its {name} is {theirs.get(name)!r}, here it is {settings[name]!r}. "
-                "Run both sweeps on the same slice, preset, chat format and weights."
-            )
-            raise SciSciRLError(msg)
-    if read_cell(folder, "reference")[1] is None:
-        msg = f"{folder} has no reference yet. Let that sweep run first."
-        raise SciSciRLError(msg)
 
 
 def _host(base_url: str | None) -> str:

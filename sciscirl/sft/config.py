@@ -15,10 +15,11 @@ from sciscirl.contracts import ContractName
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import Preset, check_positive, describe, find_preset
+from sciscirl.experiments import Preset, describe, find_preset
 from sciscirl.prompts import PromptStyle
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 from sciscirl.task import TARGETS, read_split
+from sciscirl.task_rules import check_positive
 
 _OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3

@@ -16,8 +16,8 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from sciscirl.contracts import render_answer
 from sciscirl.envs import build_messages, read_action
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import TaskRules
 from sciscirl.task import TARGETS, Paper
+from sciscirl.task_rules import TaskRules
 
 #: What brackets the tokens that are trained on, where an example is shown.
 MARKS = ("⟦", "⟧")

@@ -16,7 +16,6 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
-from sciscirl.experiments import check_positive
 from sciscirl.folder_lock import locked_folder
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
@@ -31,6 +30,7 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.trainer_parts import CHECKPOINTS, Judge, Recorder, collate
+from sciscirl.task_rules import check_positive
 
 logger = logging.getLogger(__name__)
 

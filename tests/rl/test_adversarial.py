@@ -24,13 +24,14 @@ from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import PRESETS, Preset, TaskRules, describe
+from sciscirl.experiments import PRESETS, Preset, describe
 from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.measuring import render_metrics
 from sciscirl.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.server import check_opponents
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
+from sciscirl.task_rules import TaskRules
 from sciscirl.training import train_preset
 from tests.rl.adversarial_toy import LABELS, RULES, Recording, roll_out, say_both
 from tests.rl.tinker_stub import KEY, serve_models

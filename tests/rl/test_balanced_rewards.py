@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.errors import RewardError
-from sciscirl.experiments import PRESETS, TaskRules
+from sciscirl.experiments import PRESETS
 from sciscirl.metrics import tie_metrics
 from sciscirl.rewards import (
     ADJACENT,
@@ -28,6 +28,7 @@ from sciscirl.rewards import (
 )
 from sciscirl.share_tracker import batch_term, shares_said
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
+from sciscirl.task_rules import TaskRules
 from tests.rl.papers import write_slice
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]

@@ -14,12 +14,13 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.contracts import render_answer
 from sciscirl.envs import DisruptionEnv, DisruptionGroupBuilder, read_action
-from sciscirl.experiments import PRESETS, TaskRules
+from sciscirl.experiments import PRESETS
 from sciscirl.predictions import PREDICTIONS, collect_predictions, prediction_schema
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.rewards import REWARDS
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import TARGETS, VOCABULARIES, read_split
+from sciscirl.task_rules import TaskRules
 from tests.rl.toy import LABELS, Scripted, say
 
 RULES = TaskRules(contract="two_keys", reward="strong")

@@ -29,11 +29,12 @@ from sciscirl.evaluate import (
     save_evaluation,
 )
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import HISTORICAL_MODEL, TaskRules
+from sciscirl.experiments import HISTORICAL_MODEL
 from sciscirl.measuring import render_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
+from sciscirl.task_rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import LABELS, RENDERER, Scripted, make_slice, say

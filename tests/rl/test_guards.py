@@ -26,13 +26,14 @@ from sciscirl.evaluate import (
     measure,
 )
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import PRESETS, TaskRules, describe
+from sciscirl.experiments import PRESETS, describe
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.launch import TrainOptions, make_config
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import check_predictions, write_predictions
 from sciscirl.run_folder import begin_run, write_json
 from sciscirl.task import Gold, Paper, PaperView, read_split
+from sciscirl.task_rules import TaskRules
 from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice

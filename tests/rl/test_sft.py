@@ -15,7 +15,7 @@ from sciscirl.command_line import read_options, take_word
 from sciscirl.contracts import CONTRACTS, parse_answer
 from sciscirl.envs import DisruptionEnv, build_messages, read_action
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.experiments import PRESETS, TaskRules
+from sciscirl.experiments import PRESETS
 from sciscirl.launch import TrainOptions, make_dataset_builder
 from sciscirl.launch import resolve_preset as resolve_rl_preset
 from sciscirl.prompts import STYLES
@@ -30,6 +30,7 @@ from sciscirl.sft.tinker_backend import (
     train_on_tinker,
 )
 from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task_rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.toy import RENDERER, Scripted, say
 

@@ -32,7 +32,7 @@ from tests.rl.papers import write_slice
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
 PURE = (
     *("task", "prompts", "prompt_texts", "strict_json", "contracts", "rewards", "metrics", "intervals", "predictions"),
-    *("errors", "mini_examples", "experiments", "share_tracker"),
+    *("errors", "mini_examples", "experiments", "task_rules", "share_tracker"),
 )
 # Nine digits that neither a year nor a count of these tests has.
 sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
