@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -12,10 +13,11 @@ from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.chat_format import make_renderer
+from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.contracts import ContractName
 from sciscirl.envs import DisruptionGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
+from sciscirl.experiments import Preset
 from sciscirl.paper_order import Epochs, class_of
 from sciscirl.prompts import PromptStyle, render_record
 from sciscirl.share_tracker import ShareTracker
@@ -251,3 +253,27 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             keep_rest=True,
         )
         return train, test
+
+
+def name_fields(preset: Preset, release: str, renderer: str | None, n_train: int | None) -> dict[str, Any]:
+    """Name what a builder takes of a preset, by reinforcement or on gold answers.
+
+    Raises:
+        SciSciRLError: if no renderer is named, and the cookbook knows none for the model.
+    """
+    rules = preset.rules
+    return {
+        "release": release,
+        "model_name": preset.model,
+        "renderer_name": renderer or choose_renderer(preset.model),
+        "target": rules.target,
+        "style": rules.style,
+        "contract": rules.contract,
+        "reward": rules.reward,
+        "max_paper_tokens": rules.max_paper_tokens,
+        "batch_size": preset.batch_size,
+        "seed": preset.seed,
+        "interleave": preset.interleave,
+        "n_train": n_train,
+        "has_test": False,  # our own evaluator judges the same papers, by more measures
+    }

@@ -17,9 +17,8 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.adversarial import AdversarialDatasetBuilder
-from sciscirl.chat_format import choose_renderer
 from sciscirl.collapse import CollapseAlarm, check_action
-from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
+from sciscirl.dataset import DisruptionDatasetBuilder, check_fit, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
@@ -111,23 +110,11 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
-        release=options.release,
-        model_name=preset.model,
-        renderer_name=options.renderer or choose_renderer(preset.model),
-        target=preset.rules.target,
-        style=preset.rules.style,
-        contract=preset.rules.contract,
-        reward=preset.rules.reward,
-        max_paper_tokens=preset.rules.max_paper_tokens,
-        batch_size=preset.batch_size,
+        **name_fields(preset, options.release, options.renderer, options.n_train),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
-        seed=preset.seed,
         n_epochs=options.n_epochs or 1,
-        interleave=preset.interleave,
         n_refills=preset.n_refills,
-        n_train=options.n_train,
-        has_test=False,  # our own evaluator judges the same papers, by more measures
     )
     if options.n_epochs is not None:
         return builder

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import chz
 
-from sciscirl.chat_format import choose_renderer
 from sciscirl.contracts import ContractName
-from sciscirl.dataset import DisruptionDatasetBuilder, check_fit
+from sciscirl.dataset import DisruptionDatasetBuilder, check_fit, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import Preset, describe, find_preset
@@ -103,20 +102,7 @@ def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
         raise SciSciRLError(msg)
     preset = resolve_preset(options)
     return DisruptionDatasetBuilder(
-        release=options.release,
-        model_name=preset.model,
-        renderer_name=options.renderer or choose_renderer(preset.model),
-        target=preset.rules.target,
-        style=preset.rules.style,
-        contract=preset.rules.contract,
-        reward=preset.rules.reward,
-        max_paper_tokens=preset.rules.max_paper_tokens,
-        batch_size=preset.batch_size,
-        seed=preset.seed,
-        n_epochs=options.n_epochs,
-        interleave=preset.interleave,
-        n_train=options.n_train,
-        has_test=False,  # our own evaluator judges the held-out side
+        **name_fields(preset, options.release, options.renderer, options.n_train), n_epochs=options.n_epochs
     )
 
 

@@ -9,6 +9,17 @@ from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Sums in one order, so that results are the same to the bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def toy_slice(tmp_path_factory):
     from tests.rl.toy import make_slice

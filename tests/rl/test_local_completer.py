@@ -11,15 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

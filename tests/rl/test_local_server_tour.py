@@ -122,6 +122,22 @@ def test_the_commands_of_the_readme_judge_the_run(tour):
     assert f"{compute_metrics(last)['label_match']:.4f}" in from_file
 
 
+def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_server):
+    chosen = tinker_server.run("select_checkpoint.py", "runs/baseline", cwd=tour.home).stdout
+    steps = [int(step) for step in re.findall(r"^[> ]+(\d+) ", chosen, re.MULTILINE)]
+    assert steps == [0, 10, 20], chosen
+    judged = ("runs/baseline", "evaluations/small", "evaluations/small/majority")
+    compared = tinker_server.run("compare.py", *judged, "--out", "comparison", cwd=tour.home).stdout
+    assert "majority" in compared
+    pairs = json.loads((tour.home / "comparison" / "comparison.json").read_text("utf-8"))
+    assert "majority" in json.dumps(pairs)
+    tinker_server.run("report.py", *judged, "--release", "slices/small", "--out", "report.html", cwd=tour.home)
+    page = (tour.home / "report.html").read_text("utf-8")
+    last = compute_metrics(read_predictions(tour.run / "predictions" / "test_000020.parquet"))
+    assert f"{last['label_match']:.3f}" in page
+    assert len(list((tour.home / "report_pictures").glob("*.png"))) > 10
+
+
 def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, tinker_server, tmp_path):
     words = ("--run", str(tour.run), "--release", str(tinker_server.slice), "--temperature", "0")
     tinker_server.run("evaluate.py", *words, "--group-size", "2", "--out", str(tmp_path / "out"))

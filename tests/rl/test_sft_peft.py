@@ -31,15 +31,7 @@ from tests.rl.toy import RENDERER
 
 LABELS = VOCABULARIES["disruption_label"]
 N_PAPERS, N_STEPS, SAVE_EVERY = 8, 40, 16
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")
