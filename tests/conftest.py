@@ -15,6 +15,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes: a file stays in one, and all that share the Tinker server do."""
     for item in items:
