@@ -15,14 +15,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes: a file stays in one, and all that share the Tinker server do."""
-    for item in items:
-        on_server = "tinker_server" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("tinker_server" if on_server else str(item.path)))
-
-
 def shared_data_folder() -> Path:
     return Path(os.environ.get("SCISCI_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
 
