@@ -31,7 +31,7 @@ def answers(wrong: set[int], invalid: set[int] = frozenset(), n: int = N) -> pl.
         dict.fromkeys(PREDICTIONS) | {
             "openalex_id": f"W{i}", "gold": GOLD[i], "label": label, "confidence": None if label is None else 0.5,
             "is_json": label is not None, "is_valid": label is not None, "reward": 0.0, "reward_parse": 0.0,
-            "reward_contract": 0.0, "reward_task": 0.0, "reward_think": 0.0,
+            "reward_contract": 0.0, "reward_task": 0.0, "reward_think": 0.0, "has_think": False,
         }
         for i, label in enumerate(labels)
     ]  # fmt: skip

@@ -81,7 +81,19 @@ def readme_commands(server: TinkerServer) -> list[list[str]]:
 @contextmanager
 def served(release: Path, state: Path) -> Generator[TinkerServer]:
     """Run the script as a user would, and read from what it prints how to reach the server."""
-    words = ("--tiny", "--slice", str(release), "--style", "plain", "--contract", "four_keys", "--max-lora-rank", "8")
+    words = (
+        "--tiny",
+        "--slice",
+        str(release),
+        "--style",
+        "plain",
+        "--contract",
+        "four_keys",
+        "--max-lora-rank",
+        "8",
+        "--max-lora-adapters",
+        "8",
+    )
     process = subprocess.Popen(
         command("serve_local_tinker.py", *words, "--port", "0", "--state", str(state)),
         stdout=subprocess.PIPE,
