@@ -6,14 +6,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import chz
-from chz.blueprint import (
-    ConstructionException,
-    EntrypointHelpException,
-    ExtraneousBlueprintArg,
-    InvalidBlueprintArg,
-    MissingBlueprintArg,
-)
+try:  # every script begins here
+    import chz
+    from chz.blueprint import (
+        ConstructionException,
+        EntrypointHelpException,
+        ExtraneousBlueprintArg,
+        InvalidBlueprintArg,
+        MissingBlueprintArg,
+    )
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"error: {missing.name} is not installed; sciscidata does without it, sciscirl does not. Install that too: "
+        "pip install -c constraints.txt -e '.[rl]' (pip of the environment that runs this script)."
+    )
 
 from sciscidata.errors import SciSciDataError
 from sciscirl.errors import SciSciRLError

@@ -7,6 +7,8 @@ import errno
 import importlib.util
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -250,3 +252,18 @@ def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_mo
     assert f" {(16 + 6) * 64:,} sampled, " in once
     assert f" {(64 + 6) * 64:,} sampled, " in often
     assert once.partition(" sampled, ")[2] == often.partition(" sampled, ")[2]
+
+
+@pytest.mark.parametrize("script", [path.name for path in sorted((REPOSITORY / "scripts").glob("*.py"))])
+def test_a_script_without_its_half_installed_says_what_to_install(script):
+    program = (
+        "import runpy, sys; sys.modules['chz'] = None; sys.argv = [sys.argv[1], '--help']; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    words = (sys.executable, "-c", program, str(REPOSITORY / "scripts" / script))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+    if script == "build_slice.py":
+        assert done.returncode == 0
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert done.stderr.startswith("error: chz is not installed")
