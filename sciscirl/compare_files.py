@@ -13,7 +13,7 @@ from sciscidata.storage import atomic_file
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
 from sciscirl.predictions import read_predictions
-from sciscirl.report_layout import show_estimate, show_p
+from sciscirl.report_layout import show_estimate, show_pair
 from sciscirl.report_runs import SIDE, name_folders
 from sciscirl.run_folder import RUN_FILE
 
@@ -134,10 +134,7 @@ def render_comparison(comparison: Comparison) -> str:
     pairs = [
         [
             f"{pair.left} - {pair.right}",
-            *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
-            f"{pair.only_left} : {pair.only_right}",
-            show_p(pair.p),
-            show_p(pair.p_holm),
+            *show_pair(pair),
         ]
         for pair in comparison.pairs
     ]

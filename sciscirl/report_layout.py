@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sciscirl.compare import Estimate
+from sciscirl.compare import COMPARED, Estimate, Pair
 
 ABSENT = "\N{EN DASH}"
 
@@ -114,3 +114,13 @@ def slug(name: str) -> str:
         'runs-exp4-seed1'
     """
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+
+
+def show_pair(pair: Pair) -> list[str]:
+    """Write what is found of two models: each difference, papers that one alone has right, p before and after Holm."""
+    return [
+        *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
+        f"{pair.only_left} : {pair.only_right}",
+        show_p(pair.p),
+        show_p(pair.p_holm),
+    ]

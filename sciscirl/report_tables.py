@@ -16,7 +16,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.prices import PRICES_DATE
 from sciscirl.published import PUBLISHED_EXP5, PUBLISHED_RUNS, PUBLISHED_STEP
 from sciscirl.report_figures import draw_differences
-from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_p
+from sciscirl.report_layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
 from sciscirl.report_runs import SIDE, Run
 
 _KINDS: Final = {
@@ -204,10 +204,7 @@ def _pairs(comparison: Comparison) -> Table:
     rows = [
         [
             f"{pair.left} \u2212 {pair.right}",
-            *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
-            f"{pair.only_left} : {pair.only_right}",
-            show_p(pair.p),
-            show_p(pair.p_holm),
+            *show_pair(pair),
         ]
         for pair in comparison.pairs
     ]

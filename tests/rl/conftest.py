@@ -35,6 +35,23 @@ def toy_model(tmp_path_factory) -> str:
     return str(make_tokenizer(tmp_path_factory.mktemp("toy") / "model"))
 
 
+@pytest.fixture
+def options(toy_slice, toy_model, tmp_path, monkeypatch) -> dict[str, str]:
+    """What a training run is started with, of ``TrainOptions``; the key is one that looks right."""
+    from tests.rl.tinker_stub import KEY
+    from tests.rl.toy import RENDERER
+
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    return {
+        "preset": "exp4",
+        "release": str(toy_slice),
+        "model": toy_model,
+        "renderer": RENDERER,
+        "log_path": str(tmp_path / "run"),
+    }
+
+
 @pytest.fixture(scope="session")
 def toy_renderer(toy_model):
     from sciscirl.chat_format import make_renderer

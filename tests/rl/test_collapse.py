@@ -25,8 +25,8 @@ from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import INVALID
 from sciscirl.training import train_preset
 from tests.rl.test_metrics import PREDICTED, PUBLISHED, row
-from tests.rl.tinker_stub import KEY, serve_models
-from tests.rl.toy import RENDERER, Scripted, say
+from tests.rl.tinker_stub import serve_models
+from tests.rl.toy import Scripted, say
 
 ONE = CollapseConfig(n_evaluations=1)
 COLLAPSED = {
@@ -132,17 +132,8 @@ def test_impossible_thresholds_are_refused(change):
 
 
 @pytest.fixture
-def run_options(toy_slice, toy_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    monkeypatch.setenv("TINKER_API_KEY", KEY)
-    return {
-        "preset": "exp4",
-        "release": str(toy_slice),
-        "model": toy_model,
-        "renderer": RENDERER,
-        "log_path": str(tmp_path / "run"),
-        "max_steps": 5,
-    }
+def run_options(options):
+    return options | {"max_steps": 5}
 
 
 def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:

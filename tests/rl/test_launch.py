@@ -27,24 +27,11 @@ from sciscirl.run_folder import begin_run
 from sciscirl.server import check_server
 from sciscirl.training import train_preset
 from tests.conftest import REPOSITORY
-from tests.rl.tinker_stub import KEY, serve_models
+from tests.rl.tinker_stub import serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
 TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-
-
-@pytest.fixture
-def options(toy_slice, toy_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    monkeypatch.setenv("TINKER_API_KEY", KEY)
-    return {
-        "preset": "exp4",
-        "release": str(toy_slice),
-        "model": toy_model,
-        "renderer": RENDERER,
-        "log_path": str(tmp_path / "run"),
-    }
 
 
 def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
