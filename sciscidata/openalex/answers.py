@@ -168,11 +168,16 @@ def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
 
 def _reset_time(answer: Answer, wait_s: float | None, now: datetime) -> datetime:
     """Return when the budget is full again: as the server says, else the next midnight UTC."""
+    next_midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     seconds = _number(answer.headers.get("x-ratelimit-reset")) or wait_s
-    if seconds is not None and 0 < seconds <= _DAY_S:
-        # Rounded up to the minute: a run that starts a second early is refused again.
-        return (now + timedelta(seconds=seconds + 59)).replace(second=0, microsecond=0)
-    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    if seconds is None or not 0 < seconds <= _DAY_S:
+        return next_midnight
+    moment = now + timedelta(seconds=seconds)
+    # Whole seconds, and an answer that was seconds on its way: either side of midnight is midnight.
+    if abs(moment - next_midnight) <= timedelta(minutes=1):
+        return next_midnight
+    # Rounded up to the minute: a run that starts a second early is refused again.
+    return (moment + timedelta(seconds=59)).replace(second=0, microsecond=0)
 
 
 def _retry_after(answer: Answer, now: datetime) -> float | None:

@@ -42,6 +42,7 @@ from sciscidata.errors import (
     SciSciDataError,
     StorageError,
 )
+from sciscidata.openalex.answers import Answer, read_answer
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, Request, works_request
 from sciscidata.openalex.config import config_file
 from sciscidata.openalex.pacing import Pacer
@@ -274,9 +275,28 @@ def test_a_spent_day_stops_at_once_and_says_when_to_come_back(server, store, hea
     assert sleeps.waits() == []
     assert caught.value.exit_code == 75
     until = caught.value.resets_at - datetime.now(UTC)
-    assert timedelta(minutes=59) < until < timedelta(minutes=62)
+    assert timedelta(minutes=58) < until < timedelta(minutes=62)
     assert f"{caught.value.resets_at:%H:%M} UTC" in str(caught.value)
     assert "goes on where it stopped" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("now", "reset", "resets_at"),
+    [
+        ("2026-11-20T16:20:00", "27600", "2026-11-21T00:00"),  # to the second
+        ("2026-11-20T16:20:05", "27600", "2026-11-21T00:00"),  # the answer was five seconds on its way
+        ("2026-11-20T16:19:30", "27600", "2026-11-21T00:00"),  # a clock half a minute slow
+        ("2026-11-20T23:59:59", "1", "2026-11-21T00:00"),
+        ("2026-11-21T00:00:02", "1", "2026-11-21T00:01"),  # the server's day has a second left
+        ("2026-11-20T16:20:05", "3600", "2026-11-20T17:21"),  # no midnight: up to the minute
+    ],
+)
+def test_a_budget_is_full_again_at_midnight_however_long_the_answer_took(now, reset, resets_at):
+    answer = Answer(429, {"x-ratelimit-reset": reset}, json.dumps({"message": "Insufficient budget"}).encode())
+    moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    with pytest.raises(DailyBudgetError) as caught:
+        read_answer(answer, LIST, has_key=True, now=moment)
+    assert caught.value.resets_at == datetime.fromisoformat(resets_at).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize("reset", ["", "-1", "0", "1e99", "tomorrow", "999999"])
@@ -835,6 +855,7 @@ def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, be
 RUN = """
 import sys
 from pathlib import Path
+from sciscidata.openalex.answers import Answer, read_answer
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import ResponseStore
 config = ApiConfig(base_url=sys.argv[1], api_key="any", requests_per_second=1e4)
