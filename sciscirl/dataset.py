@@ -211,6 +211,14 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
 
+    def test_papers(self) -> list[Paper]:
+        """Return the held-out papers in the order of the release.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+        """
+        return self._read("test")[: self.n_test]
+
     def _tracker(self, rules: TaskRules) -> ShareTracker:
         tracker = ShareTracker(rules.class_counts, self.share_window)
         if self.run is not None:
@@ -242,7 +250,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         )
         if not self.has_test:
             return train, None
-        held_out = self._read("test")[: self.n_test]
+        held_out = self.test_papers()
         check_fit(held_out, rules, renderer)
         test = DisruptionDataset(
             held_out,
@@ -255,7 +263,9 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         return train, test
 
 
-def name_fields(preset: Preset, release: str, renderer: str | None, n_train: int | None) -> dict[str, Any]:
+def name_fields(
+    preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
+) -> dict[str, Any]:
     """Name what a builder takes of a preset, by reinforcement or on gold answers.
 
     Raises:
@@ -275,5 +285,6 @@ def name_fields(preset: Preset, release: str, renderer: str | None, n_train: int
         "seed": preset.seed,
         "interleave": preset.interleave,
         "n_train": n_train,
+        "n_test": n_test,
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 import tinker
@@ -16,11 +16,12 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
-from sciscirl.adversarial import AdversarialDataset, Opponents
+from sciscirl.adversarial import AdversarialDataset, AdversarialDatasetBuilder, Opponents
 from sciscirl.adversarial_predictions import adversarial_schema
 from sciscirl.collapse import CollapseAlarm
-from sciscirl.dataset import DisruptionDataset
+from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder, check_fit
 from sciscirl.errors import SliceError
+from sciscirl.experiments import Preset
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.task import Paper, TargetName
@@ -137,3 +138,44 @@ class DisruptionEvaluator(RLTestSetEvaluator):
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
+
+
+Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
+
+
+def build_evaluator(
+    builder: DisruptionDatasetBuilder,
+    preset: Preset,
+    folder: Path,
+    *,
+    temperature: float | None = None,
+    alarm: CollapseAlarm | None = None,
+    kind: type[Evaluator] = DisruptionEvaluator,
+) -> Evaluator:
+    """Return what judges the held-out side during a run, however it is trained.
+
+    Args:
+        builder: of the papers of the run.
+        preset: of the run.
+        folder: of the run.
+        temperature: of sampling; None: the preset's.
+        alarm: see DisruptionEvaluator.
+        kind: judging alone, or while training goes on.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
+    """
+    papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    return kind(
+        papers,
+        rules,
+        renderer,
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature if temperature is None else temperature,
+        group_size=preset.eval_group_size,
+        folder=folder / "predictions",
+        alarm=alarm,
+        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
+    )

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import chz
 from tinker_cookbook.rl import train
@@ -18,16 +18,15 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.adversarial import AdversarialDatasetBuilder
 from sciscirl.collapse import CollapseAlarm, check_action
-from sciscirl.dataset import DisruptionDatasetBuilder, check_fit, name_fields
+from sciscirl.dataset import DisruptionDatasetBuilder, name_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
 from sciscirl.server import DAYS_KEPT, seconds_to_keep
-from sciscirl.task import TARGETS, read_split
+from sciscirl.task import read_split
 from sciscirl.task_rules import check_positive
 
-Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
 _log = logging.getLogger(__name__)
 
 
@@ -110,7 +109,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
-        **name_fields(preset, options.release, options.renderer, options.n_train),
+        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
@@ -121,6 +120,16 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
     n_papers = len(read_split(options.release, "train", needs=())[: options.n_train])
     n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))
+
+
+def resolve_folder(options: TrainOptions) -> Path:
+    """Return the folder of the run.
+
+    Example:
+        >>> resolve_folder(TrainOptions(preset="exp4")).as_posix()
+        'runs/exp4'
+    """
+    return Path(options.log_path or f"runs/{options.preset}").expanduser()
 
 
 def make_config(options: TrainOptions) -> train.Config:
@@ -142,7 +151,7 @@ def make_config(options: TrainOptions) -> train.Config:
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)
-    log_path = Path(options.log_path or f"runs/{preset.name}")
+    log_path = resolve_folder(options)
     builder = make_dataset_builder(options, preset)
     return train.Config(
         learning_rate=preset.learning_rate,
@@ -196,21 +205,13 @@ def make_evaluator(
         SliceError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
-    preset = resolve_preset(options)
-    rules, renderer = builder.rules(), builder.renderer()
-    papers = read_split(builder.release, "test", needs=TARGETS[rules.target])[: options.n_test]
-    check_fit(papers, rules, renderer)
-    return kind(
-        papers,
-        rules,
-        renderer,
-        max_tokens=preset.max_tokens,
-        temperature=preset.temperature if options.eval_temperature is None else options.eval_temperature,
-        group_size=preset.eval_group_size,
-        name="test",
-        folder=Path(options.log_path or f"runs/{preset.name}") / "predictions",
+    return build_evaluator(
+        builder,
+        resolve_preset(options),
+        resolve_folder(options),
+        temperature=options.eval_temperature,
         alarm=alarm,
-        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
+        kind=kind,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import polars as pl
 
 from sciscirl.collapse import find_signs
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.intervals import Floats, resample_metrics
+from sciscirl.intervals import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import read_predictions
 from sciscirl.run_folder import RUN_FILE
@@ -154,20 +155,19 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
     scores = np.array([found[config.metric] for found in metrics])
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
     best = int(np.argmax(np.where(eligible, scores, -np.inf)))
-    lows, highs = _ends(drawn, config.level)
     behind = drawn[best] - drawn
-    behind_lows, behind_highs = _ends(behind, config.level)
+    ends, ends_behind = _ends(drawn, config.level), _ends(behind, config.level)
     candidates = tuple(
         Candidate(
             step=step,
             checkpoint=kept.get(step) if step else None,
             score=float(scores[row]),
-            low=float(lows[row]),
-            high=float(highs[row]),
+            low=ends[row][0],
+            high=ends[row][1],
             behind=float(scores[best] - scores[row]),
             behind_se=float(np.std(behind[row])),
-            behind_low=float(behind_lows[row]),
-            behind_high=float(behind_highs[row]),
+            behind_low=ends_behind[row][0],
+            behind_high=ends_behind[row][1],
             signs=find_signs(metrics[row]),
         )
         for row, step in enumerate(tables)
@@ -201,11 +201,9 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
     return {step: read_predictions(files[step]) for step in sorted(files)}
 
 
-def _ends(drawn: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the percentile interval of each row: values that occurred."""
-    tail = (1 - level) / 2
-    low, high = np.nanquantile(drawn, [tail, 1 - tail], axis=1, method="inverted_cdf")
-    return low, high
+def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
+    """Return the percentile interval of each row."""
+    return [percentile_interval(row, level) or (math.nan, math.nan) for row in drawn]
 
 
 def render_selection(selection: Selection) -> str:

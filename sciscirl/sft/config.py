@@ -13,11 +13,10 @@ import chz
 from sciscirl.contracts import ContractName
 from sciscirl.dataset import DisruptionDatasetBuilder, check_fit, name_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluator import DisruptionEvaluator
+from sciscirl.evaluator import DisruptionEvaluator, build_evaluator
 from sciscirl.experiments import Preset, describe, find_preset
 from sciscirl.prompts import PromptStyle
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
-from sciscirl.task import TARGETS, read_split
 from sciscirl.task_rules import check_positive
 
 _OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
@@ -102,7 +101,8 @@ def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
         raise SciSciRLError(msg)
     preset = resolve_preset(options)
     return DisruptionDatasetBuilder(
-        **name_fields(preset, options.release, options.renderer, options.n_train), n_epochs=options.n_epochs
+        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
+        n_epochs=options.n_epochs,
     )
 
 
@@ -133,18 +133,8 @@ def make_evaluator(options: SftOptions, folder: Path) -> DisruptionEvaluator:
         SliceError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
-    preset, builder = resolve_preset(options), make_papers_builder(options)
-    rules, renderer = builder.rules(), builder.renderer()
-    papers = read_split(options.release, "test", needs=TARGETS[rules.target])[: options.n_test]
-    check_fit(papers, rules, renderer)
-    return DisruptionEvaluator(
-        papers,
-        rules,
-        renderer,
-        max_tokens=preset.max_tokens,
-        temperature=preset.temperature if options.eval_temperature is None else options.eval_temperature,
-        name="test",
-        folder=folder / "predictions",
+    return build_evaluator(
+        make_papers_builder(options), resolve_preset(options), folder, temperature=options.eval_temperature
     )
 
 
