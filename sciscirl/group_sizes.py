@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import statistics
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import chz
 import polars as pl
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
@@ -141,8 +142,7 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
 
 
 def _read_metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+    return TrainingRunStore(storage_from_uri(str(folder))).read_metrics()
 
 
 def _is_finished(folder: Path, max_steps: int) -> bool:

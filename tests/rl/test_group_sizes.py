@@ -60,6 +60,13 @@ def test_the_time_of_evaluations_is_not_that_of_training(tmp_path):
     assert (row["papers_per_step"], row["steps"], row["test_label_match"], row["test_macro_f1"]) == (2, 2, 0.4, 0.35)
 
 
+def test_the_line_that_a_killed_run_was_writing_is_no_step(tmp_path):
+    write_run(tmp_path, step_row(0))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(step_row(1))[:40])
+    assert read_steps(tmp_path, 4)["step"].to_list() == [0]
+
+
 def test_an_early_step_counts_for_the_means_and_not_for_the_speed():
     rows = [{"group_size": 4, "step": n, "rollouts": 8, "mean_reward": float(n), "rollouts_per_second": speed}
             for n, speed in enumerate((0.1, 5.0, 5.0))]  # fmt: skip
