@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, Self, overload
 
 import msgspec
-import tenacity
 
-from sciscidata.errors import ApiError, NotFoundError, OfflineError
+from sciscidata.errors import NotFoundError, OfflineError
 from sciscidata.openalex.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
 from sciscidata.openalex.bill import Bill
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.connection import Connection
 from sciscidata.openalex.pacing import Pacer
+from sciscidata.openalex.patience import ask_until_answered
 from sciscidata.openalex.request import Request, works_request
 from sciscidata.openalex.store import ResponseStore, StoreSummary
 from sciscidata.openalex.threads import StoppedError, map_in_order
@@ -31,9 +31,6 @@ Check = Callable[[dict[str, Any]], str | None]
 _log = logging.getLogger(__name__)
 
 _GONE: Final = b"null"  # kept for a 404; no good answer is a bare null
-_FIRST_BACKOFF_S: Final = 0.5
-_FIRST_ATTEMPTS = 3
-_LONG_WAIT_S: Final = 5.0  # a user who waits this long wants to know why
 
 
 class OpenAlexClient:
@@ -78,7 +75,6 @@ class OpenAlexClient:
             store.check_server(config.server)
         self._connection = None if config.offline else Connection(config)
         self._pacer = Pacer(config.rate, clock)
-        self._backoff = tenacity.wait_random_exponential(multiplier=_FIRST_BACKOFF_S, max=config.max_sleep_s)
         self._bill = Bill(config.max_cost_usd)
         self._sleep = sleep
         self._turn = threading.Condition()
@@ -217,7 +213,7 @@ class OpenAlexClient:
             if self._connection is None:
                 msg = f"offline, and no good answer to {request}: {problem}. Run once without --offline."
                 raise OfflineError(msg)
-            return self._ask_until_answered(self._connection, request, check, stop, replace=body is not None)
+            return self._ask_the_network(self._connection, request, check, stop, replace=body is not None)
 
     @contextmanager
     def _claimed(self, key: str) -> Generator[None]:
@@ -232,7 +228,7 @@ class OpenAlexClient:
                 self._in_flight.discard(key)
                 self._turn.notify_all()
 
-    def _ask_until_answered(
+    def _ask_the_network(
         self, connection: Connection, request: Request, check: Check | None, stop: threading.Event, *, replace: bool
     ) -> dict[str, Any] | None:
         def sleep(seconds: float) -> None:
@@ -244,22 +240,7 @@ class OpenAlexClient:
                 raise StoppedError
             return self._ask(connection, request, check, replace=replace)
 
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(TryAgainError),
-            stop=lambda state: state.attempt_number >= self._allowed_attempts(),
-            wait=self._pause,
-            sleep=sleep,
-            before_sleep=lambda state: _log_retry(request, state),
-            reraise=True,
-        )
-        try:
-            return retrying(attempt)
-        except TryAgainError as error:
-            msg = (
-                f"OpenAlex gave no good answer to {request} in {self._allowed_attempts()} attempts; last: {error}. "
-                "Every answer so far is kept: run the same command again later, and it goes on where it stopped."
-            )
-            raise ApiError(msg, status=error.answer.status if error.answer else None) from error
+        return ask_until_answered(attempt, request, self.config, was_reached=lambda: self._was_reached, sleep=sleep)
 
     def _ask(
         self, connection: Connection, request: Request, check: Check | None, *, replace: bool
@@ -293,26 +274,9 @@ class OpenAlexClient:
         kept = self._store.put(request.key, body, cost, server=self.config.server, replace=replace)
         return content if kept is body else msgspec.json.decode(kept)
 
-    def _allowed_attempts(self) -> int:
-        """Give up soon on a server that was never there: then it is the network or the address, not its load."""
-        return self.config.max_attempts if self._was_reached else min(_FIRST_ATTEMPTS, self.config.max_attempts)
-
     def _tell_once_about_keys(self) -> None:
         with self._turn:
             is_news = self.config.api_key is None and not self._told_about_keys
             self._told_about_keys = True
         if is_news:
             _log.warning("no OpenAlex API key: 1,000 list calls a day instead of 10,000. %s", how_to_get_a_key())
-
-    def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Return the seconds to wait: what the server asks, plus jitter that grows, capped whatever it asks."""
-        error = state.outcome.exception() if state.outcome else None
-        asked_s = error.wait_s if isinstance(error, TryAgainError) else 0.0
-        return min(self.config.max_sleep_s, asked_s + self._backoff(state))
-
-
-def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
-    wait_s = state.upcoming_sleep
-    level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
-    error = state.outcome.exception() if state.outcome else None
-    _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)
