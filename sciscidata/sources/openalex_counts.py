@@ -93,7 +93,7 @@ def part_of(answer: Answer, name: str) -> list[Any]:
     Raises:
         ApiError: a list was answered with a count, or the other way round.
     """
-    if name not in answer:
+    if not isinstance(answer.get(name), list):
         msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check --base-url."
         raise ApiError(msg)
     return answer[name]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index
@@ -348,6 +348,7 @@ def odd_answers(draw):
 
 
 @given(st.lists(odd_answers(), min_size=6, max_size=6), st.booleans(), st.integers(0, 700))
+@example([{"meta": {"count": 0, "groups_count": 0}, "group_by": [], "results": None}] * 6, True, 0)
 def test_no_answer_crashes_a_dialogue_without_a_clear_error(answers, listed, n_references):
     supply = itertools.cycle(answers)
     for dialogue in (
