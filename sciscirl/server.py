@@ -23,6 +23,14 @@ DAYS_KEPT: Final = 90
 _DAYS_KEPT_MAX: Final = 3650
 _TIMEOUT_SECONDS = 30.0
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
+#: Of what SkyRL answers: the words to know it by, and what it means.
+_SKYRL_ANSWERS: Final = {
+    "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "
+    "model's; each run, and each other model that is sampled from, needs one. Wait for another run to end (of one that "
+    "was killed, 90 s), or start the server with a higher --max-lora-adapters",
+    " not loaded": "does not hold the model that was asked for. It was restarted, or heard nothing of the run for too "
+    "long, or had no adapter slot free. Go on at the last checkpoint: resume=True",
+}
 
 
 def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
@@ -154,15 +162,15 @@ def clear_errors(base_url: str | None = None) -> Generator[None]:
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
         msg = f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
         raise SciSciRLError(msg) from error
-    except tinker.APIStatusError as error:
-        msg = f"{url} answered {error.status_code}: {_one_line(error)}"
-        raise SciSciRLError(msg) from error
-    except tinker.RequestFailedError as error:
-        msg = f"{url} could not do what was asked: {_one_line(error)}"
-        raise SciSciRLError(msg) from error
+    except (tinker.APIStatusError, tinker.RequestFailedError) as error:
+        raise _refused(url, error) from error
     except tinker.TinkerError as error:  # the key is missing or malformed
         msg = f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}"
         raise SciSciRLError(msg) from error
+    except ValueError as error:  # of work that the server failed at, where it says so by an HTTP status, as SkyRL does
+        if not isinstance(error.__cause__, tinker.APIStatusError):
+            raise
+        raise _refused(url, error.__cause__) from error
 
 
 def _no_server(url: str, error: BaseException) -> SciSciRLError:
@@ -170,6 +178,17 @@ def _no_server(url: str, error: BaseException) -> SciSciRLError:
         f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection, "
         f"{_LOCAL_HINT}"
     )
+
+
+def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError) -> SciSciRLError:
+    said = _one_line(error)
+    for words, meaning in _SKYRL_ANSWERS.items():
+        if words in said:
+            return SciSciRLError(f"{url} {meaning} ({said}).")
+    what = (
+        f"answered {error.status_code}" if isinstance(error, tinker.APIStatusError) else "could not do what was asked"
+    )
+    return SciSciRLError(f"{url} {what}: {said}")
 
 
 def _one_line(error: BaseException) -> str:

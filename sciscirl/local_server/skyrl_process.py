@@ -157,12 +157,32 @@ def run_engine() -> None:
         def __init__(self, config: EngineConfig) -> None:
             super().__init__(config)
             self.revived: OrderedDict[str, None] = OrderedDict()
+            self.refused: dict[str, str] = {}
+
+        def process_create_model(self, model_id: str, request_data: types.CreateModelInput) -> object:
+            try:
+                return super().process_create_model(model_id, request_data)
+            except ValueError as error:
+                self.refused[model_id] = str(error)
+                raise
+
+        def process_load_weights(self, model_id: str, request_data: types.LoadWeightsInput) -> object:
+            # A client that resumes asks for both and hears of this only: "not loaded" would not say why.
+            if model_id in self.refused:
+                return types.ErrorResponse(error=self.refused.pop(model_id), status="failed")
+            return super().process_load_weights(model_id, request_data)
 
         def _filter_valid_requests(self, requests: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-            for model_id, asked in requests.values():
+            failed = {}
+            for request_id, (model_id, asked) in requests.items():
                 if model_id and isinstance(asked, types.SampleInput) and not self.backend.has_model(model_id):
-                    self._revive(model_id)
-            return super()._filter_valid_requests(requests)
+                    try:
+                        self._revive(model_id)
+                    except ValueError as error:  # no slot is free; from here it would end the engine, for everyone
+                        failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
+            rest = {request_id: asked for request_id, asked in requests.items() if request_id not in failed}
+            more, valid = super()._filter_valid_requests(rest)
+            return failed | more, valid
 
         def _revive(self, model_id: str) -> None:
             with Session(self.db_engine) as session:
