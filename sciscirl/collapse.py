@@ -1,4 +1,4 @@
-"""Class collapse: a model that answers with one label whatever the paper. Said early, from what evaluations measure."""
+"""Class collapse: a model that answers with one label whatever the paper. Said early, from answers that there are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARE: Final = "predicted_share/"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollapseConfig:
-    """When a model counts as collapsed: at least one sign in each of the last evaluations.
+    """When a model counts as collapsed: at least one sign in each of the last evaluations, or windows of training.
 
     The defaults leave the published runs alone that kept all classes (least recall 0.062 and more) and find the two
     that lost one: Exp4 (least recall 0.007) and Exp5 (0.013, and 0.83 of its answers *disruptive*, at step 250).
@@ -31,11 +31,12 @@ class CollapseConfig:
         entropy_min: a sign if the labels of valid answers have less entropy, as a share of the most that they could
             have: 1 is all labels equally often, 0 one label only.
         recall_min: a sign if the least recall of a class is lower.
-        n_evaluations: how many in a row.
+        n_evaluations: how many in a row; windows of training likewise.
+        n_papers: of a window of training (``training_watch``), with all answers to them.
 
     Raises:
-        SciSciRLError: on construction, if a threshold is not a number from 0 to 1, or ``n_evaluations`` is not whole
-            and positive.
+        SciSciRLError: on construction, if a threshold is not a number from 0 to 1, or a count is not whole and
+            positive.
 
     Example:
         >>> CollapseConfig(share_max=80)
@@ -48,6 +49,7 @@ class CollapseConfig:
     entropy_min: float = 0.5
     recall_min: float = 0.05
     n_evaluations: int = 2
+    n_papers: int = 256
 
     def __post_init__(self) -> None:
         for name in ("share_max", "entropy_min", "recall_min"):
@@ -55,7 +57,7 @@ class CollapseConfig:
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
                 msg = f"{name} is {value!r}, needs a number from 0 to 1."
                 raise SciSciRLError(msg)
-        check_positive(n_evaluations=self.n_evaluations)
+        check_positive(n_evaluations=self.n_evaluations, n_papers=self.n_papers)
 
 
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
@@ -120,6 +122,7 @@ class CollapseAlarm:
         config: the thresholds.
         action: ``"warn"`` logs, ``"stop"`` also ends the run.
         history: metrics of earlier evaluations of the run, oldest first.
+        watched: what they are of, in words.
 
     Raises:
         SciSciRLError: on construction, if there is no such action.
@@ -138,8 +141,10 @@ class CollapseAlarm:
         config: CollapseConfig = CollapseConfig(),
         action: CollapseAction = "warn",
         history: Iterable[Mapping[str, float]] = (),
+        watched: str = "evaluations",
     ) -> None:
         self.config = config
+        self.watched = watched
         self.action = check_action(action)
         self._signs = [find_signs(metrics, config) for metrics in history]
 
@@ -165,9 +170,12 @@ class CollapseAlarm:
         }
         if has_collapsed:
             where = "" if step is None else f"at step {step} "
-            what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} evaluations in a row)."
+            what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} {self.watched} in a row)."
             if self.action == "stop":
-                msg = f"{what} The run was ended. Choose an earlier checkpoint, or a balanced reward."
+                msg = (
+                    f"{what} The run was ended. Choose an earlier checkpoint (select_checkpoint.py), or a balanced "
+                    "reward, or go on all the same: resume=True collapse=warn."
+                )
                 raise CollapseError(msg, metrics={**metrics, **more}, step=step)
             _log.warning(what)
         return more

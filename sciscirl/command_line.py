@@ -131,12 +131,12 @@ def _as_pairs(words: Sequence[str], flags: set[str]) -> list[str]:
 
 
 def run_script(main: Callable[[Sequence[str]], None]) -> int:
-    """Run a script: a user's mistake is one line and exit code 1, Ctrl-C is 130."""
+    """Run a script: a user's mistake is one line and exit code 1, or the error's own, Ctrl-C is 130."""
     try:
         main(sys.argv[1:])
     except SciSciDataError as error:
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        return 1
+        return getattr(error, "exit_code", 1)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130

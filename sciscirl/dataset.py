@@ -14,6 +14,7 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.chat_format import choose_renderer, make_renderer
+from sciscirl.collapse import CollapseAction
 from sciscirl.contracts import ContractName
 from sciscirl.envs import DisruptionGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
@@ -23,6 +24,7 @@ from sciscirl.prompts import PromptStyle, render_record
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import TARGETS, Paper, Side, TargetName, read_split
 from sciscirl.task_rules import TaskRules, check_positive
+from sciscirl.training_watch import TrainingWatch
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
@@ -48,6 +50,7 @@ class DisruptionDataset(RLDataset):
         group_size: answers a group.
         n_refills: papers that each group has to spare; the next ones of its class that its batch does not show.
         tracker: of what was said of late, where the reward has a batch term.
+        watch: told of each batch before it is made.
         keep_rest: whether a last, smaller batch is one: yes where every paper counts, no in training, where all
             steps are to be alike.
     """
@@ -62,6 +65,7 @@ class DisruptionDataset(RLDataset):
         group_size: int,
         n_refills: int = 0,
         tracker: ShareTracker | None = None,
+        watch: TrainingWatch | None = None,
         keep_rest: bool = False,
     ) -> None:
         check_positive(batch_size=batch_size, group_size=group_size)
@@ -74,6 +78,7 @@ class DisruptionDataset(RLDataset):
         self.group_size = group_size
         self.n_refills = n_refills
         self.tracker = tracker
+        self.watch = watch
         self.keep_rest = keep_rest
 
     def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
@@ -81,10 +86,13 @@ class DisruptionDataset(RLDataset):
 
         Raises:
             IndexError: if there is no batch of that number.
+            CollapseError: if the batches before it show a collapsed model, and that ends the run.
         """
         if not 0 <= index < len(self):
             msg = f"batch {index} of {len(self)}"
             raise IndexError(msg)
+        if self.watch is not None:
+            self.watch(index)
         start = index * self.batch_size
         papers = self.papers[start : start + self.batch_size]
         excess = {} if self.tracker is None else self.tracker.find_excess(index)
@@ -141,8 +149,9 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         interleave: see ``paper_order.order_papers``.
         n_refills: see DisruptionDataset.
         share_window: see ShareTracker; used where the reward has a batch term.
-        run: the folder of a run that goes on: what its answers said of late is read back from its rollouts.
-        first_step: at which it does.
+        run: the folder of the run: what its answers said of late is read back from its rollouts.
+        first_step: at which it begins or goes on.
+        collapse: what is done about a model that says one label for all; see TrainingWatch. Needs ``run``.
         n_train: use the first so many papers of the training side only.
         n_test: likewise of the test side.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
@@ -166,6 +175,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     share_window: int = 256
     run: str | None = None
     first_step: int = 0
+    collapse: CollapseAction = "off"
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
@@ -247,6 +257,9 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             group_size=self.group_size,
             n_refills=self.n_refills,
             tracker=self._tracker(rules) if rules.table.share_penalty else None,
+            watch=None
+            if self.run is None
+            else TrainingWatch(self.run, self.target, batch_size=self.batch_size, action=self.collapse),
         )
         if not self.has_test:
             return train, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from sciscidata.errors import SciSciDataError
 
@@ -39,9 +40,12 @@ class CollapseError(SciSciRLError, RuntimeError):
     """A model in training answers with one label whatever the paper, and the run is to end at that.
 
     Attributes:
-        metrics: of the evaluation that showed it.
-        step: of that evaluation, where it is known.
+        metrics: of the answers that showed it.
+        step: before which they were looked at, where it is known.
+        exit_code: of a script whose run this ended; what the run has is kept.
     """
+
+    exit_code: Final = 3
 
     def __init__(self, message: str, *, metrics: Mapping[str, float], step: int | None) -> None:
         super().__init__(message)

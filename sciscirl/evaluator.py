@@ -55,6 +55,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
 
     Attributes:
         predictions: one row for each answer of the last evaluation.
+        judged: step and metrics of the last one that ended no run.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         self.folder = folder
         self.alarm = alarm
         self.predictions: pl.DataFrame | None = None
+        self.judged: tuple[int | None, dict[str, float]] = (None, {})
 
     async def __call__(
         self,
@@ -133,7 +135,12 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
         metrics = {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
-        return metrics | (self.alarm(metrics, step) if self.alarm is not None else {})
+        metrics |= self.alarm(metrics, step) if self.alarm is not None else {}
+        self.judged = step, metrics
+        return metrics
+
+    async def finish(self) -> None:
+        """Wait for what goes on. Here nothing does: see ConcurrentEvaluator."""
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):

@@ -15,7 +15,7 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions
 from sciscirl.training import train_preset
@@ -126,7 +126,10 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
             if _is_finished(Path(str(run.log_path)), run.max_steps):
                 _log.info("group size %d has been trained before", size)
             else:
-                await train_preset(run)
+                try:
+                    await train_preset(run)
+                except CollapseError as collapse:  # no reason not to train the others
+                    _log.warning("group size %d: %s", size, collapse)
         folders = {size: Path(str(run.log_path)) for size, run in runs.items()}
         steps = pl.concat([read_steps(folder, size) for size, folder in folders.items()])
         table = summarize(steps, {size: _read_last_test(folder) for size, folder in folders.items()})

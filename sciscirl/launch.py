@@ -62,7 +62,7 @@ class TrainOptions:
     lora_rank: int | None = None
     temperature: float | None = None
     eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
-    collapse: str = chz.field(default="warn", doc="when evaluations show one label for all: warn, stop, or off")
+    collapse: str = chz.field(default="warn", doc="where all answers say one label: warn, stop (exit status 3), or off")
     remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
     n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
     challenger: str | None = chz.field(default=None, doc="adversarial: rules, or a base model that challenges")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
+from sciscirl.collapse import check_action
 from sciscirl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.errors import CollapseError
 from sciscirl.evaluator import DisruptionEvaluator
@@ -24,14 +24,12 @@ from sciscirl.run_folder import begin_run
 from sciscirl.server import check_opponents, check_server, clear_errors, is_tinker
 from sciscirl.task import read_split
 
-_log = logging.getLogger(__name__)
-
 
 async def train_preset(options: TrainOptions) -> Path:
     """Train, with evaluations on the way and one after the last step.
 
-    With ``collapse="stop"``, a run whose evaluations show a collapsed model ends at that, as if by itself: its last
-    checkpoint is the one that was kept last, and ``metrics.jsonl`` ends with ``collapse_stop``.
+    With ``collapse="stop"``, a run whose evaluations or training answers show a collapsed model ends at that: its last
+    checkpoint is the one that was kept last, and ``metrics.jsonl`` says ``collapse_stop``.
 
     The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
     cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
@@ -44,6 +42,7 @@ async def train_preset(options: TrainOptions) -> Path:
         SliceError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
+        CollapseError: if the model has collapsed, and that was to end the run. All of the folder is written by then.
     """
     config = make_config(options)
     folder = Path(config.log_path)
@@ -61,23 +60,30 @@ async def train_preset(options: TrainOptions) -> Path:
     await config.dataset_builder()
     with locked_folder(folder):
         step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
-        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
+        action = check_action(options.collapse)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=action)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
+        stopped: CollapseError | None = None
         with clear_errors(config.base_url):
             try:
                 await train.main(config)
-                if isinstance(evaluator, ConcurrentEvaluator):
-                    await evaluator.finish()
+                await evaluator.finish()
             except CollapseError as collapse:
-                # The cookbook's loop was left before it logged this evaluation.
+                stopped = collapse
+                # The cookbook's loop was left before it logged what it had measured in this step.
+                step, judged = evaluator.judged
+                rest = judged if step == collapse.step else {}
                 store = TrainingRunStore(storage_from_uri(config.log_path))
-                store.write_metrics({**collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
-                _log.warning("%s", collapse)
-            # The run is over: its last evaluation can warn, and has nothing to stop.
+                store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+            # The run is over: what is still judged can warn, and has nothing to stop.
             warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
+            evaluator.alarm = make_alarm(warning, folder)
+            await evaluator.finish()
             last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
             await evaluate_last(folder, last, base_url=config.base_url)
+    if stopped is not None:
+        raise stopped
     return folder
 
 

@@ -19,6 +19,7 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl import training
 from sciscirl.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
+from sciscirl.command_line import run_script
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.launch import TrainOptions
 from sciscirl.metrics import compute_metrics
@@ -124,7 +125,7 @@ def test_off_is_off():
 
 @pytest.mark.parametrize(
     "change", [{"share_max": 1.1}, {"entropy_min": -0.1}, {"recall_min": True}, {"recall_min": "0"},
-               {"share_max": float("nan")}, {"n_evaluations": 0}]
+               {"share_max": float("nan")}, {"n_evaluations": 0}, {"n_papers": 0}]
 )  # fmt: skip
 def test_impossible_thresholds_are_refused(change):
     with pytest.raises(SciSciRLError, match=f"{next(iter(change))} is .*needs a"):
@@ -158,15 +159,24 @@ def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
 
 
 def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_renderer, monkeypatch, caplog):
-    reached = run_scripted(run_options | {"collapse": "stop"}, toy_renderer.tokenizer, monkeypatch)
-    assert reached == [0, 1, 2]
+    with pytest.raises(CollapseError, match=r"at step 3 .* in a row.*go on all the same: resume=True collapse=warn"):
+        run_scripted(run_options | {"collapse": "stop"}, toy_renderer.tokenizer, monkeypatch)
     rows = [json.loads(line) for line in (Path(run_options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in rows] == [0, 1, 2, 3]
     assert [line["test/collapse/alarm"] for line in rows] == [0.0, 0.0, 0.0, 1.0]
     assert (rows[-1]["collapse_stop"], rows[-1]["test/min_class_recall"]) == (1.0, 0.0)
     predictions = pl.read_parquet(Path(run_options["log_path"]) / "predictions" / "test_000003.parquet")
     assert predictions["label"].unique().to_list() == ["neutral"]
-    assert "The run was ended." in caplog.text
+    assert "collapsed" not in caplog.text  # said once, by the error
+
+
+def test_a_script_whose_run_has_collapsed_says_so_in_one_line_and_by_a_status_of_its_own(capsys):
+    def main(_):
+        CollapseAlarm(ONE, "stop")(COLLAPSED, 7)
+
+    assert run_script(main) == CollapseError.exit_code == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: the model has collapsed: at step 7 predicted_share/disruptive 1.000 > 0.8")
 
 
 def test_a_warned_run_goes_on(run_options, toy_renderer, monkeypatch, caplog):
