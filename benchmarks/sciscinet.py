@@ -1,7 +1,7 @@
 """SciSciNet: all rows to labelled JSON lines, a slice out of a large table without its texts, all of it as a corpus.
 
     python benchmarks/make_sciscinet.py FOLDER --works 500000
-    python benchmarks/sciscinet.py FOLDER [--part all|baseline|slice|ingest]
+    python benchmarks/sciscinet.py FOLDER [--part all|baseline|slice|ingest] [--score rank] [--novelty-rule uzzi]
 
 Every part runs in a process of its own, so that its peak memory is its own. The baseline is the flattener one would
 write first: Parquet batches, ``json.loads`` for every abstract, ``json.dumps`` for every row.
@@ -79,8 +79,10 @@ def flatten(folder, out, limit):
     report(rows=n, seconds=time.perf_counter() - start, cpu=cpu_seconds() - cpu)
 
 
-def take_slice(folder, out, n_train, n_test):
+def take_slice(folder, out, options):
     from sciscidata import parquet_pages
+    from sciscidata.labels import LabelThresholds
+    from sciscidata.novelty_config import NoveltyConfig
     from sciscidata.pipeline import BuildConfig, build
     from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig
     from sciscidata.splits import SplitConfig
@@ -104,7 +106,9 @@ def take_slice(folder, out, n_train, n_test):
             source=SciSciNetConfig(folder=folder),
             out=Path(out) / "slice",
             cache_dir=Path(out) / "cache",
-            split=SplitConfig(n_train=n_train, n_test=n_test),
+            novelty=NoveltyConfig(score=options.score),
+            thresholds=LabelThresholds(novelty_rule=options.novelty_rule),
+            split=SplitConfig(n_train=options.n_train, n_test=options.n_test, balance=options.balance),
         )
     )
     counts = release.manifest["counts"]
@@ -148,6 +152,9 @@ def main():
     parser.add_argument("--limit", type=int, default=50_000, help="rows of the baseline")
     parser.add_argument("--n-train", type=int, default=5_000)
     parser.add_argument("--n-test", type=int, default=500)
+    parser.add_argument("--score", choices=["sigmoid", "rank"], default="sigmoid", help="of the slice")
+    parser.add_argument("--novelty-rule", choices=["margin", "uzzi"], default="margin", help="of the slice")
+    parser.add_argument("--balance", choices=["disruption", "novelty", "joint"], default="disruption")
     options = parser.parse_args()
     if options.part is None:
         for part in PARTS:
@@ -170,7 +177,7 @@ def main():
         elif options.part == "ingest":
             write_corpus_of(folder, out)
         else:
-            take_slice(folder, out, options.n_train, options.n_test)
+            take_slice(folder, out, options)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import polars as pl
 
 from sciscidata.errors import ConfigError
+from sciscidata.lower_quantile import lower_quantile
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
@@ -147,7 +148,9 @@ def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThres
     return frame.with_columns(label.alias("disruption_label"))
 
 
-def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+def label_novelty(
+    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+) -> pl.LazyFrame:
     """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values. Runs nothing.
 
     Rule ``"margin"``, with d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional
@@ -163,6 +166,8 @@ def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThreshol
         scores: any frame with what the rule reads, Float64: the two scores, or z_p10 and z_median; other columns
             pass through.
         thresholds: ``LabelThresholds()`` when None.
+        cut: of the rule ``"uzzi"``: the z_median that high conventionality has to exceed, as find_conventionality_cut
+            gives it; that of the rows given when None, and then a streaming query holds all of them until it is known.
 
     Returns:
         The rows of ``scores``, in their order, with ``novelty_label`` String added or replaced; null where
@@ -181,10 +186,10 @@ def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThreshol
         >>> label_novelty(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'balanced', 'conventional']
     """
-    cut = thresholds or LabelThresholds()
-    if cut.novelty_rule == "uzzi":
+    rule = thresholds or LabelThresholds()
+    if rule.novelty_rule == "uzzi":
         frame = _require_z(scores, "label_novelty")
-        return frame.with_columns(uzzi_label(*_uzzi_halves(cut)).alias("novelty_label"))
+        return frame.with_columns(uzzi_label(*_uzzi_halves(rule, cut)).alias("novelty_label"))
     frame = require_columns(
         scores,
         EXAMPLE,
@@ -193,7 +198,7 @@ def label_novelty(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThreshol
         columns=["novelty_score", "conventionality_score"],
     )
     excess = (pl.col("novelty_score") - pl.col("conventionality_score")).fill_nan(None)
-    novel, conventional = excess > cut.novelty_margin, excess < -cut.novelty_margin
+    novel, conventional = excess > rule.novelty_margin, excess < -rule.novelty_margin
     return frame.with_columns(_novelty_label(excess.is_not_null(), novel, conventional).alias("novelty_label"))
 
 
@@ -249,6 +254,23 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
     return pl.col("z_median").fill_nan(None).quantile(share, interpolation="lower")
 
 
+def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds | None = None) -> float | None:
+    """Find the value of conventionality_cut in memory that does not grow with the works. Executes.
+
+    Args:
+        scores: of all scored works; only z_median, Float64, is read, in two passes or a few more.
+        thresholds: ``LabelThresholds()`` when None.
+
+    Returns:
+        None if no work has a z_median.
+
+    Example:
+        >>> find_conventionality_cut(pl.LazyFrame({"z_median": [1.0, 5.0, None, 3.0]}))
+        3.0
+    """
+    return lower_quantile(scores.select("z_median"), (thresholds or LabelThresholds()).uzzi_median_share)
+
+
 def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label") -> dict[str, int]:
     """Count the works of every class, in label order; classes without a work count 0. Runs the frame.
 
@@ -274,11 +296,11 @@ def _require_z(scores: pl.LazyFrame | pl.DataFrame, stage: str) -> pl.LazyFrame:
     return require_columns(scores, ATYPICALITY, frame_name="ATYPICALITY", stage=stage, columns=columns)
 
 
-def _uzzi_halves(cut: LabelThresholds) -> tuple[pl.Expr, pl.Expr]:
+def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Expr, pl.Expr]:
     """Say whether a work has tail novelty, and whether high conventionality; null where either is unknown."""
     low, middle = (pl.col(name).fill_nan(None) for name in ("z_p10", "z_median"))
     known = low.is_not_null() & middle.is_not_null()
-    tail, high = low < cut.uzzi_tail_max, middle > conventionality_cut(cut)
+    tail, high = low < rule.uzzi_tail_max, middle > (conventionality_cut(rule) if cut is None else cut)
     return pl.when(known).then(tail), pl.when(known).then(high)
 
 

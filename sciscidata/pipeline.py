@@ -17,7 +17,7 @@ from sciscidata.drawing import Drawn, draw_after_text
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.labelled import write_labelled
-from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.late_text import draw_before_text
 from sciscidata.novelty_background import Background, read_background, write_background
 from sciscidata.novelty_config import NoveltyConfig
@@ -160,11 +160,19 @@ def build(config: BuildConfig) -> Release:
 
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw: by all that is known, or, where texts are too many, by structure and then by text."""
-    labelled = label_scores(source.scores, config.thresholds)
+    labelled = _label(source, config.thresholds)
     rules, window = (source.eligibility, config.split), config.cd.window_years
     if source.read_works is not None:
         return draw_before_text(labelled, source.read_works, *rules, window_years=window)
     return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window)
+
+
+def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
+    """Label all works; where they may be too many for memory, what Uzzi's rule compares them with is found before."""
+    if source.read_works is None or thresholds.novelty_rule != "uzzi":
+        return label_scores(source.scores, thresholds)
+    cut = find_conventionality_cut(source.scores, thresholds)
+    return label_scores(source.scores, thresholds, cut=0.0 if cut is None else cut)  # of none, any will do
 
 
 def export_labelled(config: BuildConfig) -> dict[str, Any]:
@@ -200,7 +208,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
     describe_background(config.background, config.novelty)  # refused before any work is read
     with open_source(config) as source:
         has_label = pl.any_horizontal(pl.col(*VOCABULARIES).is_not_null())
-        labelled = label_scores(source.scores, config.thresholds).filter(has_label)
+        labelled = _label(source, config.thresholds).filter(has_label)
         return write_labelled(source.works, labelled, config.out, source=source.provenance)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,8 @@ from sciscidata.sources.sciscinet_values import compare_scores, compare_z, resco
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED
+from sciscidata.storage import scratch_folder
+from sciscidata.year_ranks import rank_on_disk
 
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
@@ -77,8 +79,8 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
             yield _pull_scored(config, source, client)
     elif isinstance(source, SciSciNetConfig):
         tables = scan_sciscinet(source)
-        with reading(tables.tables):
-            yield _open_sciscinet(config, tables)
+        with reading(tables.tables), ExitStack() as scratch:
+            yield _open_sciscinet(config, tables, scratch)
     elif isinstance(source, SnapshotConfig | CorpusConfig):
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
@@ -177,15 +179,18 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works)
 
 
-def _open_sciscinet(config: BuildConfig, tables: SciSciNet) -> ScoredSource:
-    """Take the published scores, or compute them from the references and compare the two."""
+def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
+    """Take the published scores, or compute them from the references and compare the two.
+
+    Ranks of published values lie on disk, until ``scratch`` is closed: a query would hold all works to rank them.
+    """
     structure, provenance, novelty = tables.structure, tables.provenance, config.novelty
     if not tables.config.recompute:
         tables.require_published(novelty="novelty_label" in BALANCED[config.split.balance])
         if novelty is None or "z_p10" not in structure.collect_schema():
             structure = add_novelty(structure, structure, structure, None)
-        else:
-            structure = rescore(structure, novelty.score)
+        elif novelty.score == "rank":
+            structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
         counts = {"n_references": "reference_count", "n_citers": "citation_count"}
         structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
         return _late(tables, structure, config, provenance)

@@ -61,12 +61,15 @@ def add_novelty(
     return pl.defer(join, schema=schema)
 
 
-def label_scores(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+def label_scores(
+    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+) -> pl.LazyFrame:
     """Add both labels; of the novelty rule that compares works, the works compared are all rows. Runs nothing.
 
     Args:
         scores: CD_SCORES with the columns of ATYPICALITY, as add_novelty returns them.
         thresholds: ``LabelThresholds()`` when None.
+        cut: what that rule compares them with, where it is known already; as in label_novelty.
 
     Returns:
         The rows of ``scores``, in their order, with ``disruption_label`` and ``novelty_label``.
@@ -79,4 +82,4 @@ def label_scores(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThreshold
         >>> label_scores(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
         ('disruptive', 'conventional')
     """
-    return label_novelty(label_disruption(scores, thresholds), thresholds)
+    return label_novelty(label_disruption(scores, thresholds), thresholds, cut=cut)

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
+from sciscidata.row_spool import RowSpool
 from sciscidata.schemas import WORKS
 from sciscidata.sources.sciscinet_joins import TABLE_OF, join_works, text_batches
 from sciscidata.sources.sciscinet_tables import Table
@@ -153,23 +153,14 @@ def _cut(
     """Write each table into a file per block, and give the tables of one block after the other."""
     n_blocks = -(-places.n_places // _BLOCK)
     held = {name: _kept(table, columns) for name, table in tables.items()}
+    spools = {name: RowSpool(folder, name) for name in tables}
     for name, table in tables.items():
-        with ExitStack() as stack:
-            writers: dict[int, Any] = {}
+        with spools[name] as spool:
             for batch in table.scan(*held[name]).collect_batches(chunk_size=_SPOOLED_ROWS):
                 rows, stands = places.look_up(batch["work_id"])
-                block = (stands // _BLOCK).astype(np.int64)
-                order = np.argsort(block, kind="stable")
-                frame, edges = batch[rows[order]], np.searchsorted(block[order], np.arange(n_blocks + 1))
-                for number in np.flatnonzero(np.diff(edges)).tolist():
-                    part: Any = frame[edges[number] : edges[number + 1]].to_arrow(compat_level=pl.CompatLevel.oldest())
-                    if number not in writers:
-                        path = folder / f"{name}-{number}.arrow"
-                        options = pa.ipc.IpcWriteOptions(compression="lz4")
-                        writers[number] = stack.enter_context(pa.ipc.new_file(path, part.schema, options=options))
-                    writers[number].write_table(part)
+                spool.add(batch[rows], (stands // _BLOCK).astype(np.int64))
     for number in range(n_blocks):
-        paths = {name: folder / f"{name}-{number}.arrow" for name in tables}
+        paths = {name: spool.path(number) for name, spool in spools.items()}
         yield {name: _spooled(tables[name], held[name], path) for name, path in paths.items()}
         for path in paths.values():
             path.unlink(missing_ok=True)

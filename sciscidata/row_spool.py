@@ -1,0 +1,62 @@
+"""Rows on their way into files by number: what is too much for memory is put apart, and read again part by part."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+
+class RowSpool:
+    """Writes rows to Arrow files, one for each number that occurs. The rows of one number keep their order.
+
+    Args:
+        folder: where the files go.
+        stem: what their names begin with.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with RowSpool(Path(home), "rows") as spool:
+        ...         spool.add(pl.DataFrame({"a": [7, 8, 9]}), np.array([1, 0, 1]))
+        ...     pl.read_ipc(spool.path(1))["a"].to_list(), spool.path(2).exists()
+        ([7, 9], False)
+    """
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._writers: dict[int, Any] = {}
+        self._files = ExitStack()
+
+    def __enter__(self) -> RowSpool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writers.clear()
+        self._files.__exit__(kind, error, trace)
+
+    def path(self, number: int) -> Path:
+        """Say where the rows of a number lie, if there are any; to be read when the spool is closed."""
+        return self._folder / f"{self._stem}-{number}.arrow"
+
+    def add(self, rows: pl.DataFrame, numbers: npt.NDArray[np.int64]) -> None:
+        """Write some rows: the columns are those of the first, and each row has a number, 0 or more."""
+        order = np.argsort(numbers, kind="stable")
+        there, starts = np.unique(numbers[order], return_index=True)
+        ordered, edges = rows[order], [*starts.tolist(), numbers.size]
+        for number, (start, end) in zip(there.tolist(), pairwise(edges), strict=True):
+            part: Any = ordered[start:end].to_arrow(compat_level=pl.CompatLevel.oldest())
+            if number not in self._writers:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                file = pa.ipc.new_file(self.path(number), part.schema, options=options)
+                self._writers[number] = self._files.enter_context(file)
+            self._writers[number].write_table(part)
