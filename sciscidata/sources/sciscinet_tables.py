@@ -23,11 +23,14 @@ UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicExce
 #: What to do about a store that does not answer, or not as it should.
 STORE_REMEDY: Final = (
     "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
-    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or storage_options in Python."
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
+    "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of hf:// HF_TOKEN), or storage_options in Python."
 )
 _ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
 _BUFFER_BYTES: Final = 1 << 20
+#: What Polars makes of it that the Hugging Face hub has no such file: it takes it for a folder, and then for no list.
+_NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
 
 
@@ -166,7 +169,7 @@ def find_table(
         raw = _scan(files or location, version, storage_options, low_memory=name == "texts")
         there = raw.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
-        if _URL.match(folder) and isinstance(error, FileNotFoundError):
+        if _URL.match(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
             return None
         remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
         msg = f"SciSciNet table {name}: {location} cannot be opened: {short_reason(error)}. {remedy}"
