@@ -138,8 +138,9 @@ def decode_loosely(line: bytes) -> Record:
 
 def _decode_whatever(line: bytes) -> Json:
     try:
+        line.decode()
         record: Json = _LOOSE.decode(line)
-        index_text(record.abstract_inverted_index)  # text that is no UTF-8 shows only here
+        index_text(record.abstract_inverted_index)  # a string in it that is none shows only here
         msgspec.json.decode(record.referenced_works)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         try:

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sciscidata.arrow_strings import is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, WORKS
@@ -31,7 +32,7 @@ from sciscidata.work_fields import (
 from sciscidata.work_records import RECORDS, Record, decode_loosely, index_text, shorten, stripped
 
 #: Raised by one whenever the same record gives another row, so that nothing parsed before is reused.
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 
 
 class Work(msgspec.Struct, kw_only=True, gc=False):
@@ -60,8 +61,8 @@ def parse_work(line: bytes) -> Work:
     """Read one JSON object as an OpenAlex Work, whether of 2021 or of today, from the API or the snapshot.
 
     Args:
-        line: the bytes of the object, UTF-8. What only Python's ``json`` accepts (NaN, a lone surrogate) is
-            accepted too: NaN is null, a lone surrogate U+FFFD.
+        line: the bytes of the object, UTF-8 in fields that are not read too (RFC 8259). What only Python's ``json``
+            accepts (NaN, a lone surrogate) is accepted too: NaN is null, a lone surrogate U+FFFD.
 
     Raises:
         CorruptRecordError: at once; the line is not JSON, not an object, or has no OpenAlex id of a work.
@@ -75,6 +76,7 @@ def parse_work(line: bytes) -> Work:
         (42, 'On Dams', 1999, [7, 8], 1)
     """
     try:
+        line.decode()  # msgspec looks at no text in fields that are not read
         record = RECORDS.decode(line)
         return _normalise(record, reference_lists([record.referenced_works])[0])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -95,7 +97,7 @@ def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
         >>> [work and work.work_id for work in parse_lines(b'{"id":"W42"}\n\n{"id":"W7"}')]
         [42, None, 7]
     """
-    if (n_lines := _count_lines_of_records(block)) is not None:
+    if (n_lines := _count_lines_of_records(block)) is not None and is_utf8(block):
         try:
             records = RECORDS.decode_lines(block)
             if len(records) == n_lines:

@@ -325,10 +325,12 @@ def test_parts_of_another_size_or_number_of_records_than_the_manifest_says_are_c
     assert len(problems) == 2
 
 
-def test_a_corrupt_line_is_counted_or_fatal_by_choice(tmp_path):
+# Text that is no UTF-8 makes a line no JSON in whatever field it is.
+@pytest.mark.parametrize("line", [b'{"id":', b'{"id":"W2","unread":"\xe9"}'])
+def test_a_corrupt_line_is_counted_or_fatal_by_choice(tmp_path, line):
     folder = make(tmp_path / "s", {DAYS[0]: [record(1)]})
     path = folder / "data/jsonl/works" / (DAYS[0] + ".gz")
-    path.write_bytes(gzip.compress(json_lines([export_record(record(1))]) + b'\n{"id":\n'))
+    path.write_bytes(gzip.compress(json_lines([export_record(record(1))]) + b"\n" + line + b"\n"))
     (folder / "data/jsonl/works/manifest.json").unlink()
     corpus = read(folder, tmp_path / "out", corrupt="skip", allow_missing_manifest=True)
     assert (ids(corpus), corpus.provenance["corrupt_lines"]) == ([1], 1)

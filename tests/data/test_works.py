@@ -357,7 +357,7 @@ def parsed(line):
 URL = "https://openalex.org/W"
 LINES = [
     b'{"id":"W1"}', b'{"id":"W2","referenced_works":[]}', b"", b" \t", b"{", b"[]", b'{"id":"A1"}',
-    b'{"id":"W3","title":"\xff"}',
+    b'{"id":"W3","title":"\xff"}', b'{"id":"W3","unread":"\xff"}', b'{"id":"W3","unread":"\xed\xa0\x80"}',
     b'{"id":"W4","fwci":NaN}', b'{"id":"W5"}{"id":"W6"}', b'"referenced_works":[]}', b'{"id":"W7",', b'{"id":"W8"}\r',
     b'{"id":"W9","referenced_works":["\xff"]}', b'{"id":"W9","abstract_inverted_index":{"\xff":[0]}}',
     *(
@@ -379,6 +379,25 @@ LINES = [
 def test_lines_of_a_block_are_read_as_each_alone(lines):
     found = [str(entry) if isinstance(entry, CorruptRecordError) else entry for entry in parse_lines(b"\n".join(lines))]
     assert found == [parsed(line) for line in lines]
+
+
+def is_no_text(data):
+    try:
+        data.decode("utf-8", "surrogatepass")  # a lone surrogate is mended, as from an escape
+    except UnicodeDecodeError:
+        return not set(data) & set(b'"\\\n')
+    return False
+
+
+@given(
+    bad=st.binary(min_size=1, max_size=4).filter(is_no_text),
+    field=st.sampled_from([b"id", b"unread", b"title", b"abstract_inverted_index", b"referenced_works", b"\xc3\xa9"]),
+)
+def test_a_line_with_text_that_is_no_utf_8_is_no_json_whether_it_is_read_or_not(bad, field):
+    line = b'{"id":"W1","x":"\xc3\xa9","%b":"%b"}' % (field, bad)
+    whole, broken = parse_lines(b'{"id":"W2","x":"\xc3\xa9"}\n' + line)
+    assert str(broken).startswith("not JSON: 'utf-8' codec can't decode byte")
+    assert [whole, str(broken)] == [parse_work(b'{"id":"W2"}'), parsed(line)]
 
 
 @pytest.mark.parametrize(
