@@ -82,6 +82,9 @@ def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int
     if any(_is_nested(there[name][1]) for name in columns):
         msg = "a column is nested"
         raise pa.ArrowNotImplementedError(msg)
+    if sum(group[3][1] for group in footer[4][1][1]) != footer[3][1]:
+        msg = "its groups have other numbers of rows than the file"
+        raise ValueError(msg)
     found: list[pl.DataFrame] = []
     first = 0
     for group in footer[4][1][1]:
@@ -105,7 +108,9 @@ def _read_footer(file: io.FileIO) -> Struct:
     if tail[4:] != _MAGIC or length > end - 12:
         msg = "it does not end like Parquet"
         raise ValueError(msg)
-    return parse_struct(_read_at(file, end - 8 - length, length))[0]
+    footer = parse_struct(_read_at(file, end - 8 - length, length))[0]
+    pq.read_metadata(file.name)  # refuses what a reading as loose as ours takes for fewer rows
+    return footer
 
 
 def _columns(footer: Struct) -> Iterator[tuple[str, tuple[int, Struct]]]:
@@ -136,6 +141,9 @@ def _read_column(
 ) -> pl.Series:
     """Read some rows of one column of one row group."""
     column = chunk[3][1]
+    if (column[1], column[3][1][1], column[5][1]) != (element[1], [element[4][1]], n_rows):
+        msg = "a chunk is of another column than its place says, or of another number of rows"
+        raise ValueError(msg)
     dictionary, pages = _find_pages(file, chunk, n_rows)
     firsts = np.array([page.first_row for page in pages])
     wanted, positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1, return_inverse=True)

@@ -141,21 +141,48 @@ def test_nested_columns_lie_beside_those_that_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_damage_anywhere_in_a_footer_is_an_error_of_arrow_or_goes_by_unseen(tmp_path, index):
+def test_damage_anywhere_in_a_footer_is_an_error_of_arrow_or_changes_no_row(tmp_path, index):
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE.slice(0, 300), path, write_page_index=index, row_group_size=200)
-    whole = path.read_bytes()
+    columns, rows = ["id", "text", "number"], np.array([0, 250])
+    whole, expected = path.read_bytes(), read_rows(path, columns, rows)
     rng, footer = np.random.default_rng(3), len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     refused = 0
-    for _ in range(400):
+    for _ in range(600):
         damaged = bytearray(whole)
         damaged[int(rng.integers(footer, len(whole)))] = int(rng.integers(256))
         path.write_bytes(damaged)
         try:
-            read_rows(path, ["id", "text", "number"], np.array([0, 250]))
+            assert read_rows(path, columns, rows).equals(expected)
+            pq.read_metadata(path)  # no less strict than whoever reads all of it
         except (pa.ArrowException, OSError, pl.exceptions.ComputeError):
             refused += 1
-    assert 50 < refused < 390
+            with pytest.raises((pa.ArrowException, OSError)):
+                read_rows(path, columns, rows)
+    assert 50 < refused < 590
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda footer: footer[4][1][1].pop(),  # a group of rows
+        lambda footer: footer[4][1][1][0][1][1][1].reverse(),  # its chunks
+        lambda footer: footer[4][1][1][0][1][1][1][1][3][1].update({5: (6, 199)}),  # the number of values in one
+        lambda footer: footer[4][1][1][0][1][1][1][1][3][1].update({1: (5, 1)}),  # its type
+        lambda footer: footer.update({3: (6, 301)}),  # the number of rows
+    ],
+)
+def test_a_footer_that_contradicts_itself_is_refused(tmp_path, change):
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE.slice(0, 300), path, row_group_size=200)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer, _ = parse_struct(whole[start:-8])
+    change(footer)
+    changed = write_struct(footer)
+    path.write_bytes(whole[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises((pa.ArrowException, OSError)):
+        read_rows(path, ["id", "text", "number"], np.array([0, 150]))
 
 
 def test_a_page_that_is_no_more_what_its_checksum_says_is_refused(tmp_path):
