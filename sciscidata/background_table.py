@@ -52,7 +52,7 @@ class Background:
 
     def scan(self) -> pl.LazyFrame:
         """Return PAIR_STATISTICS, lazy."""
-        return pl.scan_parquet(self.path)
+        return pl.scan_parquet(self.path, glob=False)
 
     def for_venues_of(self, works: pl.LazyFrame) -> Background:
         """Return this table for the venue numbers that venue_numbers(graph, works) gives."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -35,7 +36,7 @@ class Flag(NamedTuple):
 
 def add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
     """Add flags to a command under their headings, and that of the file of settings."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file of settings; flags go over it")
+    parser.add_argument("--config", type=_path, metavar="FILE", help="a TOML file of settings; flags go over it")
     groups: dict[str, Any] = {}
     for flag in flags:
         group = groups.setdefault(flag.group, parser.add_argument_group(flag.group))
@@ -44,6 +45,10 @@ def add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
 
 def _is_number(flag: Flag) -> bool:
     return flag.details.get("type") in (int, float) and "metavar" not in flag.details
+
+
+def _path(text: str) -> Path:
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - which leaves an unknown user's name as it is
 
 
 def _window(text: str) -> int | str:

@@ -98,7 +98,7 @@ def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int
                 values[name] = _read_column(file, footer, element, group[1][1][1][at], n_rows, inside)
             found.append(pl.DataFrame(values))
         first += n_rows
-    return pl.concat(found) if found else pl.read_parquet(file.name, columns=list(columns), n_rows=0)
+    return pl.concat(found) if found else pl.read_parquet(file.name, columns=list(columns), n_rows=0, glob=False)
 
 
 def _read_footer(file: io.FileIO) -> Struct:

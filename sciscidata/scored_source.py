@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -245,10 +245,16 @@ def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelT
     there, found = published.collect_schema(), {}
     if "cd_index" in there:
         found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
-        told = ", ".join(f"{name} {found[name]}" for name in ("both", "spearman", "same_sign", "same_label"))
-        logger.info("published against computed CD index: %s", told)
+        _tell("CD index", found)
     for name in ("z_p10", "z_median"):
         if name in there and computed[name].count():
             found[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
-            logger.info("published against computed %s: %s", name, found[name])
+            _tell(name, found[name])
     return found
+
+
+def _tell(name: str, agreement: Mapping[str, Any]) -> None:
+    told = [
+        f"{fact} {agreement[fact]}" for fact in ("both", "spearman", "same_sign", "same_label") if fact in agreement
+    ]
+    logger.info("published against computed %s: %s", name, ", ".join(told))

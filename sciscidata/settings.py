@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,6 +62,8 @@ _CONFIGS: dict[str, type] = {
 }
 _BASES = {"cd": "compat", "novelty": "compat", "thresholds": "preset"}  # a named starting point within a section
 _TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool, "novelty": bool, "background": str}
+#: What a shell leaves to us in a file of settings, and in --out=~/slices: a home.
+_PATHS = {"out", "cache_dir", "background", "folder", "texts"}
 #: TOML has no null: the word for None, where a setting knows that.
 _WORDS_FOR_NONE = {"window_years": "all", "max_references": "all"}
 
@@ -184,6 +187,8 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
         if isinstance(checked[name], str) and "\0" in checked[name]:
             msg = f"configuration: {name} in {where} holds a NUL character. Remove it."
             raise ConfigError(msg)
+        if name in _PATHS and checked[name] is not None:
+            checked[name] = os.path.expanduser(checked[name])  # noqa: PTH111 - which leaves an unknown user's name as it is
     return checked
 
 

@@ -19,7 +19,7 @@ from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import read_background
 from sciscidata.release import read_release
 from sciscidata.score_files import read_result
-from sciscidata.sources.corpus_folder import INDEX, TABLES, read_report, scan_corpus
+from sciscidata.sources.corpus_folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.summary import print_background, print_release, shown, standard_output
 
 _GRAPH = "graph.json"
@@ -97,8 +97,8 @@ def print_corpus(folder: Path) -> None:
             if isinstance(value, (int, str)) and name not in ("kind", "report_sha256", "removed_sha256"):
                 text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
                 console.print(f"  {name.replace('_', ' ')}: {text}")
-        for name, reason in provenance.get("corrupt_parts", {}).items():
-            console.print(f"  left out: {name}: {reason}")
+        for told in list_left_out(provenance.get("corrupt_parts", {})):
+            console.print(f"  left out: {told}")
         console.print(f"\ncorpus: {shown(folder)}")
         for table in TABLES:
             sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
@@ -128,7 +128,7 @@ def print_result(path: Path) -> None:
     """
     facts = read_result(path)
     name = "cd_index" if facts["stage"] == "cd" else "z_p10"
-    known = pl.scan_parquet(path).select(pl.col(name).count()).collect().item()
+    known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)
     settings: dict[str, Any] = {key: value for key, value in facts["config"].items() if value is not None}
     with standard_output() as console:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ TABLES: dict[str, pl.Schema] = {
 }
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 _KEY = "work_id"
+_TOLD_PARTS = 20
 _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
 
@@ -91,7 +93,7 @@ def scan_corpus(out: str | Path) -> Corpus:
             stems[Path(name).parent.name].append(Path(name).stem)
     if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report.get("removed_sha256")}):
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
-    removed = pl.read_parquet(out / REMOVED_FILE)
+    removed = pl.read_parquet(out / REMOVED_FILE, glob=False)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
     works = _source(out, _works_reader(out, stems, by_part), WORKS)
     citations = _source(out, _citations_reader(out, stems["citations"], by_part), CITATIONS)
@@ -164,6 +166,19 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str | None]:
     return sums | {REMOVED_FILE: report.get("removed_sha256")}
 
 
+def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
+    """Say of the parts that were left out which these are and why, and how many more where they are many.
+
+    Example:
+        >>> list(list_left_out({"part_0001": "is missing"}))
+        ['part_0001: is missing']
+    """
+    for name, reason in islice(parts.items(), _TOLD_PARTS):
+        yield f"{name}: {reason}"
+    if len(parts) > _TOLD_PARTS:
+        yield f"and {len(parts) - _TOLD_PARTS:,} more, all listed in {INDEX}"
+
+
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
     """Look, when reading a corpus fails, whether one of its files is damaged or gone, which readers do not name.
@@ -203,12 +218,12 @@ def _scan(folder: Path, stems: Sequence[str], removed: dict[str, pl.Series], key
             clean.append(folder / f"{stem}.parquet")
             continue
         if clean:
-            runs.append(pl.scan_parquet(clean))
+            runs.append(pl.scan_parquet(clean, glob=False))
             clean = []
-        rows = pl.scan_parquet(folder / f"{stem}.parquet")
+        rows = pl.scan_parquet(folder / f"{stem}.parquet", glob=False)
         runs.append(rows.filter(~pl.col(key).is_in(removed[stem].implode())))
     if clean:
-        runs.append(pl.scan_parquet(clean))
+        runs.append(pl.scan_parquet(clean, glob=False))
     return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[folder.name])
 
 

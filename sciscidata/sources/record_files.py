@@ -46,9 +46,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     """
     files: dict[Path, Path] = {}
     for given in inputs:
-        path = Path(given).expanduser()
-        # Path.glob takes no absolute pattern.
-        matches = [path] if path.exists() else list(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
+        matches = _matches_of(given)
         if not matches:
             what = "matches no file" if glob.has_magic(given) else "does not exist"
             msg = f"records input {given!r} {what}. Check the path; it is read from {Path.cwd()}."
@@ -61,6 +59,17 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
         for file in found:
             files.setdefault(file.resolve(), file)
     return list(files.values())
+
+
+def _matches_of(given: str) -> list[Path]:
+    """List what an input names: as far as it exists a path, whatever signs are in it, and only from there a pattern."""
+    path = Path(os.path.expanduser(given))  # noqa: PTH111 - which leaves an unknown user's name as it is
+    there = next(above for above in (path, *path.parents) if os.path.lexists(above) or above == above.parent)
+    if there == path:
+        return [path]
+    # Path.glob would list hidden files too.
+    names = glob.glob(str(path.relative_to(there)), root_dir=there, recursive=True)  # noqa: PTH207
+    return [there / name for name in names]
 
 
 def _files_of(path: Path) -> list[Path]:

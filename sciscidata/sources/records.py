@@ -137,7 +137,8 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
     report = json.loads((target / "ingest.json").read_text("utf-8"))
-    return Corpus(pl.scan_parquet(target / "works.parquet"), pl.scan_parquet(target / "citations.parquet"), report)
+    works, citations = (pl.scan_parquet(target / f"{name}.parquet", glob=False) for name in ("works", "citations"))
+    return Corpus(works, citations, report)
 
 
 def _scan(
@@ -200,7 +201,7 @@ def _ingest(
 
 def _merge(parts: Path, name: str, keys: list[str], ids: np.ndarray, folder: Path) -> None:
     """Write one sorted file, a range of ids at a time: the sorted parts are read by row group, not whole."""
-    rows = pl.scan_parquet(parts / f"{name}-*.parquet")
+    rows = pl.scan_parquet(sorted(parts.glob(f"{name}-*.parquet")), glob=False)
     writer: pq.ParquetWriter | None = None
     for start in range(0, len(ids), _PART_WORKS):
         low, high = ids[start], ids[min(start + _PART_WORKS, len(ids)) - 1]

@@ -178,7 +178,7 @@ def _spooled(table: Table, names: list[str], path: Path) -> Table:
     kinds = {name: (name, "text" if kind == "doi" else kind) for name, (_, kind) in table.columns.items()}
     columns: Any = {name: kinds[name] for name in names}
     empty = table.scan(*names).collect_schema().to_frame()
-    return Table(table.name, str(path), pl.scan_ipc(path) if path.exists() else empty.lazy(), columns)
+    return Table(table.name, str(path), pl.scan_ipc(path, glob=False) if path.exists() else empty.lazy(), columns)
 
 
 def _read_ids(table: Table) -> npt.NDArray[np.int64]:

@@ -19,7 +19,7 @@ import polars as pl
 from sciscidata.checks import is_whole
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, scan_corpus
+from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
 from sciscidata.sources.corpus_writing import claim_folder, locked_folder, refuse_foreign, write_small
 from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
@@ -191,7 +191,7 @@ def snapshot_bytes(config: SnapshotConfig) -> int:
 
 
 def _find(config: SnapshotConfig) -> Layout:
-    folder = Path(config.folder).expanduser()
+    folder = Path(os.path.expanduser(config.folder))  # noqa: PTH111 - which leaves an unknown user's name as it is
     return find_layout(folder, config.edition, allow_missing_manifest=config.allow_missing_manifest)
 
 
@@ -206,8 +206,8 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
             f"the first: {name} {reason}. Finish the copy, or leave them out: corrupt='skip' (--corrupt skip)."
         )
         raise InputNotFoundError(msg)
-    for name, reason in layout.problems.items():
-        _LOG.warning("%s %s", name, reason)
+    for told in list_left_out(layout.problems):
+        _LOG.warning("%s", told)
 
 
 def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:

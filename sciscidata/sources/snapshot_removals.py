@@ -86,7 +86,7 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
     for turn in range(n_rounds):
         ids_of_parts: list[Int64Array] = []
         for _, path in parts:
-            ids = pl.read_parquet(path, columns=["work_id"]).to_series().to_numpy()
+            ids = pl.read_parquet(path, columns=["work_id"], glob=False).to_series().to_numpy()
             ids_of_parts.append(ids if n_rounds == 1 else ids[ids % n_rounds == turn])
         ids = np.concatenate(ids_of_parts)
         place = np.repeat(np.arange(len(parts)), [len(ids) for ids in ids_of_parts])

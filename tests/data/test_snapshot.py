@@ -125,7 +125,7 @@ def test_parquet_is_taken_where_both_editions_are_there(real, tmp_path):
     assert find_layout(real[0], None, allow_missing_manifest=False).edition == "parquet"
 
 
-def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, tmp_path):
+def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, tmp_path, caplog):
     folder = shared_data / "openalex" / "snapshot_legacy"
     with pytest.raises(InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*--corrupt skip"):
         read(folder, tmp_path / "none")
@@ -134,6 +134,8 @@ def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, 
     lines = gzip.decompress((folder / "works/updated_date=2023-05-16/part_000.gz").read_bytes()).splitlines()
     assert_frame_equal(corpus.works.collect(), rows_from_works([parse_work(line) for line in lines])[0])
     assert len(corpus.provenance["corrupt_parts"]) == 464
+    told = [message for message in caplog.messages if "not here" in message]
+    assert (len(told), caplog.messages[len(told)]) == (20, "and 444 more, all listed in corpus.json")
     assert corpus.provenance["data_date"] == "2023-05-16"
 
 

@@ -1,0 +1,92 @@
+"""Names of folders and files are names: what looks like a pattern in them, or like a home, is none."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sciscidata.cli import main
+from sciscidata.errors import InputNotFoundError
+from sciscidata.settings import resolve
+from sciscidata.sources.record_files import find_record_files
+from sciscidata.sources.records import RecordsConfig, pull_records
+from sciscidata.sources.sciscinet import SciSciNetConfig
+from sciscidata.sources.snapshot import SnapshotConfig, snapshot_bytes
+from tests.conftest import REPOSITORY
+
+ODD = "w* [ä] ~"
+NEIGHBOUR = "wx ä ~"  # what ODD would match as a pattern
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a command that is to end well in an empty folder; return its output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sciscidata.pipeline.platformdirs.user_cache_dir", lambda _: str(tmp_path / ODD / "cache"))
+
+    def call(*arguments: str) -> str:
+        status = main(arguments)
+        captured = capsys.readouterr()
+        assert status == 0, captured.err
+        return captured.out
+
+    return call
+
+
+def test_every_stage_works_in_a_folder_that_looks_like_a_pattern_and_not_in_its_neighbour(run, tmp_path):
+    for name in ("plain", ODD):
+        home = tmp_path / name
+        run("ingest", "--source", "synthetic", "--n-works", "900", "--out", f"{home}/corpus")
+        if name == ODD:
+            shutil.copytree(home, tmp_path / NEIGHBOUR)
+        run("cd", f"{home}/corpus", "--out", f"{home}/cd.parquet")
+        run("background", "--corpus", f"{home}/corpus", "--out", f"{home}/pairs.parquet")
+        run("novelty", f"{home}/corpus", "--out", f"{home}/z.parquet", "--background", f"{home}/pairs.parquet")
+        run("export", "--corpus", f"{home}/corpus", "--out", f"{home}/all")
+        run("build", "--corpus", f"{home}/corpus", "--n-train", "30", "--n-test", "3", "--out", f"{home}/slice")
+        run("verify", f"{home}/slice")
+        for made in ("corpus", "cd.parquet", "pairs.parquet", "z.parquet", "all", "slice"):
+            assert run("describe", f"{home}/{made}")
+    for made in ("cd.parquet", "pairs.parquet", "z.parquet", "all/labelled.jsonl", "slice/train.jsonl"):
+        assert (tmp_path / ODD / made).read_bytes() == (tmp_path / "plain" / made).read_bytes(), made
+
+
+def test_records_in_such_a_folder_are_found_and_kept_there(tmp_path):
+    for name, work in ((ODD, "W1"), (NEIGHBOUR, "W2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "[1].jsonl").write_text(json.dumps({"id": work}))
+    for given in ("[1].jsonl", "*.jsonl", "", "**/*.jsonl"):
+        corpus = pull_records(RecordsConfig(inputs=(str(tmp_path / ODD / given),)), tmp_path / ODD / "cache")
+        assert corpus.works.collect()["work_id"].to_list() == [1], given
+    assert len(find_record_files((str(tmp_path / "w*" / "*.jsonl"),))) == 2
+
+
+def test_a_home_is_one_wherever_a_path_is_named_and_an_unknown_users_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "w.jsonl").touch()
+    assert find_record_files(("~/w.jsonl",)) == [tmp_path / "w.jsonl"]
+    top = {"out": "~/slices/a", "cache_dir": "~/cache", "background": "~none-such/b.parquet"}
+    config = resolve({"": top, "sciscinet": {"folder": "~/tables", "texts": "~/texts", "recompute": True}})
+    assert (config.out, config.cache_dir) == (tmp_path / "slices" / "a", tmp_path / "cache")
+    assert config.background == Path("~none-such/b.parquet")
+    assert config.source == SciSciNetConfig(folder=f"{tmp_path}/tables", texts=f"{tmp_path}/texts", recompute=True)
+    for read in (
+        lambda: find_record_files(("~none-such/w",)),
+        lambda: snapshot_bytes(SnapshotConfig(folder="~none-such")),
+    ):
+        with pytest.raises(InputNotFoundError, match="~none-such"):
+            read()
+
+
+def test_no_file_is_scanned_as_a_pattern_unasked():
+    readers = {"read_parquet", "scan_parquet", "scan_csv", "scan_ndjson", "scan_ipc"}
+    assert readers <= set(dir(pl))
+    for path in sorted((REPOSITORY / "sciscidata").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in readers:
+                assert "glob" in {keyword.arg for keyword in node.keywords}, f"{path.name}:{node.lineno}"
