@@ -16,7 +16,7 @@ import polars as pl
 from sciscidata.cd_config import COMPAT, CDConfig
 from sciscidata.cd_counts import STRONG, Counter
 from sciscidata.cd_indices import add_indices, counted_rows, score_schema, undated_rows
-from sciscidata.checks import check_threads, is_whole
+from sciscidata.checks import check_threads, checked_config, is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph, content_hash
 from sciscidata.progress import progress_bar
@@ -263,9 +263,5 @@ def _checked_focal(graph: CitationGraph, focal: range | None) -> range:
 
 def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
     """Refuse what type hints alone do not keep out of a notebook."""
-    config = CDConfig() if config is None else config
-    if not isinstance(config, CDConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"config is {config!r}, needs a CDConfig, for example CDConfig(window_years=10), or None."
-        raise ConfigError(msg)
     check_threads(n_threads)
-    return config
+    return checked_config(config, CDConfig, "window_years=10")

@@ -6,14 +6,44 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sciscidata.errors import ConfigError
+
+Config = TypeVar("Config")
 
 
 def is_whole(value: object) -> bool:
     """Say whether a value is a whole number; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def require_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
+    """Return a configuration, and refuse what is none of its kind: a dict, a path, or nothing at all.
+
+    Args:
+        config: what was given.
+        kind: the configuration's class.
+        example: how it may be made, for the message.
+        name: of the parameter.
+
+    Raises:
+        ConfigError: at once.
+    """
+    if not isinstance(config, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        msg = f"{name} is {config!r}, needs {article} {kind.__name__}, for example {kind.__name__}({example})."
+        raise ConfigError(msg)
+    return config
+
+
+def checked_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
+    """Return a configuration, or the default one when None.
+
+    Raises:
+        ConfigError: at once, as require_config.
+    """
+    return kind() if config is None else require_config(config, kind, example, name=name)
 
 
 def check_threads(n_threads: object) -> None:

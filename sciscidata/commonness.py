@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.checks import check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.portable_math import natural_log
@@ -31,7 +32,6 @@ from sciscidata.schemas import COMMONNESS
 from sciscidata.venue_pair_scores import (
     check_venues,
     check_whole_numbers,
-    checked_config,
     one_row_per_work,
     require_corpus,
     score_years,
@@ -131,7 +131,8 @@ def compute_commonness(
     """
     stage = "compute_commonness"
     citations, works = require_corpus(citations, works, stage)
-    config = checked_config(config, CommonnessConfig, n_threads)
+    config = checked_config(config, CommonnessConfig)
+    check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(citations, works, cache_dir=cache_dir)
@@ -161,7 +162,8 @@ def score_commonness(
         ConfigError: at once, if ``config`` is no CommonnessConfig, ``n_threads`` no number of threads, or ``venues``
             not of this graph.
     """
-    config = checked_config(config, CommonnessConfig, n_threads)
+    config = checked_config(config, CommonnessConfig)
+    check_threads(n_threads)
     check_venues(graph, venues)
     year_of = year_places(graph)
     n = graph.n_dated

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from sciscidata.checks import checked_config
 from sciscidata.labels import LabelThresholds
 from sciscidata.plots import save, signed_log_axis, signed_log_edges
 
@@ -63,7 +64,7 @@ def draw_comparison(
     both = left.join(right, on="work_id").select("published", "computed").collect(engine="streaming")
     figure = Figure(figsize=(11, 5), layout="constrained")
     plane, labels = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    _draw_plane(plane, both, thresholds or LabelThresholds())
+    _draw_plane(plane, both, checked_config(thresholds, LabelThresholds, name="thresholds"))
     _draw_labels(labels, compared)
     if title:
         figure.suptitle(title)

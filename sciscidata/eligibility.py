@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from sciscidata.checks import checked_config
 from sciscidata.duplicates import find_duplicates
 from sciscidata.eligibility_config import EligibilityConfig, check_window
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
@@ -160,7 +161,7 @@ def mark_ineligible(
     """
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
     check_window(window_years)
-    reason = first_reason(config or EligibilityConfig(), window_years)
+    reason = first_reason(checked_config(config, EligibilityConfig), window_years)
     schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
         "removed_by": pl.String()
     }

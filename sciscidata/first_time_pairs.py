@@ -25,11 +25,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.checks import check_threads, checked_config
 from sciscidata.first_time_config import FirstTimePairsConfig
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import FIRST_TIME_PAIRS
-from sciscidata.venue_pair_scores import check_venues, checked_config, one_row_per_work, require_corpus
+from sciscidata.venue_pair_scores import check_venues, one_row_per_work, require_corpus
 from sciscidata.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 
 __all__ = ["FirstTimePairsConfig", "compute_first_time_pairs", "score_first_time_pairs"]
@@ -97,7 +98,8 @@ def compute_first_time_pairs(
     """
     stage = "compute_first_time_pairs"
     citations, works = require_corpus(citations, works, stage)
-    config = checked_config(config, FirstTimePairsConfig, n_threads)
+    config = checked_config(config, FirstTimePairsConfig)
+    check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(citations, works, cache_dir=cache_dir)
@@ -130,7 +132,8 @@ def score_first_time_pairs(
     """
     from sciscidata import venue_pair_kernels as kernels
 
-    config = checked_config(config, FirstTimePairsConfig, n_threads)
+    config = checked_config(config, FirstTimePairsConfig)
+    check_threads(n_threads)
     n_threads = n_threads or pl.thread_pool_size()
     check_venues(graph, venues)
     year_of = year_places(graph)

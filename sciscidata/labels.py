@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from sciscidata.checks import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.lower_quantile import lower_quantile
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
@@ -138,7 +139,7 @@ def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThres
         ['disruptive', 'neutral', 'consolidating', None]
     """
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="label_disruption", columns=["cd_index"])
-    cut = thresholds or LabelThresholds()
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     cd = pl.col("cd_index").fill_nan(None)
     if cut.inclusive:
         disruptive, consolidating = cd >= cut.disruptive_min, cd <= cut.consolidating_max
@@ -186,7 +187,7 @@ def label_novelty(
         >>> label_novelty(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'balanced', 'conventional']
     """
-    rule = thresholds or LabelThresholds()
+    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
     if rule.novelty_rule == "uzzi":
         frame = _require_z(scores, "label_novelty")
         return frame.with_columns(uzzi_label(*_uzzi_halves(rule, cut)).alias("novelty_label"))
@@ -224,7 +225,7 @@ def mark_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresh
         [(True, True), (False, False), (None, None)]
     """
     frame = _require_z(scores, "mark_uzzi_cells")
-    tail, high = _uzzi_halves(thresholds or LabelThresholds())
+    tail, high = _uzzi_halves(checked_config(thresholds, LabelThresholds, name="thresholds"))
     return frame.with_columns(has_tail_novelty=tail, has_high_conventionality=high)
 
 
@@ -250,7 +251,7 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
     """
     # The lower of two neighbours in order: what exceeds it also exceeds any number between the two, and it is a
     # value of the data, so that no rounding of an interpolation can move a label.
-    share = (thresholds or LabelThresholds()).uzzi_median_share
+    share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
     return pl.col("z_median").fill_nan(None).quantile(share, interpolation="lower")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.checks import check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph, build_graph, content_hash
 from sciscidata.novelty_background import Background, read_background
@@ -21,7 +22,7 @@ from sciscidata.novelty_config import COMPAT, NoveltyConfig
 from sciscidata.novelty_years import YearScorer
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder
-from sciscidata.venue_pair_scores import check_venues, checked_config, require_corpus, score_years
+from sciscidata.venue_pair_scores import check_venues, require_corpus, score_years
 from sciscidata.venue_pairs import venue_numbers
 from sciscidata.year_parts import part_path, write_part
 
@@ -236,7 +237,8 @@ def _check_inputs(
 
 def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:
     """Refuse also what no single option shows to be wrong."""
-    config = checked_config(config, NoveltyConfig, n_threads)
+    config = checked_config(config, NoveltyConfig)
+    check_threads(n_threads)
     if only_some and config.score == "rank":
         msg = "score='rank' ranks a work among all of its year, which focal leaves out. Score all, and filter."
         raise ConfigError(msg)

@@ -21,8 +21,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.background_table import FORMAT_VERSION, METADATA_KEY, Background, read_background
-from sciscidata.checks import check_threads, require_parquet_name
-from sciscidata.errors import ConfigError
+from sciscidata.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.graph import CitationGraph, build_graph
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
@@ -89,10 +88,7 @@ def write_background(
     """
     stage = "write_background"
     citations, works = require_corpus(citations, works, stage)
-    config = NoveltyConfig() if config is None else config
-    if not isinstance(config, NoveltyConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"config is {config!r}, needs a NoveltyConfig, for example NoveltyConfig(years=(1990, 1999)), or None."
-        raise ConfigError(msg)
+    config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
     check_threads(n_threads)
     path = Path(path)
     require_parquet_name(path, "a background is")

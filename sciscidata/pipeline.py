@@ -6,13 +6,13 @@ import logging
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import platformdirs
 import polars as pl
 
 from sciscidata.cdindex import CDConfig
-from sciscidata.checks import require_parquet_name
+from sciscidata.checks import require_config, require_parquet_name
 from sciscidata.drawing import Drawn, draw_after_text
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
@@ -25,7 +25,7 @@ from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, check_target, write_release
-from sciscidata.scored_source import ScoredSource, SourceConfig, open_corpus, open_source
+from sciscidata.scored_source import ScoredSource, SourceConfig, check_source, open_corpus, open_source
 from sciscidata.scoring import label_scores
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
@@ -34,6 +34,8 @@ from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
 
 logger = logging.getLogger(__name__)
+
+_EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
 
 def default_cache_dir() -> Path:
@@ -52,8 +54,8 @@ class BuildConfig:
     of ``background`` it names the SHA-256.
 
     Raises:
-        ConfigError: on construction, if ``source`` or ``novelty`` is none or a path no path, or novelty is left out and
-            needed nevertheless.
+        ConfigError: on construction, if ``source`` or a part is no configuration of its kind or a path no path, or
+            novelty is left out and needed nevertheless.
     """
 
     source: SourceConfig
@@ -76,10 +78,11 @@ class BuildConfig:
                 msg = f"BuildConfig.{name} is {value!r}, needs a path."
                 raise ConfigError(msg)
             object.__setattr__(self, name, Path(value))
-        if not isinstance(self.source, SourceConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
-            kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
-            msg = f"BuildConfig.source is {self.source!r}, needs one of {kinds}, for example SyntheticConfig()."
-            raise ConfigError(msg)
+        check_source(self.source, "BuildConfig.source")
+        require_config(self.cd, CDConfig, name="BuildConfig.cd")
+        require_config(self.thresholds, LabelThresholds, name="BuildConfig.thresholds")
+        require_config(self.eligibility, EligibilityConfig, name="BuildConfig.eligibility")
+        require_config(self.split, SplitConfig, name="BuildConfig.split")
         if not isinstance(self.novelty, NoveltyConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             msg = f"BuildConfig.novelty is {self.novelty!r}, needs a NoveltyConfig, or None to leave novelty out."
             raise ConfigError(msg)
@@ -139,6 +142,7 @@ def build(config: BuildConfig) -> Release:
         ...     release.train.height, release.test.height
         (60, 9)
     """
+    require_config(config, BuildConfig, _EXAMPLE)
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
     with open_source(config) as source:
@@ -198,6 +202,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
         ...     sum(report["classes"]["disruption_label"].values()) == report["rows"]
         True
     """
+    require_config(config, BuildConfig, _EXAMPLE)
     if isinstance(config.source, OpenAlexConfig):
         msg = (
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
@@ -246,6 +251,7 @@ def build_background(
         ...     table.counts["publication_year"].max()
         2024
     """
+    check_source(source, "source")
     if isinstance(source, OpenAlexConfig):
         msg = (
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "

@@ -163,8 +163,8 @@ def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
         ...     check_target(Path(home))
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ReleaseExistsError: ... already exists. Choose another folder, or replace it:
-        overwrite=True (--overwrite).
+        sciscidata.errors.ReleaseExistsError: ... already exists, and is not a release of this version, so it is not
+        replaced. Choose another folder, or remove it yourself.
     """
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"overwrite is {overwrite!r}, needs true or false."
@@ -178,19 +178,19 @@ def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
         raise storage_error(error, folder) from error
     if not occupied:
         return
-    if not overwrite:
-        msg = f"{folder} already exists. Choose another folder, or replace it: overwrite=True (--overwrite)."
-        raise ReleaseExistsError(msg)
-    # The whole folder is replaced, so a mistyped path must not cost anyone their files.
+    # The whole folder would be replaced, so a mistyped path must not cost anyone their files.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
         known = {MANIFEST, *read_manifest(folder)["files"]}
     except (InputNotFoundError, VerificationError, KeyError, TypeError) as error:
-        msg = f"{folder} is not a release of this version, {refusal}"
+        msg = f"{folder} already exists, and is not a release of this version, {refusal}"
         raise ReleaseExistsError(msg) from error
     foreign = sorted(set(list_files(folder)) - known)
     if foreign:
         msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
+        raise ReleaseExistsError(msg)
+    if not overwrite:
+        msg = f"{folder} already exists. Choose another folder, or replace it: overwrite=True (--overwrite)."
         raise ReleaseExistsError(msg)
 
 

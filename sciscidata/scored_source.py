@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
 from sciscidata.comparison_plot import draw_comparison
 from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig
+from sciscidata.errors import ConfigError
 from sciscidata.graph import build_graph
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty import score_atypicality, venue_numbers
@@ -68,6 +69,18 @@ class ScoredSource:
     provenance: dict[str, Any]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
     draw_comparison: Callable[[Path], None] | None = None
+
+
+def check_source(source: object, name: str) -> None:
+    """Refuse what is no configuration of a source, a path, say.
+
+    Raises:
+        ConfigError: at once.
+    """
+    if not isinstance(source, SourceConfig):
+        kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
+        msg = f"{name} is {source!r}, needs one of {kinds}, for example SyntheticConfig()."
+        raise ConfigError(msg)
 
 
 @contextmanager

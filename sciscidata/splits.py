@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
+from sciscidata.checks import checked_config, is_whole
 from sciscidata.errors import (
     ConfigError,
     NotEnoughWorksError,
@@ -36,6 +37,7 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 SIDES: Final = ("train", "test")
+_MOST_WORKS: Final = 2**31 - 1
 
 _REMEDY: Final = (
     "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
@@ -61,7 +63,7 @@ class SplitConfig:
     One of the two sizes may be 0.
 
     Raises:
-        ConfigError: on construction, if a size is negative, both are 0, or ``balance`` is unknown.
+        ConfigError: on construction, if a size is out of its range, both are 0, or ``balance`` is unknown.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
@@ -76,12 +78,13 @@ class SplitConfig:
     balance: Balance = "disruption"
 
     def __post_init__(self) -> None:
-        for name, least in (("n_train", 0), ("n_test", 0), ("seed", None)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
-                needed = "a whole number" if least is None else f"a whole number, {least} or more"
-                msg = f"{name} is {value!r}, needs {needed}."
+        for name, value in self.sizes.items():
+            if not is_whole(value) or not 0 <= value <= _MOST_WORKS:
+                msg = f"n_{name} is {value!r}, needs a whole number from 0 to {_MOST_WORKS}."
                 raise ConfigError(msg)
+        if not is_whole(self.seed):
+            msg = f"seed is {self.seed!r}, needs a whole number."
+            raise ConfigError(msg)
         if self.n_train + self.n_test == 0:
             msg = "n_train and n_test are both 0: there is nothing to draw. Raise one."
             raise ConfigError(msg)
@@ -174,7 +177,7 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
         >>> sorted(drawn.filter(side="test")["disruption_label"])
         ['consolidating', 'disruptive', 'neutral']
     """
-    settings = config or SplitConfig()
+    settings = checked_config(config, SplitConfig)
     columns = BALANCED[settings.balance] or ("disruption_label",)
     needed = {"work_id": WORKS["work_id"], **EXAMPLE}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}

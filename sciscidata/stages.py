@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from sciscidata.cdindex import CDConfig, shard_range, write_cd_index
-from sciscidata.checks import parse_shard
+from sciscidata.checks import checked_config, parse_shard
 from sciscidata.corpus_graph import open_graph_of
 from sciscidata.errors import ConfigError
 from sciscidata.novelty import venue_numbers, write_atypicality
@@ -21,7 +21,7 @@ from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.progress import progress_bar
 from sciscidata.score_files import is_done, state_facts, write_scores
-from sciscidata.scored_source import SourceConfig, open_corpus
+from sciscidata.scored_source import SourceConfig, check_source, open_corpus
 from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
@@ -62,6 +62,7 @@ def ingest_corpus(
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
+    check_source(source, "source")
     if isinstance(source, OpenAlexConfig | CorpusConfig):
         msg = (
             "a corpus is made of a whole source: name a snapshot (--snapshot FOLDER), files of works (--input FILE), "
@@ -130,7 +131,7 @@ def write_cd_scores(
         ...     pl.read_parquet(file).height, read_result(file)["stage"]
         (500, 'cd')
     """
-    config = config or CDConfig()
+    config = checked_config(config, CDConfig)
     facts = state_facts("cd", folder, asdict(config))
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
     if shard is not None:
@@ -180,7 +181,7 @@ def write_novelty_scores(
         ...     pl.read_parquet(file)["z_p10"].count() > 100
         True
     """
-    config = config or NoveltyConfig()
+    config = checked_config(config, NoveltyConfig)
     stated = describe_background(None if background is None else Path(background), config)
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
     if is_done(Path(out), facts, overwrite=overwrite):

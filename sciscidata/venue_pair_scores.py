@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.checks import check_threads, is_whole
+from sciscidata.checks import is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph import CitationGraph
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-
-Config = TypeVar("Config")
-
-
-def checked_config(config: Config | None, kind: type[Config], n_threads: int | None) -> Config:
-    """Return ``config``, or the default one when None.
-
-    Raises:
-        ConfigError: at once, if ``config`` is of another kind or ``n_threads`` no number of threads.
-    """
-    if config is None:
-        config = kind()
-    if not isinstance(config, kind):
-        msg = f"config is {config!r}, needs a {kind.__name__}, for example {kind.__name__}(), or None."
-        raise ConfigError(msg)
-    check_threads(n_threads)
-    return config
 
 
 def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) -> None:

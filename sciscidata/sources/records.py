@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from sciscidata.checks import require_config
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
@@ -25,6 +26,7 @@ from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 _BATCH_WORKS = 2_048
 _PART_WORKS = 16_384
+_EXAMPLE = "inputs=('works.jsonl',)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +85,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
         ...     corpus.works.select("work_id", "title").collect().rows(), corpus.citations.collect().rows()
         ([(42, 'Dams')], [(42, 7)])
     """
-    files = find_record_files(config.inputs)
+    files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     provenance = {
         "kind": "records",
         "strict": config.strict,
@@ -129,7 +131,7 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
         ...     corpus.citations.collect().rows(), corpus.provenance["corrupt"]
         ([(42, 7)], 1)
     """
-    files = find_record_files(config.inputs)
+    files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     hashes = [_sha256(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
     key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION]).encode()).hexdigest()

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.checks import require_config
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS
 from sciscidata.sources import Corpus
@@ -256,6 +257,7 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
         ...     corpus.works.select("work_id", "publication_year", "doi").collect().row(0)
         (42, 1999, '10.1/x')
     """
+    require_config(config, SciSciNetConfig, "folder='sciscinet-v2'")
     tables: dict[str, Table] = {}
     for name in LAYOUTS[config.version]:
         folder = config.texts if name == "texts" and config.texts is not None else config.folder

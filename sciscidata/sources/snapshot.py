@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from sciscidata.checks import is_whole
+from sciscidata.checks import is_whole, require_config
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
@@ -143,6 +143,7 @@ def ingest_snapshot(
         ...     works.select("work_id", "title").collect().rows(), citations.collect().rows(), report["works"]
         ([(42, 'Dams')], [(42, 7)], 1)
     """
+    require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
     layout = _find(config)
     _report_problems(layout, config)

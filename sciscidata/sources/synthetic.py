@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from sciscidata.checks import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
@@ -121,7 +122,7 @@ def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
         >>> citations.collect_schema().names()
         ['citing_id', 'cited_id']
     """
-    config = config or SyntheticConfig()
+    config = checked_config(config, SyntheticConfig)
     works = register_io_source(functools.partial(_stream_works, config), schema=WORKS, is_pure=True)
     citations = pl.defer(functools.partial(_citations, config), schema=CITATIONS)
     provenance = {"kind": "synthetic", "generator_version": GENERATOR_VERSION, "config": asdict(config)}

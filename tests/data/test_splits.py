@@ -319,7 +319,8 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"n_train": -1}, "n_train is -1, needs a whole number, 0 or more"),
+        ({"n_train": -1}, "n_train is -1, needs a whole number from 0 to 2147483647"),
+        ({"n_test": 2**31}, "n_test is 2147483648, needs a whole number from 0"),
         ({"n_test": 0.5}, "n_test is 0.5"),
         ({"n_test": True}, "n_test is True"),
         ({"n_train": 0, "n_test": 0}, "both 0"),
