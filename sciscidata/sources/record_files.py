@@ -64,12 +64,12 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
 def _matches_of(given: str) -> list[Path]:
     """List what an input names: as far as it exists a path, whatever signs are in it, and only from there a pattern."""
     path = Path(os.path.expanduser(given))  # noqa: PTH111 - which leaves an unknown user's name as it is
-    there = next(above for above in (path, *path.parents) if os.path.lexists(above) or above == above.parent)
+    there = next(above for above in (path, *path.parents) if above.exists() or above == above.parent)
     if there == path:
         return [path]
     # Path.glob would list hidden files too.
     names = glob.glob(str(path.relative_to(there)), root_dir=there, recursive=True)  # noqa: PTH207
-    return [there / name for name in names]
+    return [there / name for name in names if (there / name).exists()]  # links may lead nowhere
 
 
 def _files_of(path: Path) -> list[Path]:

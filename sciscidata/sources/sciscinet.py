@@ -272,6 +272,10 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
             "version='v1' (--sciscinet-version v1) for tab-separated text."
         )
         raise InputNotFoundError(msg)
+    if config.texts is not None and "texts" not in tables:
+        stem = LAYOUTS[config.version]["texts"].stems[0]
+        msg = f"{config.texts} has no table {stem}. Name the folder that holds it: texts=... (--sciscinet-texts)."
+        raise InputNotFoundError(msg)
     if "fields" not in tables:
         tables.pop("paper_fields", None)  # numbers without names say nothing
     absent = [name for name in LAYOUTS[config.version] if name not in tables]

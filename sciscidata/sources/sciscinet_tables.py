@@ -172,7 +172,8 @@ def find_table(
         if _URL.match(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
             return None
         remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
-        msg = f"SciSciNet table {name}: {location} cannot be opened: {short_reason(error)}. {remedy}"
+        opened = next(iter(_files(location)), location)  # of parts, a scan opens the first
+        msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
     except ValueError as error:
         msg = f"storage_options: {error}. Polars takes them as the store's own library names them."
@@ -216,7 +217,8 @@ def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.Dat
 
 def _files(location: str) -> list[Path]:
     path = Path(re.sub("^file://", "", location, flags=re.I))
-    return sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []
+    found = path.parent.glob(path.name) if path.parent.is_dir() else ()
+    return sorted(file for file in found if not file.name.startswith("."))  # which file managers and Spark leave
 
 
 def _scan(
@@ -237,8 +239,8 @@ def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None
     for stem in stems:
         for suffix in suffixes:
             for pattern in (f"{stem}{suffix}", f"{stem}/*{suffix}", f"{stem}[-_.][0-9]*{suffix}"):
-                if any(home.glob(pattern)):
-                    return str(home / pattern)
+                if _files(location := str(home / pattern)):
+                    return location
     return None
 
 

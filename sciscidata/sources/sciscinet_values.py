@@ -17,9 +17,10 @@ Score: TypeAlias = Literal["sigmoid", "rank"]
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
     """Take ``disruption`` for the CD index where there can be one. Runs nothing.
 
-    The rule: null where it is null or NaN, and where the paper has no reference or no citation on SciSciNet's record
-    (``reference_count`` or ``citation_count`` 0 or unknown). The table holds 0.0 there, but nobody has cited the
-    paper, or there is nothing that it could have displaced. A 0 of a paper that has both is a score, and stays.
+    The rule: null where it is null, NaN, or outside -1 .. 1, where no such index lies; and where the paper has no
+    reference or no citation on SciSciNet's record (``reference_count`` or ``citation_count`` 0 or unknown). The table
+    holds 0.0 there, but nobody has cited the paper, or there is nothing that it could have displaced. A 0 of a paper
+    that has both is a score, and stays.
 
     Args:
         papers: ``work_id``, ``disruption``, ``reference_count``, ``citation_count``.
@@ -43,7 +44,8 @@ def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
 def published_cd() -> pl.Expr:
     """Give the score of :func:`publish_disruption` as an expression, for whoever reads more of the same rows."""
     counted = (pl.col("reference_count").fill_null(0) > 0) & (pl.col("citation_count").fill_null(0) > 0)
-    return pl.when(counted).then(_finite("disruption"))
+    value = pl.col("disruption").cast(pl.Float64)
+    return pl.when(counted & value.is_between(-1, 1)).then(value)
 
 
 def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:

@@ -224,6 +224,9 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
 def test_inputs_that_are_not_there_are_told_at_once(tmp_path):
     with pytest.raises(InputNotFoundError, match="does not exist"):
         scan(tmp_path / "none.jsonl")
+    (tmp_path / "link.jsonl").symlink_to("none.jsonl")
+    with pytest.raises(InputNotFoundError, match="does not exist"):
+        scan(tmp_path / "link.jsonl")
     with pytest.raises(InputNotFoundError, match="matches no file"):
         scan(tmp_path / "*.jsonl")
     with pytest.raises(InputNotFoundError, match="holds no file"):

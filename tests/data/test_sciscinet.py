@@ -157,7 +157,7 @@ def test_real_fields_give_their_broad_field_first(shared_data):
 
 
 counts = st.one_of(st.none(), st.integers(0, 3))
-values = st.one_of(st.none(), st.sampled_from([0.0, float("nan"), float("inf"), -0.5, 1.0]))
+values = st.one_of(st.none(), st.sampled_from([0.0, float("nan"), float("inf"), -0.5, 1.0, -1.0, 7.5, -1.0000001]))
 
 
 @given(st.lists(st.tuples(values, counts, counts), min_size=1, max_size=20))
@@ -167,7 +167,7 @@ def test_a_published_score_is_null_or_finite_and_null_without_references_or_cita
     )
     found = publish_disruption(frame.with_row_index("work_id").lazy()).collect()["cd_index"].to_list()
     for (value, references, citations), score in zip(rows, found, strict=True):
-        defined = value is not None and np.isfinite(value) and references and citations
+        defined = value is not None and -1 <= value <= 1 and references and citations
         assert score == (value if defined else None)
 
 
@@ -397,6 +397,26 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
     (tmp_path / "sciscinet_papers.parquet").write_text("not found")
     with pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet cannot be opened"):
         tables(tmp_path)
+
+
+def test_of_parts_the_one_that_is_no_parquet_is_named_and_hidden_files_are_none(made, tmp_path):
+    parts = tmp_path / "sciscinet_papers"
+    parts.mkdir()
+    (parts / "._0.parquet").write_bytes(b"left by a file manager")
+    with pytest.raises(InputNotFoundError, match="has no table sciscinet_papers"):
+        tables(tmp_path)
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    papers[:1_000].write_parquet(parts / "0.parquet")
+    papers[1_000:].write_parquet(parts / "1.parquet")
+    assert tables(tmp_path).works.select("work_id").collect().height == N_WORKS
+    (parts / "0.parquet").write_bytes(b"cut off")
+    with pytest.raises(InputNotFoundError, match=r"papers/0\.parquet cannot be opened"):
+        tables(tmp_path)
+
+
+def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*--sciscinet-texts"):
+        tables(made, texts=str(tmp_path))
 
 
 def test_version_1_is_read_from_tab_separated_text(tmp_path):
