@@ -33,6 +33,8 @@ _LEAVES = {
     "concepts.display_name", "concepts.score", "concepts.level",
     "primary_location.source.id", "primary_location.source.display_name",
 }  # fmt: skip
+# A record of JSON may lack any field. The columns of a table are the same for all: without these, all would be null.
+_NEEDED = {"id", "publication_year", "referenced_works"}
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 
 
@@ -158,4 +160,8 @@ def _read_parquet(path: Path, advance: Advance | None) -> Iterator[Read]:
 
 def _projection(file: pq.ParquetFile) -> list[str]:
     paths = [file.schema.column(place).path for place in range(len(file.schema))]
-    return [path for path in paths if ".".join(p for p in path.split(".") if p not in _LEVELS) in _LEAVES]
+    leaves = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
+    if missing := sorted(_NEEDED - set(leaves.values())):
+        msg = f"the Parquet file has no column {', '.join(missing)}"
+        raise CorruptRecordError(msg)
+    return [path for path, leaf in leaves.items() if leaf in _LEAVES]

@@ -313,6 +313,16 @@ def test_a_corrupt_part_is_named_and_fatal_or_skipped_by_choice(tmp_path, editio
     assert len(ids(read(folder, out))) == 90
 
 
+@pytest.mark.parametrize("column", ["id", "publication_year", "referenced_works"])
+def test_a_parquet_part_without_a_column_that_counts_is_corrupt_and_not_full_of_nulls(tmp_path, column):
+    folder = make(tmp_path / "s", three_parts(), "parquet")
+    part = next(folder.glob(f"data/parquet/works/{DAYS[1]}*"))
+    (part.parents[1] / "manifest.json").unlink()
+    pq.write_table(pq.ParquetFile(part).read().drop_columns([column]), part)
+    with pytest.raises(CorruptRecordError, match=f"1 corrupt part.*{DAYS[1]}.* has no column {column}"):
+        read(folder, tmp_path / "out", allow_missing_manifest=True)
+
+
 def test_parts_of_another_size_or_number_of_records_than_the_manifest_says_are_corrupt(tmp_path):
     folder = make(tmp_path / "s", three_parts())
     manifest = folder / "data/jsonl/works/manifest.json"
