@@ -20,6 +20,7 @@ import polars as pl
 
 from sciscidata.row_spool import RowSpool
 from sciscidata.schemas import WORKS
+from sciscidata.sources.sciscinet_ids import find_repeats, look_up, read_sorted_ids
 from sciscidata.sources.sciscinet_joins import TABLE_OF, join_works, text_batches
 from sciscidata.sources.sciscinet_tables import Table
 from sciscidata.storage import scratch_folder
@@ -28,6 +29,7 @@ _BATCH_ROWS: Final = 8_192
 _SPOOLED_ROWS: Final = 1 << 18
 _BLOCK: Final = 1 << 20  # a whole number of batches
 _TEXTS: Final = ("title", "abstract", "language")
+_UNTOLD: Final = np.iinfo(np.uint32).max  # the place of a work whose text was not met yet
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,28 +39,30 @@ class _Places:
     ids: npt.NDArray[np.int64]
     places: npt.NDArray[np.uint32]
     n_texts: int
+    n_places: int
 
     @classmethod
     def of(cls, papers: Table, texts: Table | None) -> _Places:
-        ids = _read_ids(papers)
-        places = np.full(ids.size, np.iinfo(np.uint32).max, np.uint32)
-        untold = np.ones(ids.size, bool)
-        first = 0
+        ids = read_sorted_ids(papers)
+        if find_repeats(ids).size:
+            ids = np.unique(ids)
+        places = np.full(ids.size, _UNTOLD, np.uint32)
+        n_texts = 0
         for batch in [] if texts is None else texts.batches(_SPOOLED_ROWS, "work_id"):
-            at, found = _look_up(ids, batch["work_id"])
-            places[at] = first + found
-            untold[at] = False
-            first += batch.height
-        places[untold] = np.arange(first, first + np.count_nonzero(untold))
-        return cls(ids, places, first)
-
-    @property
-    def n_places(self) -> int:
-        return self.n_texts + int(np.count_nonzero(self.places >= self.n_texts))
+            at, rows = look_up(ids, batch["work_id"])
+            places[at] = n_texts + rows
+            n_texts += batch.height
+        n_places = n_texts
+        for start in range(0, ids.size, _BLOCK):  # one by one: what all of them need on the way would take 9 bytes each
+            block = places[start : start + _BLOCK]
+            untold = np.flatnonzero(block == _UNTOLD)
+            block[untold] = np.arange(n_places, n_places + untold.size)
+            n_places += untold.size
+        return cls(ids, places, n_texts, n_places)
 
     def look_up(self, work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """Give the rows whose work is known, and the places of these."""
-        at, rows = _look_up(self.ids, work_ids)
+        at, rows = look_up(self.ids, work_ids)
         return rows, self.places[at]
 
 
@@ -109,9 +113,9 @@ def _read_block(
 ) -> Iterator[pl.DataFrame]:
     """Give the works of one block: beside their texts, which come in ``batches``, then those without any."""
     frame = join_works(tables, rest).collect(engine="streaming")
-    _, stands = places.look_up(frame["work_id"])
+    rows, stands = places.look_up(frame["work_id"])
     order = np.argsort(stands, kind="stable")
-    frame, stands = frame[order], stands[order]
+    frame, stands = frame[rows[order]], stands[order]
     for first, batch in batches:
         yield _beside(batch, first, frame, stands).select(_typed(wanted))
     untold = frame[int(np.searchsorted(stands, places.n_texts)) :]
@@ -179,18 +183,3 @@ def _spooled(table: Table, names: list[str], path: Path) -> Table:
     columns: Any = {name: kinds[name] for name in names}
     empty = table.scan(*names).collect_schema().to_frame()
     return Table(table.name, str(path), pl.scan_ipc(path, glob=False) if path.exists() else empty.lazy(), columns)
-
-
-def _read_ids(table: Table) -> npt.NDArray[np.int64]:
-    """Read the ids of a table, sorted, in no more memory than two copies of them."""
-    ids = table.scan("work_id").drop_nulls().collect(engine="streaming")["work_id"].to_numpy(writable=True)
-    ids.sort()
-    return np.unique(ids) if np.any(ids[1:] == ids[:-1]) else ids
-
-
-def _look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find works among sorted ids: where they are, and which rows these are."""
-    values = work_ids.fill_null(np.iinfo(np.int64).min).to_numpy()
-    at = np.minimum(np.searchsorted(ids, values), max(ids.size - 1, 0))
-    rows = np.flatnonzero(ids[at] == values) if ids.size else np.empty(0, np.int64)
-    return at[rows], rows
