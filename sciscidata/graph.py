@@ -20,9 +20,10 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.checks import check_threads
-from sciscidata.errors import EmptyInputError, InputNotFoundError, WorkIdError
+from sciscidata.errors import InputNotFoundError
 from sciscidata.graph_build import DTYPES, lay_out, map_array
-from sciscidata.graph_spool import Int32Array, Int64Array, Means, edge_batches, refuse_reserved
+from sciscidata.graph_nodes import Nodes, read_nodes
+from sciscidata.graph_spool import Int32Array, Int64Array, Means, edge_batches
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
@@ -95,7 +96,7 @@ def build_graph(
             were damaged meanwhile are made again, with a warning in the log. A build that was killed goes on after
             the last of its stages that was finished: edges renumbered, references sorted, citers sorted. For the
             hash the edges are read once more than for the build.
-        memory_limit_mb: most memory for edges while building. On top come about 45 bytes per work.
+        memory_limit_mb: most memory for edges while building. On top come 20 to 30 bytes per work.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
@@ -122,17 +123,17 @@ def build_graph(
     works = require_columns(works, WORKS, frame_name="WORKS", stage="build_graph", columns=columns)
     check_threads(n_threads)
     citations = citations.select("citing_id", "cited_id").drop_nulls()
-    nodes = _sorted_nodes(works.select(columns))
+    nodes = read_nodes(works.select(columns))
     most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
     means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
     if cache_dir is None:
         with scratch_folder() as scratch:
-            return CitationGraph(n_known=nodes.height, **lay_out(citations, nodes, scratch, None, means))
+            return CitationGraph(n_known=nodes.ids.size, **lay_out(citations, nodes, scratch, None, means))
     n_edges, key = _content_key(citations, nodes, means.n_threads)
 
     def make(folder: Path) -> None:
         arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True, n_edges=n_edges))
-        facts = {"format_version": FORMAT_VERSION, "n_known": nodes.height, "n_citations": arrays["refs"].size}
+        facts = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
         (folder / _FACTS).write_text(json.dumps(facts) + "\n")
 
     return open_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True))
@@ -186,21 +187,7 @@ def content_hash(graph: CitationGraph, *facts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def _sorted_nodes(works: pl.LazyFrame) -> pl.DataFrame:
-    """Collect (work_id, publication_year) in index order; undated works last."""
-    nodes = works.sort("publication_year", "work_id", nulls_last=True).collect()
-    if nodes.is_empty():
-        msg = "build_graph: WORKS has no row. Check the source and the filters before this stage."
-        raise EmptyInputError(msg)
-    n_null = nodes["work_id"].null_count()
-    if n_null:
-        msg = f"build_graph: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
-        raise WorkIdError(msg)
-    refuse_reserved(nodes["work_id"])
-    return nodes
-
-
-def _content_key(citations: pl.LazyFrame, nodes: pl.DataFrame, n_threads: int) -> tuple[int, str]:
+def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, str]:
     """Count the edges, and hash what the graph depends on, not the order of its rows."""
     from sciscidata.graph_kernels import add_content_hash
 
@@ -217,6 +204,6 @@ def _content_key(citations: pl.LazyFrame, nodes: pl.DataFrame, n_threads: int) -
             n_edges += citing.size
             advance(citing.size)
     digest = hashlib.sha256(f"{FORMAT_VERSION}:{n_edges}:{lanes[0]}:{lanes[1]}:".encode())
-    digest.update(nodes["work_id"].to_numpy().data)
-    digest.update(nodes["publication_year"].fill_null(np.iinfo(np.int32).min).to_numpy().data)
+    for part in nodes.parts():
+        digest.update(part.data)
     return n_edges, digest.hexdigest()[:32]

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.graph_nodes import Nodes
 from sciscidata.graph_spool import Int32Array, Int64Array, Means, Spool, spool_edges
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
@@ -38,13 +39,13 @@ DTYPES: dict[str, type[np.generic]] = {
 
 
 def lay_out(
-    citations: pl.LazyFrame, nodes: pl.DataFrame, scratch: Path, folder: Path | None, means: Means
+    citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
 ) -> dict[str, npt.NDArray[Any]]:
     """Make the arrays of a CitationGraph; those that ``folder`` holds already are kept.
 
     Args:
         citations: citing_id and cited_id without nulls, in any order.
-        nodes: work_id and publication_year in index order.
+        nodes: the works, in index order.
         scratch: for the spool. One that another run finished is used.
         folder: for the arrays. None: they are held in memory, or, where they exceed it, in files in ``scratch``,
             whose pages outlive its removal for as long as they stay mapped.
@@ -54,11 +55,11 @@ def lay_out(
     refs = store.find("refs")
     if refs is None:
         if not (spool_folder := scratch / "spool").exists():
-            spool_edges(citations, nodes["work_id"].to_numpy(), scratch, means)
-        spool = Spool(spool_folder, nodes.height)
+            spool_edges(citations, nodes.ids, scratch, means)
+        spool = Spool(spool_folder, nodes.ids.size)
         if folder is None and spool.n_edges > means.most_edges:
             store = Store(scratch)
-        store.keep("work_ids", nodes.height + spool.new_ids.size, [nodes["work_id"].to_numpy(), np.sort(spool.new_ids)])
+        store.keep("work_ids", nodes.ids.size + spool.new_ids.size, [nodes.ids, np.sort(spool.new_ids)])
         refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
     shutil.rmtree(scratch / "spool", ignore_errors=True)  # what came of it is whole
     n = store.get("work_ids").size
@@ -66,9 +67,8 @@ def lay_out(
         citer_offsets = store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
     if store.find("citers") is None:
         store.keep("citers", refs.size, _citers_by_time(store.get("ref_offsets"), refs, citer_offsets, means))
-    per_year = nodes["publication_year"].drop_nulls().value_counts().sort("publication_year")
-    store.keep("years", per_year.height, [per_year["publication_year"].to_numpy()])
-    store.keep("year_offsets", per_year.height + 1, [_offsets(per_year["count"].to_numpy())])
+    store.keep("years", nodes.years.size, [nodes.years])
+    store.keep("year_offsets", nodes.year_offsets.size, [nodes.year_offsets])
     return {name: store.get(name) for name in DTYPES}
 
 

@@ -8,6 +8,7 @@ million places; then one block is joined after the other. In memory lie 12 bytes
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from sciscidata.storage import scratch_folder
 _BATCH_ROWS: Final = 8_192
 _SPOOLED_ROWS: Final = 1 << 18
 _BLOCK: Final = 1 << 20  # a whole number of batches
+_OTHER_FILES: Final = 128  # more than this process has open beside the blocks
 _TEXTS: Final = ("title", "abstract", "language")
 _UNTOLD: Final = np.iinfo(np.uint32).max  # the place of a work whose text was not met yet
 
@@ -156,6 +158,7 @@ def _cut(
 ) -> Iterator[Mapping[str, Table]]:
     """Write each table into a file per block, and give the tables of one block after the other."""
     n_blocks = -(-places.n_places // _BLOCK)
+    _allow_open_files(n_blocks + _OTHER_FILES)
     held = {name: _kept(table, columns) for name, table in tables.items()}
     spools = {name: RowSpool(folder, name) for name in tables}
     for name, table in tables.items():
@@ -168,6 +171,18 @@ def _cut(
         yield {name: _spooled(tables[name], held[name], path) for name, path in paths.items()}
         for path in paths.values():
             path.unlink(missing_ok=True)
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise this process' limit of open files, as far as it may: 239 blocks of all of SciSciNet are written at once."""
+    if sys.platform == "win32":  # knows none that matters here
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:  # 256 is the default of macOS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _kept(table: Table, columns: list[str]) -> list[str]:
