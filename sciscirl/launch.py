@@ -114,6 +114,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
         n_refills=preset.n_refills,
+        collapse=check_action(options.collapse),
     )
     if options.n_epochs is not None:
         return builder
@@ -143,7 +144,6 @@ def make_config(options: TrainOptions) -> train.Config:
     for name in ("n_train", "n_test", "n_epochs"):
         if getattr(options, name) is not None:
             check_positive(**{name: getattr(options, name)})
-    check_action(options.collapse)
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."

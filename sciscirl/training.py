@@ -13,7 +13,6 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.collapse import check_action
 from sciscirl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.errors import CollapseError
 from sciscirl.evaluator import DisruptionEvaluator
@@ -60,8 +59,7 @@ async def train_preset(options: TrainOptions) -> Path:
     await config.dataset_builder()
     with locked_folder(folder):
         step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
-        action = check_action(options.collapse)
-        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=action)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
