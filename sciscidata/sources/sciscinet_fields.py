@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, Final
+
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from sciscidata.schemas import WORKS
 
 #: As many concepts as a work of any source has.
-MAX_CONCEPTS = 8
+MAX_CONCEPTS: Final = 8
+_NO_LEVEL: Final = 99
 
 
 def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
@@ -31,25 +37,35 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
         >>> choose_fields(pl.LazyFrame(links), pl.LazyFrame(fields)).collect().row(0)
         (7, 'Biology', ['Biology', 'Art', 'Botany'])
     """
-    # The order of name and id is worked out once, for a few hundred fields, and not for every link.
-    numbered = (
-        fields.drop_nulls(["field_id", "field_name"])
-        .sort("field_name", "field_id", "level", nulls_last=True)
-        .unique("field_id", keep="first", maintain_order=True)
-        .with_row_index("name_order")
-        .select("field_id", "field_name", "name_order", pl.col("level").fill_null(99))
-    )
-    ordered = (
-        links.drop_nulls(["work_id", "field_id"])
-        .with_columns(pl.col("score").cast(pl.Float64).fill_nan(None))
-        .join(numbered, on="field_id")
-        .sort("work_id", "level", "score", "name_order", descending=[False, False, True, False], nulls_last=True)
-        .unique(["work_id", "name_order"], keep="first", maintain_order=True)
-    )
-    names = pl.col("field_name").head(MAX_CONCEPTS)
-    return (
-        ordered.group_by("work_id", maintain_order=True)
-        .agg(names.alias("concepts"))
-        .select("work_id", pl.col("concepts").list.first().alias("primary_field"), "concepts")
-        .cast({name: WORKS[name] for name in ("work_id", "primary_field", "concepts")})
-    )
+    schema = {name: WORKS[name] for name in ("work_id", "primary_field", "concepts")}
+
+    def run() -> pl.DataFrame:
+        from sciscidata.sources.sciscinet_field_kernels import first_fields  # numba takes a while to import
+
+        # The order of name and id is worked out once, for a few hundred fields, and not for every link.
+        numbered = (
+            fields.drop_nulls(["field_id", "field_name"])
+            .sort("field_name", "field_id", "level", nulls_last=True)
+            .unique("field_id", keep="first", maintain_order=True)
+            .with_row_index("field")
+            .with_columns(pl.col("level").fill_null(_NO_LEVEL))
+            .collect()
+        )
+        linked = (
+            links.drop_nulls(["work_id", "field_id"])
+            .join(numbered.lazy().select("field_id", "field", "level"), on="field_id")
+            .select("work_id", "field", "level", pl.col("score").cast(pl.Float64).fill_nan(None).fill_null(-math.inf))
+            .collect(engine="streaming")
+            .rechunk()  # or the loop is compiled once more, for arrays that may be written
+        )
+        works, field, level, score = (linked[name].to_numpy() for name in linked.columns)
+        chosen, ends, links_of_works = first_fields(
+            works, np.argsort(works, kind="stable"), level, score, field, MAX_CONCEPTS
+        )
+        names: Any = numbered["field_name"].gather(chosen).to_arrow(compat_level=pl.CompatLevel.oldest())
+        lists = pa.LargeListArray.from_arrays(pa.array(np.append(0, ends)), names)
+        concepts = pl.Series("concepts", lists, dtype=schema["concepts"])
+        primary = concepts.list.first().alias("primary_field")
+        return pl.DataFrame([pl.Series("work_id", works[links_of_works]), primary, concepts], schema=schema)
+
+    return pl.defer(run, schema=schema)

@@ -496,13 +496,18 @@ def test_a_world_in_version_1_is_that_of_version_2_without_abstracts(made, tmp_p
 
 
 links = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 6), st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0]))), max_size=40
+    st.tuples(st.integers(1, 3), st.integers(1, 12), st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0]))),
+    max_size=60,
+)
+many = st.lists(
+    st.tuples(st.just(1), st.integers(1, 12), st.sampled_from([None, 0.1, 0.5, 1.0])), min_size=30, max_size=60
 )
 
 
-@given(links, st.randoms())
+@given(links | many, st.randoms())
 def test_fields_follow_the_rule_in_whatever_order_the_links_come(rows, random):
     names = {1: ("B", 0), 2: ("A", 0), 3: ("A", 1), 4: ("C", 1), 5: ("A", 1), 6: ("Z", 2)}
+    names |= {number: (chr(60 + number), 2) for number in range(7, 13)}  # more than a work may have
     fields = pl.LazyFrame(
         [(number, name, level) for number, (name, level) in names.items()],
         schema=["field_id", "field_name", "level"],
