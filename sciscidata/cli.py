@@ -85,6 +85,13 @@ def _run(arguments: Sequence[str]) -> int:
     except SciSciDataError as error:
         sys.stderr.write(f"error: {error}\n")
         return getattr(error, "exit_code", 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A folder that may not be entered fails at the first look into it, wherever that is.
+        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        sys.stderr.write(f"error: {told}. Check the path, its permissions and its disk.\n")
+        return 1
     return 0
 
 

@@ -139,6 +139,9 @@ def find_damaged(out: Path, sums: Mapping[str, str | None]) -> list[str]:
         out: the corpus.
         sums: by name; None where only a missing file is damage.
 
+    Raises:
+        PermissionError: one may not be read.
+
     Example:
         >>> find_damaged(Path("no/such/folder"), {"removed.parquet": None})
         ['removed.parquet']
@@ -148,6 +151,8 @@ def find_damaged(out: Path, sums: Mapping[str, str | None]) -> list[str]:
         try:
             with (out / item[0]).open("rb") as file:
                 return item[1] is None or hashlib.file_digest(file, "sha256").hexdigest() == item[1]
+        except PermissionError:  # to make it again would help nobody
+            raise
         except OSError:
             return False
 

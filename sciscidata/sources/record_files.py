@@ -34,6 +34,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
 
     Raises:
         InputNotFoundError: at once; an input does not exist, matches no file, or is a pipe or a device.
+        PermissionError: at once; a folder may not be read.
 
     Example:
         >>> from pathlib import Path
@@ -81,6 +82,7 @@ def _files_of(path: Path) -> list[Path]:
             "write what it gives into a file first."
         )
         raise InputNotFoundError(msg)
+    os.scandir(path).close()  # of a folder that may not be read, rglob says nothing
     return sorted(file for file in path.rglob("*") if file.is_file() and _is_record_name(file.name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -396,6 +397,42 @@ def test_a_full_device_for_the_output_is_one_clear_error(run, tmp_path):
         assert done.returncode == 1
         assert done.stderr.startswith("error: cannot write standard output: No space left on device.")
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "flags", [["describe"], ["build", "--input"], ["build", "--sciscinet"], ["build", "--snapshot"]]
+)
+def test_a_path_that_no_disk_takes_is_one_clear_error(run, flags):
+    status, _, errors = run(*flags, "x" * 300)
+    assert status == 1
+    assert errors.splitlines()[-1].startswith(f"error: {'x' * 300}")
+    assert errors.endswith(": File name too long. Check the path, its permissions and its disk.\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["describe", "locked"],
+        ["build", "--input", "locked", "--out", "slice"],
+        ["build", "--input", "locked/*.jsonl", "--out", "slice"],
+        ["build", "--sciscinet", "locked", "--out", "slice"],
+        ["build", "--snapshot", "locked", "--out", "slice"],
+        ["build", "--corpus", "locked", "--out", "slice"],
+        ["ingest", "--source", "synthetic", "--n-works", "9", "--out", "locked"],
+        ["cd", "corpus", "--out", "cd.parquet"],
+    ],
+)
+def test_what_may_not_be_read_is_named(run, tmp_path, command):
+    run("ingest", "--source", "synthetic", "--n-works", "300", "--out", "corpus")
+    (tmp_path / "locked").mkdir(mode=0o000)
+    (file,) = (tmp_path / "corpus" / "citations").iterdir()
+    file.chmod(0o000)
+    if os.access(file, os.R_OK):
+        pytest.skip("root may read anything")
+    status, _, errors = run(*command)
+    assert status == 1
+    assert re.search("error: .*(locked|part-000000).*: Permission denied", errors)
+    assert file.exists()
 
 
 def test_a_file_name_that_is_no_text_can_be_printed(tmp_path):
