@@ -144,9 +144,21 @@ def resolve(settings: Settings) -> BuildConfig:
             )
             raise ConfigError(msg)
         parts["novelty"] = None
+    _refuse_unread_shuffles(settings.get("novelty", {}), parts["novelty"])
     paths = {name: Path(top[name]) for name in ("out", "cache_dir", "background") if name in top}
     overwrite = top.get("overwrite", False)
     return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)
+
+
+def _refuse_unread_shuffles(given: Mapping[str, Any], config: NoveltyConfig | None) -> None:
+    """Refuse settings of shuffles where none are drawn: who gives them believes otherwise."""
+    unread = [name for name in ("n_shuffles", "seed") if name in given]
+    if config is not None and config.null == "analytic" and unread:
+        msg = (
+            f"[novelty] sets {', '.join(unread)}, but the closed form draws no shuffles. Leave it out, or choose "
+            'shuffles: null = "permutation" (--null permutation).'
+        )
+        raise ConfigError(msg)
 
 
 def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401

@@ -176,6 +176,8 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--no-novelty", "--background", "f"], "background is given, but novelty is switched off"),
         (["build", *SMALL, "--n-shuffles", "1"], "n_shuffles must be a whole number from 2"),
         (["build", *SMALL, "--novelty-margin", "-1"], "novelty_margin is -1.0"),
+        (["build", *SMALL, "--n-shuffles", "100"], "sets n_shuffles, but the closed form draws no shuffles"),
+        (["build", *SMALL, "--novelty-seed", "1"], 'or choose shuffles: null = "permutation" (--null permutation)'),
         (["build", *SMALL, "--background", "no-such-file"], "no background at no-such-file"),
         (["build", *SMALL, "--background", "a-file"], "a-file is no Parquet file"),
         (["background", "--out", "table"], "the OpenAlex API gives a sample"),
