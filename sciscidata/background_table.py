@@ -136,7 +136,7 @@ def read_background(path: str | Path) -> Background:
         raise ConfigError(msg)
     path = Path(path)
     if not path.is_file():
-        msg = f"no background at {path}. Write one with write_background, or check the path."
+        msg = f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
         raise InputNotFoundError(msg)
     try:
         metadata = pq.read_metadata(path)

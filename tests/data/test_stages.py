@@ -617,10 +617,11 @@ def test_the_examples_in_the_documentation_run(tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "stages.md").read_text(), flags=re.DOTALL):
         exec(compile(block, "stages.md", "exec"), names)
-    *_, counts, low = capsys.readouterr().out.splitlines()
+    *_, counts, low, own = capsys.readouterr().out.splitlines()
     share, whole = map(int, counts.split())
     assert 0 < share < whole == 2_000
     assert int(low) > 0
+    assert int(own) == pl.read_parquet(tmp_path / "cd5.parquet")["cd_index"].count() > 0
 
 
 # The commands
