@@ -128,8 +128,8 @@ def read_background(path: str | Path) -> Background:
         >>> read_background("nowhere.parquet")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with write_background, or
-        check the path.
+        sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with `sciscidata background`
+        (write_background), or check the path.
     """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"background is {path!r}, needs the path of a file of write_background."
