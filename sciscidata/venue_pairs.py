@@ -7,7 +7,7 @@ venues of a work are its groups; a cell is a pair of venues that some work of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sciscidata.graph import CitationGraph
 
 Int32Array = npt.NDArray[np.int32]
+_ROWS_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +78,39 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
         >>> venue_numbers(graph, works)
         array([-1,  0], dtype=int32)
     """
-    venue = pl.col("source_id")
-    number = pl.when(venue.is_not_null()).then(venue.rank("dense").cast(pl.Int32) - 1).otherwise(-1).cast(pl.Int32)
-    dated = _dated(works).select("publication_year", "work_id", number.alias("venue"))
-    return dated.sort("publication_year", "work_id").collect()["venue"].to_numpy()
+    numbers = np.full(graph.n_dated, -1, np.int32)
+    ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
+    rows = _dated(works).select("publication_year", "work_id", "source_id").drop_nulls("source_id")
+    # A frame of all works with their ranks, sorted, would take twenty times the memory of the numbers.
+    for batch in rows.collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=False):
+        venues = batch["source_id"].to_numpy()
+        new = np.setdiff1d(venues, ids)
+        at = np.searchsorted(ids, new)
+        ids, provisional = (
+            np.insert(ids, at, new),
+            np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32)),
+        )
+        numbers[_indices(graph, batch)] = provisional[np.searchsorted(ids, venues)]
+    final = np.full(ids.size + 1, -1, np.int32)  # its last entry is that of -1
+    final[provisional] = np.arange(ids.size, dtype=np.int32)
+    for start in range(0, numbers.size, _ROWS_AT_ONCE):
+        part = numbers[start : start + _ROWS_AT_ONCE]
+        part[:] = final[part]
+    return numbers
+
+
+def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Give the indices of dated works: of each year the ids ascend."""
+    years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
+    order = np.lexsort((work_ids, years))
+    indices = np.empty(order.size, np.int64)
+    starts = np.searchsorted(years[order], graph.years)
+    for first, last, low, high in zip(
+        starts, [*starts[1:], order.size], graph.year_offsets[:-1], graph.year_offsets[1:], strict=True
+    ):
+        some = order[first:last]
+        indices[some] = low + np.searchsorted(graph.work_ids[low:high], work_ids[some])
+    return indices
 
 
 def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
