@@ -121,6 +121,12 @@ def test_the_cache_is_found_again_by_content_and_not_by_row_order(dense, tmp_pat
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_graph_that_an_earlier_version_has_kept_is_found_again(tmp_path):
+    years = {30: 2001, 10: 2000, 20: 2001, 5: None, 2**40: 1999}
+    build_graph(*frames(years, [(20, 10), (30, 10), (30, 99), (5, 2**40)]), cache_dir=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph-19bf1372a5b44ecb8bd44027b2b715f8"]
+
+
 def test_both_lanes_of_the_content_hash_depend_on_both_columns_and_not_on_order():
     def lanes(pairs):
         array = np.array(pairs, np.int64)

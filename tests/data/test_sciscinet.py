@@ -55,7 +55,9 @@ from sciscidata.settings import resolve
 from sciscidata.sources import sciscinet_order
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_fields import choose_fields
+from sciscidata.sources.sciscinet_ids import find_repeats, look_up, read_sorted_ids
 from sciscidata.sources.sciscinet_reading import reading
+from sciscidata.sources.sciscinet_tables import Table
 from sciscidata.sources.sciscinet_texts import plain_texts
 from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publish_atypicality, publish_disruption
 from sciscidata.splits import SplitConfig, draw_split
@@ -293,6 +295,43 @@ def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(m
     few = found.in_text_order().select("work_id", "doi").head(300).collect()
     assert few.equals(whole["texts"].select("work_id", "doi").head(300))
     assert [path.name for path in tmp_path.iterdir()] == ["tables"]  # what was cut up is gone
+
+
+def test_more_blocks_are_written_at_once_than_a_process_may_have_files_open_at_first(made, monkeypatch):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    whole = tables(made).in_id_order().collect()
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 16)  # 188 blocks
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (150, hard))
+        assert tables(made).in_id_order().collect().equals(whole)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+sought = st.lists(st.none() | st.integers(-3, 12))
+
+
+@given(st.sets(st.integers(-3, 12)), sought)
+def test_works_are_looked_up_among_sorted_ids_wherever_they_stand_and_however_often(known, wanted):
+    ids = np.array(sorted(known), np.int64)
+    at, rows = look_up(ids, pl.Series(wanted, dtype=pl.Int64))
+    assert sorted(rows) == [row for row, work in enumerate(wanted) if work in known]
+    assert [wanted[row] for row in rows] == ids[at].tolist()
+    assert rows.tolist() == sorted(rows, key=lambda row: (wanted[row], row))
+
+
+@given(st.lists(st.none() | st.integers(1, 9)), st.integers(1, 5))
+def test_ids_are_read_sorted_with_their_repeats(work_ids, n_parts):
+    parts = [
+        pl.LazyFrame({"paperid": work_ids[part::n_parts]}, schema={"paperid": pl.Int64}) for part in range(n_parts)
+    ]
+    ids = read_sorted_ids(Table("papers", "", pl.concat(parts), {"work_id": ("paperid", "id")}))
+    assert ids.tolist() == sorted(work for work in work_ids if work is not None)
+    extra = sorted(ids.tolist())
+    for work in set(extra):
+        extra.remove(work)
+    assert find_repeats(ids).tolist() == extra
 
 
 def test_a_corpus_has_the_same_files_whether_it_is_made_in_blocks_or_at_once(made, tmp_path, monkeypatch):
