@@ -95,8 +95,18 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
-    by_year = _quantiles_by_year(shown)
+    shown = (
+        scored.lazy()
+        .select("publication_year", pl.col(*_SERIES).fill_nan(None))
+        .drop_nulls()
+        .collect(engine="streaming")
+    )
+    quantiles = [
+        pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
+        for name in _SERIES
+        for q in (0.1, 0.5, 0.9)
+    ]
+    by_year = shown.group_by("publication_year").agg(pl.len().alias("works"), *quantiles).sort("publication_year")
     years = by_year["publication_year"].to_numpy()
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     spread, number = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -109,7 +119,7 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     spread.axhline(0, color="#333333", lw=0.8)
     spread.set_ylabel("z: median, and 10 to 90 %")
     spread.legend(frameon=False, fontsize=9)
-    spread.set_title(f"z of {by_year['works'].sum():,} scored works by year of publication", fontsize=10)
+    spread.set_title(f"z of {shown.height:,} scored works by year of publication", fontsize=10)
     number.bar(years, by_year["works"].to_numpy(), width=0.8, color="#777777")
     number.set_ylabel("works")
     number.set_xlabel("publication_year")
@@ -118,27 +128,6 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     if years.size:
         number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
     save(figure, path)
-
-
-def _quantiles_by_year(works: pl.LazyFrame) -> pl.DataFrame:
-    """Count the works of each year and give the quantiles of their z. In memory lie all z, and beside them one year's.
-
-    Returns:
-        ``publication_year``, ascending, ``works``, and such columns as ``z_p100.5``.
-    """
-    pieces: dict[int, list[pl.DataFrame]] = {}
-    for batch in works.collect_batches(chunk_size=_AT_ONCE, maintain_order=False):
-        for (year,), rows in batch.partition_by("publication_year", include_key=False, as_dict=True).items():
-            pieces.setdefault(year, []).append(rows)
-    quantiles = {
-        f"{name}{q}": pl.col(name).quantile(q, interpolation="linear") for name in _SERIES for q in (0.1, 0.5, 0.9)
-    }
-    found: list[dict[str, Any]] = []
-    for year in sorted(pieces):
-        whole = pl.concat(pieces.pop(year))
-        found.append({"publication_year": year, "works": whole.height, **whole.select(**quantiles).row(0, named=True)})
-    numbers = {"publication_year": pl.Int64, "works": pl.Int64}
-    return pl.DataFrame(found, schema={**numbers, **dict.fromkeys(quantiles, pl.Float64)})
 
 
 def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
