@@ -50,7 +50,7 @@ def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
         ranked = part.with_name(part.name.removeprefix("un"))
         add_scores(pl.read_ipc(part), "rank").write_ipc(ranked, compression="lz4")
         part.unlink()
-        parts.append(pl.scan_ipc(ranked))
+        parts.append(pl.scan_ipc(ranked, glob=False))
     if (rest := spool.path(_PARTS)).exists():
-        parts.append(pl.scan_ipc(rest).with_columns(absent))
+        parts.append(pl.scan_ipc(rest, glob=False).with_columns(absent))
     return pl.concat(parts)
