@@ -84,7 +84,7 @@ def test_a_home_is_one_wherever_a_path_is_named_and_an_unknown_users_is_a_name(t
 
 
 def test_no_file_is_scanned_as_a_pattern_unasked():
-    readers = {"read_parquet", "scan_parquet", "scan_csv", "scan_ndjson", "scan_ipc"}
+    readers = {"read_parquet", "scan_parquet", "scan_csv", "scan_ndjson", "scan_ipc", "read_ipc"}
     assert readers <= set(dir(pl))
     for path in sorted((REPOSITORY / "sciscidata").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
