@@ -48,9 +48,8 @@ def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
     parts = [bare.clear().with_columns(absent)]
     for part in filter(Path.exists, map(spool.path, range(_PARTS))):
         ranked = part.with_name(part.name.removeprefix("un"))
-        add_scores(pl.scan_ipc(part, glob=False).collect(engine="in-memory"), "rank").write_ipc(
-            ranked, compression="lz4"
-        )
+        unranked = pl.scan_ipc(part, glob=False).collect(engine="in-memory")
+        add_scores(unranked, "rank").write_ipc(ranked, compression="lz4")
         part.unlink()
         parts.append(pl.scan_ipc(ranked, glob=False))
     if (rest := spool.path(_PARTS)).exists():

@@ -202,7 +202,7 @@ def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.Dat
     """Refuse parts of a table that hold a column as another type than the first one does, or not at all."""
     for path in files[1:]:
         try:
-            there = pl.read_parquet_schema(path)
+            there = pl.scan_parquet(path, glob=False).collect_schema()
         except UNREADABLE:  # whoever reads it names it
             continue
         for column, dtype in types.items():

@@ -128,7 +128,8 @@ def read_cell(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame | N
     """
     try:
         record = json.loads((folder / CELLS / f"{name}.json").read_bytes())
-        answers = pl.read_parquet(folder / CELLS / f"{name}.parquet") if record["status"] == "measured" else None
+        is_measured = record["status"] == "measured"
+        answers = pl.read_parquet(folder / CELLS / f"{name}.parquet", glob=False) if is_measured else None
     except (OSError, ValueError, LookupError, pl.exceptions.ComputeError):
         return {}, None
     return record, answers

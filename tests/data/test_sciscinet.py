@@ -1166,6 +1166,10 @@ def test_a_folder_may_be_named_like_a_pattern(made, tmp_path):
     papers[:1_000].write_parquet(parts / "0.parquet")
     papers[1_000:].write_parquet(parts / "1.parquet")
     assert tables(folder).in_text_order().collect().equals(tables(made).in_text_order().collect())
+    papers[1_000:].with_columns(pl.col("year").cast(pl.String)).write_parquet(parts / "1.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"1\.parquet holds year as String, 0\.parquet as Int64"):
+        tables(folder)
+    papers[1_000:].write_parquet(parts / "1.parquet")
     (folder / "SciSciNet_Papers.tsv").write_text("PaperID\tYear\tJournalID\n7\t1999\t5\n")
     assert tables(folder, version="v1").works.collect()["work_id"].to_list() == [7]
 
