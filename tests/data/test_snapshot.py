@@ -324,6 +324,20 @@ def test_a_parquet_part_without_a_column_that_counts_is_corrupt_and_not_full_of_
         read(folder, tmp_path / "out", allow_missing_manifest=True)
 
 
+def test_a_single_bit_that_has_changed_is_told_where_pages_have_checksums(tmp_path):
+    folder = make(tmp_path / "s", three_parts(), "parquet")
+    part = next(folder.glob(f"data/parquet/works/{DAYS[1]}*"))
+    table = pq.ParquetFile(part).read()
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(table, part, **options, write_page_checksum=True)
+    whole = part.read_bytes()
+    place = whole.index(b"openalex.org/W") + len(b"openalex.org/W")
+    part.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    (part.parents[1] / "manifest.json").unlink()
+    with pytest.raises(CorruptRecordError, match=f"1 corrupt part.*{DAYS[1]}.*the Parquet file is damaged"):
+        read(folder, tmp_path / "out", allow_missing_manifest=True)
+
+
 def test_parts_of_another_size_or_number_of_records_than_the_manifest_says_are_corrupt(tmp_path):
     folder = make(tmp_path / "s", three_parts())
     manifest = folder / "data/jsonl/works/manifest.json"
