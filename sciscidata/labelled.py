@@ -21,7 +21,7 @@ from sciscidata.labels import VOCABULARIES
 from sciscidata.progress import progress_bar
 from sciscidata.release import check_target
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import atomic_folder
+from sciscidata.storage import atomic_folder, real_path
 
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
@@ -74,10 +74,10 @@ def write_labelled(
         (1, 1)
     """
     check_threads(n_threads)
-    folder = Path(folder).resolve()
+    folder = real_path(folder)
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
     check_labelled(labelled)
-    check_target(folder)
+    check_target(folder, can_replace=False)
     digest = hashlib.sha256()
     classes = {column: dict.fromkeys((*words, None), 0) for column, words in VOCABULARIES.items()}
     n_rows = n_bytes = 0

@@ -209,7 +209,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
             "(--input FILE), a snapshot, SciSciNet or a corpus."
         )
         raise ConfigError(msg)
-    check_target(config.out)
+    check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
     with open_source(config) as source:
         has_label = pl.any_horizontal(pl.col(*VOCABULARIES).is_not_null())

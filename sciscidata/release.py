@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +27,7 @@ from sciscidata.manifest import (
 )
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.splits import SIDES
-from sciscidata.storage import atomic_folder, clear_leftovers, storage_error
+from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
 #: What ``draw_split`` returns and a release needs; the novelty columns are optional.
@@ -129,7 +130,7 @@ def write_release(
     require_columns(lazy, EXAMPLE, **names, columns=set(NOVELTY_COLUMNS) & set(lazy.collect_schema()))
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_release", columns=("work_id", *_FROM_WORKS))
     check_stated(manifest)
-    folder = Path(folder).resolve()
+    folder = real_path(folder)
     check_target(folder, overwrite=overwrite)
     rows = lazy.collect()
     examples = _join_examples(rows, texts)
@@ -144,10 +145,15 @@ def write_release(
     return read_release(folder)
 
 
-def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
+def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
     """Say before any work is done whether a release could be written to ``folder``.
 
     Also mends what a killed run left beside it.
+
+    Args:
+        folder: where it is to lie.
+        overwrite: whether a release there may be replaced.
+        can_replace: whether what asks could replace one at all.
 
     Raises:
         ReleaseExistsError: if the folder holds a release and ``overwrite`` is not set, or holds anything that
@@ -169,11 +175,11 @@ def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"overwrite is {overwrite!r}, needs true or false."
         raise ConfigError(msg)
-    folder = Path(folder).resolve()
+    folder = real_path(folder)
     try:
         if folder.parent.is_dir():
             clear_leftovers(folder)
-        occupied = any(folder.iterdir()) if folder.is_dir() else folder.exists()
+        occupied = any(folder.iterdir()) if folder.is_dir() else os.path.lexists(folder)
     except OSError as error:
         raise storage_error(error, folder) from error
     if not occupied:
@@ -190,7 +196,8 @@ def check_target(folder: str | Path, *, overwrite: bool = False) -> None:
         msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
         raise ReleaseExistsError(msg)
     if not overwrite:
-        msg = f"{folder} already exists. Choose another folder, or replace it: overwrite=True (--overwrite)."
+        remedy = "replace it: overwrite=True (--overwrite)" if can_replace else "remove it yourself"
+        msg = f"{folder} already exists. Choose another folder, or {remedy}."
         raise ReleaseExistsError(msg)
 
 

@@ -41,7 +41,7 @@ from sciscidata.sources.sciscinet_values import compare_scores, compare_z, resco
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED
-from sciscidata.storage import scratch_folder
+from sciscidata.storage import real_path, scratch_folder
 from sciscidata.year_ranks import rank_on_disk
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
     if isinstance(source, SnapshotConfig):
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             # One folder per snapshot: later runs read only the parts that have changed.
-            name = hashlib.sha256(os.fsencode(Path(source.folder).resolve())).hexdigest()[:16]
+            name = hashlib.sha256(os.fsencode(real_path(source.folder))).hexdigest()[:16]
             return ingest_snapshot(source, cache_dir / f"snapshot-{name}", advance)
     assert isinstance(source, RecordsConfig)
     n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))

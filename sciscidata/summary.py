@@ -18,7 +18,7 @@ from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
 from sciscidata.statement import remark_on_novelty
-from sciscidata.storage import storage_error
+from sciscidata.storage import real_path, storage_error
 
 _FILTER_NOTES = {
     "retracted": "retracted",
@@ -110,7 +110,7 @@ def standard_output() -> Generator[Console]:
 
 def shown(path: Path) -> str:
     """Write a path as short as it can be from where the user stands."""
-    path = path.resolve()
+    path = real_path(path)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 

@@ -17,6 +17,7 @@ import msgspec
 import zstandard
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
+from sciscidata.storage import real_path
 from sciscidata.work_records import strict_json
 from sciscidata.works import Work, parse_work
 
@@ -58,7 +59,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
             msg = f"records input {given!r} holds no file named {names}. Name other files one by one."
             raise InputNotFoundError(msg)
         for file in found:
-            files.setdefault(file.resolve(), file)
+            files.setdefault(real_path(file), file)
     return list(files.values())
 
 

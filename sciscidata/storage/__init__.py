@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sciscidata.storage.cached import cached_folder, is_whole_folder, resumable_folder
-from sciscidata.storage.errors import storage_error
+from sciscidata.storage.errors import real_path, storage_error
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
 from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished
 
@@ -15,6 +15,7 @@ __all__ = [
     "clear_unfinished",
     "flush",
     "is_whole_folder",
+    "real_path",
     "resumable_folder",
     "scratch_folder",
     "storage_error",

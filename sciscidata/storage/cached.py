@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sciscidata.errors import StorageError
-from sciscidata.storage.errors import errors_about, storage_error
+from sciscidata.storage.errors import errors_about, real_path, storage_error
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, try_lock
 
@@ -47,7 +47,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
         ...             print([path.name for path in folder.iterdir()])
         ['first.txt']
     """
-    target = target.resolve()
+    target = real_path(target)
     workspace = target.with_name(f".{target.name}.unfinished")
     with ExitStack() as stack:
         try:

@@ -26,7 +26,18 @@ _REMEDIES = {
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTEMPTY: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
+    errno.ELOOP: _IN_THE_WAY,
 }
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is.
+
+    Example:
+        >>> real_path("/a/b/../c").as_posix()
+        '/a/c'
+    """
+    return Path(os.path.realpath(path))
 
 
 def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageError:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sciscidata.storage.errors import errors_about, storage_error
+from sciscidata.storage.errors import errors_about, real_path, storage_error
 from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace
 
 _ABOUT_TMPDIR = " Temporary files lie where TMPDIR says."
@@ -46,7 +46,7 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         ...     (Path(home) / "result" / "answer.txt").read_text()
         '42'
     """
-    target = target.resolve()  # through a symbolic link: the link stays, the folder behind it is replaced
+    target = real_path(target)  # through a symbolic link: the link stays, the folder behind it is replaced
     with _workspace_beside(target) as workspace:
         new = workspace / "new"
         new.mkdir()
@@ -75,7 +75,7 @@ def atomic_file(target: Path) -> Generator[Path]:
         ...     Path(home, "answer.txt").read_text(), len(list(Path(home).iterdir()))
         ('42', 1)
     """
-    target = target.resolve()
+    target = real_path(target)
     with _workspace_beside(target) as workspace:
         new = workspace / "new"
         yield new

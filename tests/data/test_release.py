@@ -271,6 +271,14 @@ def test_a_target_can_be_checked_before_any_work_is_done(original: Path, tmp_pat
     check_target(original, overwrite=True)
     with pytest.raises(ReleaseExistsError, match="--overwrite"):
         check_target(original)
+    with pytest.raises(ReleaseExistsError, match="Choose another folder, or remove it yourself"):
+        check_target(original, can_replace=False)
+
+
+def test_a_link_to_itself_is_no_place_for_a_release(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ReleaseExistsError, match="loop already exists"):
+        check_target(tmp_path / "loop")
 
 
 def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:
