@@ -45,8 +45,8 @@ def train(server, release, run: Path, **more):
     """Train the preset after which the folder is named."""
     options = {
         "preset": run.name, "release": release, "model": server.model, "log_path": run, "renderer": server.renderer,
-        "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 40, "eval_every": 10,
-        "n_test": 4,
+        "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 40, "max_paper_tokens": 96,
+        "eval_every": 10, "n_test": 4,
     }  # fmt: skip
     return server.run("train_rl.py", *(f"{key}={value}" for key, value in (options | more).items()), check=False)
 
@@ -96,7 +96,8 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tin
 
     out = run.parent / "judged"
     words = ("--run", str(run), "--release", str(joint_slice), "--out", str(out), "--n-papers", "4")
-    assert "forecast_tie_rate" in tinker_server.run("evaluate.py", *words).stdout
+    assert "label_match" in tinker_server.run("evaluate.py", *words).stdout
+    assert len(read_predictions(out / "predictions.parquet")) == 4
     assert json.loads((out / "run.json").read_text("utf-8"))["settings"]["checkpoint"].endswith("000001")
 
     again = train(tinker_server, joint_slice, run, **often | {"max_steps": 2}, collapse="warn", resume=True)
@@ -110,11 +111,11 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tin
 
 def test_all_of_them_are_shown_in_one_report(tinker_server, joint_slice, runs):
     folders = [folder for folder in sorted(runs.iterdir()) if (folder / "run.json").is_file()]
-    if {folder.name for folder in folders} != {*LOGGED, "exp8", "judged"}:
+    if not folders:
         pytest.skip("it shows the runs of the other tests of this file: run them too")
     page = runs / "report.html"
     tinker_server.run("report.py", *map(str, folders), "--release", str(joint_slice), "--out", str(page))
     shown = page.read_text("utf-8")
-    assert shown.count("finished after 2 steps") >= len(folders) - 1
-    for folder in folders:
-        assert folder.name in shown
+    trained = [folder.name for folder in folders if folder.name != "judged"]
+    assert shown.count("finished after 2 steps") >= len(trained)
+    assert all(name in shown for name in trained)
