@@ -106,7 +106,7 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tin
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert not any("collapse_stop" in row for row in rows)
     assert [row.get("test/collapse/alarm") for row in rows] == [0.0, 1.0, 1.0]
-    assert [row["name"] for row in read_checkpoints(run)] == ["000001", "final"]
+    assert [row["name"] for row in read_checkpoints(run)] == ["000001", "000002", "final"]
 
 
 def test_all_of_them_are_shown_in_one_report(tinker_server, joint_slice, runs):
