@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from sciscirl import group_sizes
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.group_sizes import GroupSizeOptions, draw_group_sizes, plan_runs, read_steps, run_group_sizes, summarize
 from sciscirl.launch import TrainOptions
 
@@ -93,6 +93,20 @@ def test_a_sweep_goes_on_where_it_stopped_and_trains_nothing_twice(tmp_path, mon
     assert trained == [2, 4]
     assert pl.read_parquet(tmp_path / "group_sizes.parquet").equals(table)
     assert (tmp_path / "group_sizes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_size_whose_run_its_collapse_has_ended_does_not_keep_the_others_from_being_trained(
+    tmp_path, monkeypatch, caplog
+):
+    async def train(options):
+        write_run(tmp_path / f"group_{options.group_size:03d}", step_row(0), {"step": 1, "test/label_match": 0.5})
+        if options.group_size == 2:
+            raise CollapseError("the model has collapsed", metrics={}, step=1)
+
+    monkeypatch.setattr(group_sizes, "train_preset", train)
+    options = GroupSizeOptions(sizes=(2, 4), rollouts_per_step=8, max_steps=1, out=str(tmp_path))
+    assert asyncio.run(run_group_sizes(options))["group_size"].to_list() == [2, 4]
+    assert "group size 2: the model has collapsed" in caplog.text
 
 
 def test_a_picture_of_what_was_not_logged_is_drawn_without_it(tmp_path):
