@@ -86,7 +86,7 @@ def server_environment() -> None:
 def tinker_server(server_environment, grown_slice, tmp_path_factory) -> Iterator:
     """The real server with the tiny model, one for all tests: ``tests.rl.tinker_server.TinkerServer``.
 
-    Three models at a time: what a test trains has to be closed at its end. Tests that use it are slow ones.
+    Eleven models at a time, of which each run counts until 90 s after its end. Tests that use it are slow ones.
     """
     from tests.rl.tinker_server import served
 

@@ -92,7 +92,7 @@ def served(release: Path, state: Path) -> Generator[TinkerServer]:
         "--max-lora-rank",
         "8",
         "--max-lora-adapters",
-        "8",
+        "12",  # the slot of a run is free 90 s after its end, and a file may train that many in that time
     )
     process = subprocess.Popen(
         command("serve_local_tinker.py", *words, "--port", "0", "--state", str(state)),
