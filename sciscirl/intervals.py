@@ -15,6 +15,8 @@ from sciscirl.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task import VOCABULARIES
 
 _SEED_MAX: Final = 2**128  # the width of Philox's key
+_RESAMPLES_MAX: Final = 1_000_000
+_BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
@@ -32,7 +34,7 @@ def bootstrap_intervals(
 
     Args:
         predictions: as for :func:`metrics.compute_metrics`.
-        n_resamples: more make the ends of the intervals steadier.
+        n_resamples: more make the ends of the intervals steadier; at most a million.
         level: share of resamples inside.
         seed: from 0.
 
@@ -91,7 +93,7 @@ def resample_metrics(
 
     Args:
         tables: each as for :func:`metrics.compute_metrics`. Where there is no ``openalex_id``, each row is a paper.
-        n_resamples: more make what is derived from them steadier.
+        n_resamples: more make what is derived from them steadier; at most a million.
         seed: from 0.
 
     Returns:
@@ -108,8 +110,11 @@ def resample_metrics(
         >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
         [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
-    if n_resamples < 1 or not 0 <= seed < _SEED_MAX:
-        msg = f"n_resamples is {n_resamples}, seed {seed}: needs 1 or more, 0 or more and less than 2**128."
+    if not 1 <= n_resamples <= _RESAMPLES_MAX or not 0 <= seed < _SEED_MAX:
+        msg = (
+            f"n_resamples is {n_resamples:,}, seed {seed}: needs 1 to {_RESAMPLES_MAX:,}, 0 or more and less than "
+            "2**128."
+        )
         raise PredictionsError(msg)
     frames = [check_predictions(table) for table in tables]
     papers = _papers(frames[0])
@@ -117,9 +122,15 @@ def resample_metrics(
         msg = "the tables are not of the same papers in the same order. Take evaluations of one side of one slice."
         raise PredictionsError(msg)
     stream, n = np.random.Philox(key=seed), len(set(papers))
-    often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(n_resamples)])
-    drawn = [_resample(frame, often) for frame in frames]
-    return {name: np.stack([values[name] for values in drawn]) for name in drawn[0]}
+    blocks: list[list[dict[str, Floats]]] = []
+    for start in range(0, n_resamples, _BLOCK):
+        size = min(_BLOCK, n_resamples - start)
+        often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(size)])
+        blocks.append([_resample(frame, often) for frame in frames])
+    return {
+        name: np.stack([np.concatenate([block[row][name] for block in blocks]) for row in range(len(frames))])
+        for name in blocks[0][0]
+    }
 
 
 def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:

@@ -360,9 +360,11 @@ def test_an_interval_is_about_as_wide_as_theory_says_and_narrows_with_papers_and
     assert bootstrap_intervals(table, seed=1) != bootstrap_intervals(table)
 
 
-@pytest.mark.parametrize("options", [{"n_resamples": 0}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "options", [{"n_resamples": 0}, {"n_resamples": 10**11}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}]
+)
 def test_an_impossible_interval_is_refused(options):
-    with pytest.raises(PredictionsError, match=r"needs (1 or more, 0 or more|a share between 0 and 1)"):
+    with pytest.raises(PredictionsError, match=r"needs (1 to 1,000,000, 0 or more|a share between 0 and 1)"):
         bootstrap_intervals([row("neutral", "neutral")], **options)
 
 
@@ -376,6 +378,18 @@ def test_resamples_of_two_evaluations_are_of_the_same_papers(table, data):
         assert np.array_equal(values[0], once[name][0], equal_nan=True)
         assert np.array_equal(values[2], once[name][0], equal_nan=True)
         assert np.array_equal(np.isnan(values[0]), np.isnan(values[1]))  # undefined by gold labels, not by answers
+
+
+def test_resamples_are_the_same_however_many_are_drawn_at_a_time(monkeypatch):
+    said = {"confidence": 0.9, "is_json": True, "is_valid": True}
+    rows = [{"gold": gold, "label": label, **said} for gold in DISRUPTION_LABELS for label in DISRUPTION_LABELS]
+    at_once = resample_metrics([rows, rows], n_resamples=50)
+    monkeypatch.setattr("sciscirl.intervals._BLOCK", 7)
+    in_blocks = resample_metrics([rows, rows], n_resamples=50)
+    assert at_once.keys() == in_blocks.keys()
+    for name, values in at_once.items():
+        assert values.shape == in_blocks[name].shape == (2, 50)
+        assert np.array_equal(values, in_blocks[name], equal_nan=True)
 
 
 def test_tables_of_other_papers_are_not_resampled_together():
