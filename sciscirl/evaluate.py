@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.folder_lock import locked_folder
 from sciscirl.measuring import METRICS_FILE, PREDICTIONS_FILE, measure, save_evaluation
 from sciscirl.predictions import read_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run
@@ -32,8 +34,8 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Raises:
         SliceError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
-        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; or a local
-            model is not to be had.
+        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; a local model
+            is not to be had; or ``config.out`` cannot be written, is in use, or holds another result.
     """
     from sciscirl.adversarial import make_opponents
     from sciscirl.chat_format import choose_renderer, make_renderer
@@ -68,18 +70,25 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         if preset.adversarial is None
         else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
     )
-    if subject.local_model is not None:
-        await _ask_here(evaluator, subject.local_model)
-    else:
-        await _ask_server(evaluator, subject, config.base_url)
-    if evaluator.predictions is None:
-        msg = "an evaluation that returned has predictions"
-        raise AssertionError(msg)
     asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
     asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
     told = {"preset": preset.name, "trained_on": subject.trained_on}
-    return save_evaluation(evaluator.predictions, config, asked | sampled | told)
+    # Held before anything is asked: answers that are paid for have a place to go, and no two evaluations the same one.
+    with _held(config.out):
+        _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
+        if subject.local_model is not None:
+            await _ask_here(evaluator, subject.local_model)
+        else:
+            await _ask_server(evaluator, subject, config.base_url)
+        if evaluator.predictions is None:
+            msg = "an evaluation that returned has predictions"
+            raise AssertionError(msg)
+        return save_evaluation(evaluator.predictions, config, asked | sampled | told)
+
+
+def _held(folder: Path) -> AbstractContextManager[None]:
+    return locked_folder(folder, user="evaluation", option="folder for the result: --out")
 
 
 def _check_unused(folder: Path) -> None:
@@ -153,14 +162,15 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
     # All of them before any is written: where one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
-    return {
-        name: save_evaluation(
-            judged,
-            replace(config, out=config.out / name),
-            {"baseline": name, "side": config.side, "seed": seed},
-        )
-        for name, judged in predictions.items()
-    }
+    with _held(config.out):
+        return {
+            name: save_evaluation(
+                judged,
+                replace(config, out=config.out / name),
+                {"baseline": name, "side": config.side, "seed": seed},
+            )
+            for name, judged in predictions.items()
+        }
 
 
 def evaluate_predictions(path: Path) -> dict[str, float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sciscidata.release import MANIFEST
 from sciscirl.errors import SciSciRLError
 
 
@@ -24,7 +25,8 @@ def locked_folder(
         error: the class to raise.
 
     Raises:
-        SciSciRLError: if another process holds the folder, or it cannot be written.
+        SciSciRLError: if another process holds the folder, it cannot be written, or it is that of a slice, which
+            would no longer be the one that its manifest describes.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -32,6 +34,9 @@ def locked_folder(
         ...     [path.name for path in Path(home, "run").iterdir()]
         ['.lock']
     """
+    if (folder / MANIFEST).exists():
+        msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
+        raise error(msg)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock", timeout=0)

@@ -23,7 +23,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
-from sciscirl.server import DAYS_KEPT, seconds_to_keep
+from sciscirl.server import DAYS_KEPT, check_weights, seconds_to_keep
 from sciscirl.task import read_split
 from sciscirl.task_rules import check_positive
 
@@ -144,6 +144,7 @@ def make_config(options: TrainOptions) -> train.Config:
     for name in ("n_train", "n_test", "n_epochs"):
         if getattr(options, name) is not None:
             check_positive(**{name: getattr(options, name)})
+    check_weights(load_checkpoint=options.load_checkpoint)
     preset = resolve_preset(options)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."

@@ -18,7 +18,7 @@ from sciscirl.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluate import measure
 from sciscirl.predictions import find_target, read_predictions
 from sciscirl.prices import Usage
-from sciscirl.run_folder import ADAPTER, METRICS_FILE, RUN_FILE
+from sciscirl.run_folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE
 from sciscirl.task import TARGETS, TargetName, short_name
 
 SIDE: Final = "test"
@@ -156,7 +156,7 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
         depth = 1
         while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
             depth += 1
-        names.append("/".join(own[-depth:]))
+        names.append(Path(*own[-depth:]).as_posix())
     return names
 
 
@@ -237,7 +237,7 @@ def _is_finished(folder: Path) -> bool:
     if (folder / ADAPTER).is_dir():
         return True
     try:
-        text = (folder / "checkpoints.jsonl").read_text("utf-8", "replace")
+        text = (folder / CHECKPOINTS_FILE).read_text("utf-8", "replace")
     except OSError:
         return False
     return re.search(r'"name":\s*"final"', text) is not None

@@ -6,18 +6,26 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sciscidata.storage import atomic_file
+from sciscidata.storage.errors import errors_about
 from sciscirl.errors import SciSciRLError
+
+if TYPE_CHECKING:
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
+CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
 #: Where a run that trains an adapter on this machine leaves it.
 ADAPTER: Final = "adapter"
+#: What the message of a failure ends with, after which a run can be resumed.
+RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
 #: Settings that make a run what it is; one that goes on has to have the same.
 _FIXED: Final = ("release", "settings")
 _PACKAGES: Final = (
@@ -31,7 +39,8 @@ def begin_run(
 ) -> int:
     """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
 
-    Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again.
+    Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again. So are
+    lines that a killed run or a full disk has left half written.
 
     Args:
         folder: of the run.
@@ -44,14 +53,13 @@ def begin_run(
         The step at which training begins.
 
     Raises:
-        SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings.
+        SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings or does not
+            say which.
     """
-    from tinker_cookbook.checkpoint_utils import get_last_checkpoint  # loads torch, which readers of a folder need not
-
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
     if not path.exists():
-        if (folder / METRICS_FILE).exists() or (folder / "checkpoints.jsonl").exists():
+        if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
             msg = f"{folder} holds a run of something else. Choose another log_path."
             raise SciSciRLError(msg)
         write_json(path, facts)
@@ -59,19 +67,54 @@ def begin_run(
     if not resume:
         msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
         raise SciSciRLError(msg)
-    older = json.loads(path.read_text("utf-8"))
+    older = _read_begun(path)
     for section in _FIXED:
         for name in facts[section]:
-            if older.get(section, {}).get(name) != facts[section][name]:
+            if older[section].get(name) != facts[section][name]:
                 msg = (
-                    f"{folder} was begun with {name}={older.get(section, {}).get(name)!r}, now it is "
+                    f"{folder} was begun with {name}={older[section].get(name)!r}, now it is "
                     f"{facts[section][name]!r}. Resume with what it was begun with, or choose another log_path."
                 )
                 raise SciSciRLError(msg)
-    checkpoint = get_last_checkpoint(str(folder))
+    # The cookbook's loops read this file themselves, and stumble over half a line.
+    _keep_rows(folder / CHECKPOINTS_FILE, lambda row: "name" in row)
+    checkpoint = find_checkpoint(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
-    _drop_metrics(folder / METRICS_FILE, step)
+    _keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or row["step"] < step)
     return step
+
+
+def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
+    """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
+
+    Args:
+        folder: of the run.
+        key: which weights it has to have: ``"state_path"`` to go on from, ``"sampler_path"`` to sample from.
+    """
+    return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
+
+
+def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
+    """Read which checkpoints a run has, in the order in which they were kept; likewise."""
+    # Both load torch, which whoever reads a folder need not.
+    from tinker_cookbook.stores.storage import storage_from_uri
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+    return cast("list[CheckpointRecord]", TrainingRunStore(storage_from_uri(str(folder))).read_checkpoint_records())
+
+
+def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        facts: Any = json.loads(path.read_bytes())
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), dict) for name in _FIXED):
+        msg = (
+            f"{path} is damaged: it does not say what the run was begun with. Put back the file as it was, or choose "
+            f"another log_path; the weights are those that {CHECKPOINTS_FILE} names."
+        )
+        raise SciSciRLError(msg)
+    return cast("dict[str, dict[str, Any]]", facts)
 
 
 def find_adapter(folder: Path) -> Path:
@@ -112,6 +155,23 @@ def find_commit() -> str | None:
         return None
 
 
+def disk_errors(folder: Path) -> AbstractContextManager[None]:
+    """Say in one line that the disk of a run failed while others, such as the cookbook's loops, wrote to it.
+
+    Raises:
+        StorageError: in place of what the disk said.
+
+    Example:
+        >>> with disk_errors(Path("runs/exp4")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.StorageError: cannot write runs/exp4: No space left on device. Free some disk space, or choose
+        a folder on a larger disk. The run goes on from its last checkpoint: resume=True.
+    """
+    return errors_about(folder, RESUME_HINT)
+
+
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, whole or not at all.
 
@@ -121,16 +181,16 @@ def write_json(path: Path, content: object) -> None:
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _drop_metrics(path: Path, step: int) -> None:
+def _keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text("utf-8").splitlines():
+    kept: list[str] = []
+    for line in path.read_text("utf-8", "replace").splitlines():
         try:
             row = json.loads(line)
         except ValueError:  # the line that a killed run was writing
             continue
-        if row.get("step") is None or row["step"] < step:
+        if isinstance(row, dict) and is_kept(cast("dict[str, Any]", row)):
             kept.append(line)
     _write(path, "".join(f"{line}\n" for line in kept))
 

@@ -16,7 +16,7 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.intervals import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import read_predictions
-from sciscirl.run_folder import RUN_FILE
+from sciscirl.run_folder import RUN_FILE, read_checkpoints
 from sciscirl.task_rules import check_positive
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
@@ -137,13 +137,11 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path
         of a training run.
     """
-    from tinker_cookbook.checkpoint_utils import load_checkpoints_file
-
     if not (folder / RUN_FILE).is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise RunFolderError(msg)
     tables = _read_evaluations(folder, config.name)
-    kept = {record.batch: record.sampler_path for record in load_checkpoints_file(str(folder)) if record.sampler_path}
+    kept = {record.batch: record.sampler_path for record in read_checkpoints(folder) if record.sampler_path}
     eligible = [step == 0 or step in kept for step in tables]
     if not any(eligible):
         msg = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -16,6 +17,7 @@ from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL
 from sciscirl.prices import PRICES
+from sciscirl.run_folder import CHECKPOINTS_FILE
 from sciscirl.task_rules import check_positive
 
 #: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
@@ -65,6 +67,28 @@ def seconds_to_keep(days: int) -> int:
         msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
         raise SciSciRLError(msg)
     return days * 24 * 60 * 60
+
+
+def check_weights(**paths: str | None) -> None:
+    """Refuse what cannot be the path of weights on a server; None is no path.
+
+    Raises:
+        SciSciRLError: if one of ``paths`` is not, with its name.
+
+    Example:
+        >>> check_weights(checkpoint="tinker://0123:train:0/sampler_weights/000050", load_checkpoint=None)
+        >>> check_weights(checkpoint="runs/exp4")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: checkpoint is 'runs/exp4', needs a path as checkpoints.jsonl of a run has them:
+        tinker://MODEL/CHECKPOINT.
+    """
+    for name, path in paths.items():
+        if path is not None and not re.fullmatch(r"tinker://[^/]+/.+", path):
+            msg = (
+                f"{name} is {path!r}, needs a path as {CHECKPOINTS_FILE} of a run has them: tinker://MODEL/CHECKPOINT."
+            )
+            raise SciSciRLError(msg)
 
 
 def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
@@ -148,47 +172,51 @@ def is_tinker(base_url: str | None = None) -> bool:
 
 
 @contextmanager
-def clear_errors(base_url: str | None = None) -> Generator[None]:
+def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]:
     """Turn the errors of the SDK that a user can mend into one line.
+
+    Args:
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+        hint: behind the message of what failed on the way, and not at the start.
 
     Raises:
         SciSciRLError: in place of them.
     """
-    url = resolve_base_url(base_url)
+    url, end = resolve_base_url(base_url), f".{hint}" if hint else ""
     try:
         yield
     except tinker.APIConnectionError as error:
-        raise _no_server(url, error) from error
+        raise _no_server(url, error, end) from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
         msg = f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
         raise SciSciRLError(msg) from error
     except (tinker.APIStatusError, tinker.RequestFailedError) as error:
-        raise _refused(url, error) from error
+        raise _refused(url, error, end) from error
     except tinker.TinkerError as error:  # the key is missing or malformed
         msg = f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}"
         raise SciSciRLError(msg) from error
     except ValueError as error:  # of work that the server failed at, where it says so by an HTTP status, as SkyRL does
         if not isinstance(error.__cause__, tinker.APIStatusError):
             raise
-        raise _refused(url, error.__cause__) from error
+        raise _refused(url, error.__cause__, end) from error
 
 
-def _no_server(url: str, error: BaseException) -> SciSciRLError:
+def _no_server(url: str, error: BaseException, end: str = "") -> SciSciRLError:
     return SciSciRLError(
         f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection, "
-        f"{_LOCAL_HINT}"
+        f"{_LOCAL_HINT}{end}"
     )
 
 
-def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError) -> SciSciRLError:
+def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError, end: str) -> SciSciRLError:
     said = _one_line(error)
     for words, meaning in _SKYRL_ANSWERS.items():
         if words in said:
-            return SciSciRLError(f"{url} {meaning} ({said}).")
+            return SciSciRLError(f"{url} {meaning} ({said}){end or '.'}")
     what = (
         f"answered {error.status_code}" if isinstance(error, tinker.APIStatusError) else "could not do what was asked"
     )
-    return SciSciRLError(f"{url} {what}: {said}")
+    return SciSciRLError(f"{url} {what}: {said}{end}")
 
 
 def _one_line(error: BaseException) -> str:

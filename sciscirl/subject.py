@@ -10,7 +10,7 @@ from typing import Any
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, choose_opponents, find_preset
-from sciscirl.run_folder import RUN_FILE, find_adapter
+from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint
 from sciscirl.task import Side
 from sciscirl.task_rules import check_positive
 
@@ -67,6 +67,10 @@ class EvaluationConfig:
         if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
             msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
             raise SciSciRLError(msg)
+        if self.checkpoint is not None:
+            from sciscirl.server import check_weights  # loads the SDK, which judging a file need not
+
+            check_weights(checkpoint=self.checkpoint)
         find_preset(self.preset or "baseline")
         check_positive(group_size=self.group_size)
         for name in ("max_tokens", "n_papers"):
@@ -154,9 +158,7 @@ def _read_run(folder: Path) -> Subject:
 
 
 def _find_checkpoint(folder: Path) -> str:
-    from tinker_cookbook.checkpoint_utils import get_last_checkpoint
-
-    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    checkpoint = find_checkpoint(folder, "sampler_path")
     if checkpoint is None or checkpoint.sampler_path is None:
         msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
         raise SciSciRLError(msg)

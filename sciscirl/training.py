@@ -7,7 +7,6 @@ from typing import Any
 
 import chz
 import tinker
-from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
@@ -19,8 +18,9 @@ from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import describe
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
-from sciscirl.run_folder import begin_run
-from sciscirl.server import check_opponents, check_server, clear_errors, is_tinker
+from sciscirl.run_folder import begin_run, find_checkpoint
+from sciscirl.run_guard import guarded_run
+from sciscirl.server import check_opponents, check_server, is_tinker
 from sciscirl.task import read_split
 
 
@@ -42,6 +42,7 @@ async def train_preset(options: TrainOptions) -> Path:
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
         CollapseError: if the model has collapsed, and that was to end the run. All of the folder is written by then.
+        StorageError: if the disk fails. The run can be resumed.
     """
     config = make_config(options)
     folder = Path(config.log_path)
@@ -63,7 +64,7 @@ async def train_preset(options: TrainOptions) -> Path:
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
-        with clear_errors(config.base_url):
+        async with guarded_run(folder, config.base_url):
             try:
                 await train.main(config)
                 await evaluator.finish()
@@ -104,7 +105,7 @@ async def evaluate_last(
         step: how many steps the last checkpoint has had; None: what it says itself.
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
     """
-    checkpoint = get_last_checkpoint(str(folder), "sampler_path")
+    checkpoint = find_checkpoint(folder, "sampler_path")
     step = step if step is not None or checkpoint is None else checkpoint.batch
     if checkpoint is None or step is None:
         return

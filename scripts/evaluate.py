@@ -38,10 +38,9 @@ def main(words: Sequence[str]) -> None:
         )
         raise SciSciRLError(msg)
     config = EvaluationConfig(**{"out": Path("evaluations") / options["release"].name, **options})
+    judged = evaluate_baselines(config, seed=seed) if baselines else {}  # first: what they refuse has cost nothing yet
     results = {"model": asyncio.run(evaluate_model(config))} if has_model else {}
-    if baselines:
-        results |= evaluate_baselines(config, seed=seed)
-    print(render_metrics(results))
+    print(render_metrics(results | judged))
     print(f"result: {config.out}")
 
 

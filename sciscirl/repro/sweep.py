@@ -29,7 +29,7 @@ from sciscirl.repro.settings import ELSEWHERE, Axes, Cell, plan_cells
 from sciscirl.repro.sweep_folder import begin_sweep, check_comparable
 from sciscirl.repro.table import make_table, render_table
 from sciscirl.run_folder import describe_run
-from sciscirl.server import check_server
+from sciscirl.server import check_server, check_weights
 from sciscirl.task import TARGETS, Paper, Side, read_split
 from sciscirl.task_rules import TaskRules, check_positive
 
@@ -85,6 +85,7 @@ class ReproConfig:
         if self.local_model is not None and (self.checkpoint is not None or self.base_url is not None):
             msg = "a local model is asked here, not on a server. Leave --checkpoint and --base-url out."
             raise SciSciRLError(msg)
+        check_weights(checkpoint=self.checkpoint)
         check_positive(n_papers=self.n_papers)
         if self.max_tokens is not None:
             check_positive(max_tokens=self.max_tokens)

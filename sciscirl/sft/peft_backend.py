@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import chz
 import torch
-from tinker_cookbook.checkpoint_utils import get_last_checkpoint
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments, set_seed
 
 from sciscidata.storage import atomic_folder
@@ -19,7 +18,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.folder_lock import locked_folder
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
-from sciscirl.run_folder import ADAPTER, begin_run, write_json
+from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, write_json
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -65,7 +64,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         SliceError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use or
             holds another run.
-        StorageError: if the adapter cannot be written.
+        StorageError: if the disk fails. The run can be resumed.
     """
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
     folder, preset = resolve_folder(options, "peft"), resolve_preset(options)
@@ -74,6 +73,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     arguments = make_arguments(options, n_steps)
     is_first = arguments.process_index == 0
     with ExitStack() as stack:
+        stack.enter_context(disk_errors(folder))
         first_step = 0
         if is_first:
             stack.enter_context(locked_folder(folder))
@@ -81,7 +81,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             first_step = begin_run(folder, Path(options.release), settings, resume=options.resume)
             write_json(folder / "config.json", {**chz.asdict(options), "trainer": arguments.to_sanitized_dict()})
         _wait_for_all(arguments)
-        checkpoint = get_last_checkpoint(str(folder)) if options.resume else None
+        checkpoint = find_checkpoint(folder) if options.resume else None
         model = make_model(options, arguments)
         trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
         trainer.remove_callback(PrinterCallback)

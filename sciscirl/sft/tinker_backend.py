@@ -17,7 +17,8 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.folder_lock import locked_folder
 from sciscirl.run_folder import begin_run
-from sciscirl.server import DAYS_KEPT, check_server, clear_errors, seconds_to_keep
+from sciscirl.run_guard import guarded_run
+from sciscirl.server import DAYS_KEPT, check_server, seconds_to_keep
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -152,6 +153,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
         SliceError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
+        StorageError: if the disk fails. The run can be resumed.
     """
     folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
     n_steps = len(make_examples(options)) // preset.batch_size
@@ -160,7 +162,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
     with locked_folder(folder):
         settings = list_settings(options, "tinker")
         first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
-        with clear_errors(options.base_url):
+        async with guarded_run(folder, options.base_url):
             await train.main(make_config(options, first_step=first_step))
             await evaluate_last(folder, make_evaluator(options, folder), step=n_steps, base_url=options.base_url)
     return folder
