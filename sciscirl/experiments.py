@@ -44,9 +44,9 @@ class Preset:
         adversarial: how an answer is challenged, and what it then earns in place of ``rules.reward``; None: it is not.
 
     Raises:
-        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole; if there is no
-            model, or one answer to a paper only; or if answers are challenged that give no reasons, or with a reward
-            that is fitted to the slice.
+        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole; if the model
+            has no name; or if answers are challenged that give no reasons, or with a reward that is fitted to the
+            slice.
 
     Example:
         >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
@@ -79,12 +79,6 @@ class Preset:
             raise SciSciRLError(msg)
         counts = ("max_tokens", "batch_size", "group_size", "eval_group_size", "lora_rank")
         check_positive(**{name: getattr(self, name) for name in counts})
-        if self.group_size < 2:
-            msg = (
-                "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one "
-                "alone teaches nothing."
-            )
-            raise SciSciRLError(msg)
         if not self.model:
             msg = "model is '', needs the name of a base model, or a folder that the server serves."
             raise SciSciRLError(msg)

@@ -146,6 +146,12 @@ def make_config(options: TrainOptions) -> train.Config:
             check_positive(**{name: getattr(options, name)})
     check_weights(load_checkpoint=options.load_checkpoint)
     preset = resolve_preset(options)
+    if preset.group_size < 2:
+        msg = (
+            "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
+            "teaches nothing."
+        )
+        raise SciSciRLError(msg)
     if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
         msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
         raise SciSciRLError(msg)

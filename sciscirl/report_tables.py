@@ -96,6 +96,8 @@ def _describe(run: Run) -> dict[str, str]:
     settings = {("preset" if name == "name" else name): _value(value) for name, value in run.settings.items()}
     if "model" in settings:
         settings["model"] = name_model(str(run.settings["model"]))
+    if run.settings.get("trained_on"):
+        settings["trained_on"] = f"slice {str(run.settings['trained_on'])[:12]}"
     versions: Any = run.facts.get("versions") or {}
     return facts | settings | {f"version of {name}": _value(value) for name, value in versions.items()}
 
@@ -168,14 +170,16 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
     groups: dict[str, dict[str, pl.DataFrame]] = {}
     for run in runs:
         if run.last and run.last.predictions is not None:
-            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE)])
-            groups.setdefault(key, {})[run.name] = run.last.predictions
+            predictions = run.last.predictions
+            papers = sorted(set(predictions["openalex_id"])) if "openalex_id" in predictions.columns else None
+            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE), papers])
+            groups.setdefault(key, {})[run.name] = predictions
     if sum(map(len, groups.values())) < 2:
         return None
     texts, tables, pictures = [], [], []
     for group in groups.values():
         if len(group) < 2:
-            texts.append(f"{next(iter(group))} is alone with its task and slice.")
+            texts.append(f"{next(iter(group))} is alone with its task, slice and papers.")
             continue
         reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
         try:

@@ -121,10 +121,13 @@ def find_adapter(folder: Path) -> Path:
     """Find what a run of ``train_sft.py --backend peft`` has trained.
 
     Raises:
-        SciSciRLError: if the run has not ended.
+        SciSciRLError: if the run has not ended, or is another.
     """
     if not (folder / ADAPTER).is_dir():
-        msg = f"{folder} has no {ADAPTER} yet: the run has not ended. Resume it: resume=True."
+        msg = (
+            f"{folder} has no {ADAPTER}: a run of train_sft.py --backend peft leaves one at its end. Resume it if it "
+            "is one: resume=True. The weights of other runs lie on their server."
+        )
         raise SciSciRLError(msg)
     return folder / ADAPTER
 

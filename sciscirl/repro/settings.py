@@ -77,8 +77,12 @@ class Axes:
         if min(*self.batch_sizes, *self.thread_counts) < 1 or self.n_repeats < 0:
             msg = "batch sizes and thread counts need to be 1 or more, and repeats 0 or more."
             raise SciSciRLError(msg)
+        if max(self.thread_counts) > _THREADS_MAX:
+            msg = f"thread_counts has {max(self.thread_counts):,}, needs at most {_THREADS_MAX:,}."
+            raise SciSciRLError(msg)
 
 
+_THREADS_MAX: Final = 1024  # PyTorch starts as many as it is told to, and crashes where the system has no more
 #: The fields of Setting, and which of Axes has their values.
 _AXES: Final = {
     "batch_size": "batch_sizes",

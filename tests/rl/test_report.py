@@ -221,6 +221,19 @@ def test_runs_are_compared_with_those_of_their_task_and_slice(home, tmp_path):
     assert not section.tables
 
 
+def test_who_judged_fewer_papers_is_alone_and_keeps_nobody_from_being_compared(home, tmp_path):
+    fewer = make_evaluation(tmp_path / "fewer", answers().head(30), {"side": "test"})
+    section = view_comparison(read_runs([home / "exp4", fewer, home / "majority"]))
+    assert [row[0] for row in section.tables[0].rows] == ["exp4 \u2212 majority"]
+    assert "fewer is alone with its task, slice and papers." in section.text
+
+
+def test_the_slice_that_an_evaluated_run_was_trained_on_is_named_as_slices_are(home, tmp_path):
+    judged = make_evaluation(tmp_path / "judged", answers(), {"side": "test", "trained_on": "5a" * 32})
+    differing = view_runs(read_runs([home / "exp4", judged])).tables[0]
+    assert ["trained_on", "\u2013", "slice 5a5a5a5a5a5a"] in [list(row) for row in differing.rows]
+
+
 def test_what_differs_stands_apart_from_what_does_not(home):
     differing, shared, *_ = view_runs(read_runs([home / "exp4", home / "exp5"])).tables
     assert ["seed", "0", "1"] in [list(row) for row in differing.rows]

@@ -111,7 +111,9 @@ def test_every_cell_but_repeats_differs_from_the_reference_in_one_setting():
         assert changed == (set() if cell.axis == "repeat" else {cell.axis})
 
 
-@pytest.mark.parametrize("wrong", [{"batch_sizes": ()}, {"thread_counts": (0,)}, {"devices": ("cpu", "cpu")}])
+@pytest.mark.parametrize(
+    "wrong", [{"batch_sizes": ()}, {"thread_counts": (0,)}, {"thread_counts": (10**5,)}, {"devices": ("cpu", "cpu")}]
+)
 def test_impossible_axes_are_refused(wrong):
     with pytest.raises(SciSciRLError, match=r"need"):
         Axes(**wrong)
