@@ -81,6 +81,9 @@ def load_base_model(
             bnb_4bit_compute_dtype=kind,
             bnb_4bit_quant_storage=kind,
         )
+    if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
+        msg = f"PyTorch sees no CUDA device here, so not {device}: choose another"
+        raise SciSciRLError(msg)
     with _errors_about(name):
         model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
     for module in model.modules():

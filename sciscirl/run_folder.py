@@ -6,12 +6,13 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sciscidata.errors import StorageError
 from sciscidata.storage import atomic_file
 from sciscidata.storage.errors import errors_about
 from sciscirl.errors import SciSciRLError
@@ -158,7 +159,8 @@ def find_commit() -> str | None:
         return None
 
 
-def disk_errors(folder: Path) -> AbstractContextManager[None]:
+@contextmanager
+def disk_errors(folder: Path) -> Generator[None]:
     """Say in one line that the disk of a run failed while others, such as the cookbook's loops, wrote to it.
 
     Raises:
@@ -172,7 +174,15 @@ def disk_errors(folder: Path) -> AbstractContextManager[None]:
         sciscidata.errors.StorageError: cannot write runs/exp4: No space left on device. Free some disk space, or choose
         a folder on a larger disk. The run goes on from its last checkpoint: resume=True.
     """
-    return errors_about(folder, RESUME_HINT)
+    with errors_about(folder, RESUME_HINT):
+        try:
+            yield
+        except RuntimeError as error:
+            if "inline_container" not in str(error):
+                raise
+            # PyTorch's writer of checkpoints, which does not say why.
+            msg = f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
+            raise StorageError(msg) from error
 
 
 def write_json(path: Path, content: object) -> None:

@@ -102,9 +102,6 @@ def open_local(
 
 def _load(folder: Path, setting: Setting) -> Any:  # noqa: ANN401
     device, dtype = setting.device or "cpu", setting.dtype or "float32"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        msg = "PyTorch sees no CUDA device here"
-        raise SciSciRLError(msg)
     if dtype != "int8":
         model = load_base_model(str(folder), dtype=dtype, device=device, attention=setting.attention)
     elif device == "cpu":

@@ -141,7 +141,10 @@ def test_a_sweep_reports_every_setting_and_why_one_is_missing(table, config):
     }  # fmt: skip
     assert done.group_by("axis", "value").len()["len"].unique().to_list() == [2]  # greedy and sampled
     refused = table.filter(pl.col("status") != "measured").select("axis", "value", "reason").rows()
-    assert refused == [("device", "cuda:7", "PyTorch sees no CUDA device here")] or torch.cuda.is_available()
+    assert (
+        refused == [("device", "cuda:7", "PyTorch sees no CUDA device here, so not cuda:7: choose another")]
+        or torch.cuda.is_available()
+    )
     shown = (config.out / "sweep.md").read_text("utf-8")
     assert all(text in shown for text in ("PyTorch sees no CUDA", "| dtype | int8 | greedy |", "dtype float32"))
     assert (config.out / "sweep.png").read_bytes().startswith(b"\x89PNG")

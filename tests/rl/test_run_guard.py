@@ -19,6 +19,7 @@ from sciscirl.evaluate import EvaluationConfig, evaluate_baselines, evaluate_mod
 from sciscirl.experiments import PRESETS, Preset, describe
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, make_config
+from sciscirl.local_model import load_base_model
 from sciscirl.predictions import check_predictions, make_prediction, write_predictions
 from sciscirl.report_runs import name_folders
 from sciscirl.repro.sweep import ReproConfig
@@ -72,6 +73,13 @@ def test_a_mistake_of_ours_is_not_taken_for_the_servers(tmp_path):
 def test_a_disk_that_is_full_while_the_cookbook_writes_is_one_line_and_the_run_can_go_on(tmp_path):
     with pytest.raises(StorageError, match=r"No space left on device.*goes on from its last checkpoint: resume=True"):
         meet(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "run")
+
+
+def test_a_checkpoint_that_pytorch_could_not_write_is_one_line_and_other_errors_are_their_own(tmp_path):
+    with pytest.raises(StorageError, match=r"PyTorch failed at.*Is the disk full.*resume=True"):
+        meet(RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 127040 vs 126932"), tmp_path)
+    with pytest.raises(RuntimeError, match="a bug"):
+        meet(RuntimeError("a bug"), tmp_path)
 
 
 def test_an_outage_of_the_server_is_warned_of(tmp_path, caplog):
@@ -226,6 +234,12 @@ def test_a_group_that_can_teach_nothing_and_a_model_without_a_name_are_refused(o
 
 def test_a_folder_that_nothing_tells_from_another_is_named_by_its_path(tmp_path):
     assert name_folders([tmp_path, tmp_path]) == [str(tmp_path)] * 2
+
+
+def test_a_gpu_that_is_not_there_is_one_line(toy_model, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SciSciRLError, match="PyTorch sees no CUDA device here, so not cuda:1: choose another"):
+        load_base_model(toy_model, device="cuda:1")
 
 
 def test_baselines_that_cannot_be_judged_are_said_before_a_model_is_asked(toy_slice, toy_model, tmp_path, asked):
