@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.errors import StorageError
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import write_predictions
@@ -58,9 +61,20 @@ def measure(predictions: pl.DataFrame) -> dict[str, float]:
 def save_evaluation(
     predictions: pl.DataFrame, config: EvaluationConfig, settings: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Write predictions, metrics and what they are of; return the metrics."""
+    """Write predictions, metrics and what they are of; return the metrics.
+
+    Raises:
+        StorageError: if they cannot be written. Predictions, which may have been paid for, then lie where it says, in
+            the system's folder for temporary files, unless that is full too.
+    """
     metrics = measure(predictions)
-    write_predictions(predictions, config.out / PREDICTIONS_FILE)
+    try:
+        write_predictions(predictions, config.out / PREDICTIONS_FILE)
+    except StorageError as error:
+        rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
+        write_predictions(predictions, rescued)
+        msg = f"{error} The answers are kept in {rescued}: evaluate.py --from-predictions."
+        raise StorageError(msg) from error
     write_json(config.out / RUN_FILE, describe_run(config.release, settings))
     write_json(config.out / METRICS_FILE, metrics)
     return metrics

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import json
 import logging
+import re
 from pathlib import Path
 
 import httpx
+import polars as pl
 import pytest
 import tinker
 
@@ -20,7 +22,8 @@ from sciscirl.experiments import PRESETS, Preset, describe
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, make_config
 from sciscirl.local_model import load_base_model
-from sciscirl.predictions import check_predictions, make_prediction, write_predictions
+from sciscirl.measuring import save_evaluation
+from sciscirl.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.report_runs import name_folders
 from sciscirl.repro.sweep import ReproConfig
 from sciscirl.rewards import score_answer
@@ -198,6 +201,23 @@ def test_no_answer_is_paid_for_that_has_no_place_to_go(toy_slice, toy_model, tmp
         with pytest.raises(SciSciRLError, match="asked"):
             judge(tmp_path / "out")
         assert asked
+
+
+def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tmp_path, monkeypatch):
+    def write(predictions: pl.DataFrame, path: Path) -> None:
+        if path.is_relative_to(tmp_path / "out"):
+            msg = f"cannot write {path}: No space left on device."
+            raise StorageError(msg)
+        write_predictions(predictions, path)
+
+    monkeypatch.setattr("sciscirl.measuring.write_predictions", write)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+    answers = pl.DataFrame([{"openalex_id": "W1", **said}])
+    with pytest.raises(StorageError, match="No space left on device") as caught:
+        save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
+    (kept,) = re.findall(r"The answers are kept in (\S+): evaluate\.py --from-predictions", str(caught.value))
+    assert read_predictions(Path(kept)).equals(answers)
 
 
 def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
