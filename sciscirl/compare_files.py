@@ -12,6 +12,7 @@ import polars as pl
 from sciscidata.storage import atomic_file
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
+from sciscirl.folder_lock import refuse_slice
 from sciscirl.predictions import read_predictions
 from sciscirl.report_layout import show_estimate, show_pair
 from sciscirl.report_runs import SIDE, name_folders
@@ -108,9 +109,12 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
         out: a folder for ``comparison.json`` and a picture for each metric; None: write nothing.
 
     Raises:
-        PredictionsError: if there are none at a path, two have one name, or they cannot be compared.
+        PredictionsError: if there are none at a path, two have one name, they cannot be compared, or ``out`` is the
+            folder of a slice.
         StorageError: if the result cannot be written.
     """
+    if out is not None:
+        refuse_slice(out, "folder: --out", PredictionsError)
     tables, slices = read_named(words)
     check_slices(slices)
     comparison = compare_predictions(tables, config)

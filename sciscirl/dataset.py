@@ -211,12 +211,13 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             SciSciRLError: if it has too few papers for one batch.
         """
         check_positive(n_epochs=self.n_epochs)
-        papers = self._read("train")[: self.n_train]
+        every = self._read("train")
+        papers = every[: self.n_train]
         if len(papers) < self.batch_size:
-            msg = (
-                f"{self.release} has {len(papers):,} training papers, too few for one batch of {self.batch_size} "
-                "different ones. Lower batch_size, or build a larger slice."
-            )
+            what, more = f"{self.release} has {len(papers):,} training papers", "build a larger slice"
+            if len(papers) < len(every):
+                what, more = f"n_train={self.n_train} takes {len(papers):,} of {len(every):,} papers", "raise n_train"
+            msg = f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
             raise SciSciRLError(msg)
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)

@@ -34,9 +34,7 @@ def locked_folder(
         ...     [path.name for path in Path(home, "run").iterdir()]
         ['.lock']
     """
-    if (folder / MANIFEST).exists():
-        msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
-        raise error(msg)
+    refuse_slice(folder, option, error)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock", timeout=0)
@@ -51,3 +49,14 @@ def locked_folder(
         yield
     finally:
         lock.release()
+
+
+def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:
+    """Make sure that nothing is written into a slice; arguments as for ``locked_folder``.
+
+    Raises:
+        SciSciRLError: if the folder is that of a slice.
+    """
+    if (folder / MANIFEST).exists():
+        msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
+        raise error(msg)

@@ -202,6 +202,14 @@ def folders(tmp_path):
     return run, base
 
 
+def test_a_comparison_is_not_written_into_a_slice(folders, tmp_path):
+    (tmp_path / "slice").mkdir()
+    (tmp_path / "slice" / "manifest.json").touch()
+    with pytest.raises(PredictionsError, match="is a slice, which nothing is added to"):
+        compare_files([str(folders[0]), f"majority={folders[1]}"], QUICK, tmp_path / "slice")
+    assert len(list((tmp_path / "slice").iterdir())) == 1
+
+
 def test_a_run_stands_for_its_last_evaluation(folders, tmp_path):
     run, base = folders
     assert find_predictions(run).name == "test_000020.parquet"
