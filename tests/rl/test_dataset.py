@@ -151,7 +151,7 @@ def test_datasets_and_builders_pickle(toy_slice, toy_model):
 def test_too_few_papers_for_a_batch_is_said(toy_slice, toy_model):
     with pytest.raises(SciSciRLError, match="24 training papers, too few for one batch of 25"):
         builder_of(toy_slice, toy_model, batch_size=25).train_papers()
-    with pytest.raises(SciSciRLError, match="n_train=3 takes 3 of 24 papers, too few .* or raise n_train"):
+    with pytest.raises(SciSciRLError, match=r"n_train=3 takes 3 of 24 papers, too few .* or raise n_train"):
         builder_of(toy_slice, toy_model, batch_size=4, n_train=3).train_papers()
 
 
