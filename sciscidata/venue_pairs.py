@@ -7,11 +7,14 @@ venues of a work are its groups; a cell is a pair of venues that some work of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from sciscidata.errors import ConfigError
 
 if TYPE_CHECKING:
     from sciscidata.graph import CitationGraph
@@ -70,6 +73,9 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     Returns:
         int32 (graph.n_dated), in index order.
 
+    Raises:
+        ConfigError: a work with a venue and a year is not one of the graph's.
+
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
         ...     schema_overrides={"publication_year": pl.Int32})
@@ -103,13 +109,14 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
     """Give the indices of dated works: of each year the ids ascend."""
     years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
     order = np.lexsort((work_ids, years))
-    indices = np.empty(order.size, np.int64)
-    starts = np.searchsorted(years[order], graph.years)
-    for first, last, low, high in zip(
-        starts, [*starts[1:], order.size], graph.year_offsets[:-1], graph.year_offsets[1:], strict=True
-    ):
-        some = order[first:last]
-        indices[some] = low + np.searchsorted(graph.work_ids[low:high], work_ids[some])
+    indices = np.zeros(order.size, np.int64)
+    edges = np.append(np.searchsorted(years[order], graph.years), order.size).tolist()
+    for (first, last), (low, high) in zip(pairwise(edges), pairwise(graph.year_offsets.tolist()), strict=True):
+        some, ids = order[first:last], graph.work_ids[low:high]
+        indices[some] = low + np.minimum(np.searchsorted(ids, work_ids[some]), ids.size - 1)
+    if edges[0] or not np.array_equal(graph.work_ids[indices], work_ids):
+        msg = "works holds a dated work that is none of the graph. Name the WORKS that the graph was built from."
+        raise ConfigError(msg)
     return indices
 
 

@@ -390,6 +390,23 @@ def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared
     )
 
 
+@pytest.mark.parametrize("other", [(3, 1985), (3, 1990), (3, 1995), (3, 2005), (1, 2000), (9, None)])
+def test_venues_are_those_of_the_works_that_a_graph_was_built_from(other):
+    schema = {"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64}
+    works = pl.LazyFrame([(1, 1990, 70), (2, 2000, 60), (4, None, 50)], schema=schema, orient="row")
+    graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+    undated = build_graph(
+        pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works.with_columns(publication_year=None).cast(schema)
+    )
+    more = pl.concat([works, pl.LazyFrame([(*other, 40)], schema=schema, orient="row")])
+    if other[1] is None:  # it has no number in any case
+        assert venue_numbers(graph, more).tolist() == [1, 0]
+        return
+    for one in (graph, undated):
+        with pytest.raises(ConfigError, match="none of the graph"):
+            venue_numbers(one, more)
+
+
 def test_the_bits_of_the_scores_are_pinned():
     bits = draw(stream_key(0, "test/novelty"), np.arange(4_000))
     records: Records = {work: (1990 + work // 100, int(below(bits[[work]], 9)[0]) ** 2) for work in range(400)}
