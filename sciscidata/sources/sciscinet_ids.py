@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.sciscinet_tables import Table
 
 _BATCH_ROWS: Final = 1 << 18
@@ -19,6 +20,9 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     In memory lie 8 bytes a row: ids are sorted in place, and every batch goes to its place at once, for collected they
     would lie there twice.
 
+    Raises:
+        InputNotFoundError: a file has other numbers of rows than its footer says.
+
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", "W5", None, "W7"]})
         >>> read_sorted_ids(Table("papers", "", papers, {"work_id": ("paperid", "id")}))
@@ -27,8 +31,16 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
     for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False):
-        ids[n : n + batch.height] = batch["work_id"].to_numpy()
-        n += batch.height
+        found = batch["work_id"].to_numpy()
+        end = n + found.size
+        if end > ids.size or found.size != batch.height:  # Polars believes both the footer and the pages
+            msg = (
+                f"SciSciNet table {table.name}: {table.location} is damaged: "
+                "it has another number of rows than it says. Download it again."
+            )
+            raise InputNotFoundError(msg)
+        ids[n:end] = found
+        n = end
     ids = ids[:n]
     ids.sort()
     return ids

@@ -62,6 +62,7 @@ from sciscidata.sources.sciscinet_texts import plain_texts
 from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publish_atypicality, publish_disruption
 from sciscidata.splits import SplitConfig, draw_split
 from sciscidata.stages import ingest_corpus
+from sciscidata.thrift_compact import parse_struct, write_struct
 from sciscidata.verification import verify_release
 
 N_WORKS = 3_000
@@ -451,6 +452,24 @@ def test_of_parts_the_one_that_is_no_parquet_is_named_and_hidden_files_are_none(
     (parts / "0.parquet").write_bytes(b"cut off")
     with pytest.raises(InputNotFoundError, match=r"papers/0\.parquet cannot be opened"):
         tables(tmp_path)
+
+
+@pytest.mark.parametrize("change", [lambda footer: footer, lambda footer: footer[4][1][1][0]], ids=["file", "group"])
+def test_papers_that_count_themselves_wrong_are_refused(tmp_path, change):
+    path = tmp_path / "sciscinet_papers.parquet"
+    pl.DataFrame({"paperid": range(300), "year": [2000] * 300}).write_parquet(path, row_group_size=200)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer, _ = parse_struct(whole[start:-8])
+    change(footer).update({3: (6, 100)})
+    changed = write_struct(footer)
+    path.write_bytes(whole[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+    found = tables(tmp_path)
+    with (
+        pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet is damaged: it has another number"),
+        reading(found.tables),
+    ):
+        pass
 
 
 def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
