@@ -269,7 +269,8 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
         >>> find_conventionality_cut(pl.LazyFrame({"z_median": [1.0, 5.0, None, 3.0]}))
         3.0
     """
-    return lower_quantile(scores.select("z_median"), (thresholds or LabelThresholds()).uzzi_median_share)
+    share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
+    return lower_quantile(scores.select("z_median"), share)
 
 
 def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label") -> dict[str, int]:
