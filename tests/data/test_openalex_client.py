@@ -855,7 +855,6 @@ def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, be
 RUN = """
 import sys
 from pathlib import Path
-from sciscidata.openalex.answers import Answer, read_answer
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import ResponseStore
 config = ApiConfig(base_url=sys.argv[1], api_key="any", requests_per_second=1e4)
