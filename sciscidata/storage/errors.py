@@ -78,7 +78,16 @@ def _is_about(error: BaseException, target: Path) -> bool:
     """Whether the target's disk or permissions failed, and not some input that was read in the block."""
     if isinstance(error, SciSciDataError) or _error_number(error) not in _REMEDIES.keys() - {errno.ENOENT}:
         return False
-    return not (isinstance(error, OSError) and error.filename and not _is_beside(Path(error.filename), target))
+    path = _named_path(error)
+    return path is None or _is_beside(path, target)
+
+
+def _named_path(error: BaseException) -> Path | None:
+    """Which file an error names; Polars names it in the text only, and a long path by its end."""
+    if isinstance(error, OSError) and error.filename:
+        return Path(error.filename)
+    in_text = re.search(r"\(os error [0-9]+\): (?!\.\.\.)(.+)", str(error))
+    return Path(in_text[1]) if in_text else None
 
 
 def _error_number(error: BaseException) -> int | None:

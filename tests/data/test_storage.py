@@ -125,6 +125,19 @@ def test_an_input_that_cannot_be_read_is_not_taken_for_the_output(tmp_path):
         assert not isinstance(raised.value, StorageError)
 
 
+@pytest.mark.parametrize("kind", [PermissionError, ValueError])  # Polars sets no number and no name of a file
+def test_a_file_that_is_named_in_the_text_alone_tells_input_from_output_too(tmp_path, kind):
+    def failing(path):
+        with atomic_folder(tmp_path / "home" / "out") as folder:
+            raise kind(f"Permission denied (os error 13): {path or folder / 'part.parquet'}")
+
+    with pytest.raises(kind, match="input"):
+        failing(tmp_path / "input.parquet")
+    for path in (None, "...cut/off/part.parquet (set POLARS_VERBOSE=1 to see full path)"):
+        with pytest.raises(StorageError, match="cannot write .*out: Permission denied"):
+            failing(path)
+
+
 def test_a_read_only_parent_is_a_storage_error(tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
