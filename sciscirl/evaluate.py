@@ -6,10 +6,10 @@ import logging
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.folder_lock import locked_folder
+from sciscirl.folder_lock import locked_folder, refuse_slice
 from sciscirl.measuring import METRICS_FILE, PREDICTIONS_FILE, measure, save_evaluation
 from sciscirl.predictions import read_predictions
 from sciscirl.run_folder import RUN_FILE, describe_run
@@ -20,6 +20,7 @@ from sciscirl.task_rules import TaskRules
 if TYPE_CHECKING:
     from sciscirl.evaluator import DisruptionEvaluator
 
+_OPTION: Final = "folder for the result: --out"
 _log = logging.getLogger(__name__)
 
 
@@ -88,13 +89,14 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
 
 def _held(folder: Path) -> AbstractContextManager[None]:
-    return locked_folder(folder, user="evaluation", option="folder for the result: --out")
+    return locked_folder(folder, user="evaluation", option=_OPTION)
 
 
 def _check_unused(folder: Path) -> None:
     """Answers cost money, and a run's folder says what it was: neither is written over."""
+    refuse_slice(folder, _OPTION)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
-        msg = f"{folder} holds a run or an evaluation already. Choose another folder for the result: --out."
+        msg = f"{folder} holds a run or an evaluation already. Choose another {_OPTION}."
         raise SciSciRLError(msg)
 
 

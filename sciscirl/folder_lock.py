@@ -43,8 +43,7 @@ def locked_folder(
         msg = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
         raise error(msg) from caught
     except OSError as caught:
-        msg = f"{folder} cannot be written: {caught.strerror}. Choose another {option}."
-        raise error(msg) from caught
+        raise error(_no_place(folder, caught, option)) from caught
     try:
         yield
     finally:
@@ -55,8 +54,16 @@ def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciR
     """Make sure that nothing is written into a slice; arguments as for ``locked_folder``.
 
     Raises:
-        SciSciRLError: if the folder is that of a slice.
+        SciSciRLError: if the folder is that of a slice, or cannot be looked into.
     """
-    if (folder / MANIFEST).exists():
+    try:
+        is_slice = (folder / MANIFEST).exists()
+    except OSError as caught:  # a name that is too long, or a folder above that may not be read
+        raise error(_no_place(folder, caught, option)) from caught
+    if is_slice:
         msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
         raise error(msg)
+
+
+def _no_place(folder: Path, caught: OSError, option: str) -> str:
+    return f"{folder} cannot be written: {caught.strerror}. Choose another {option}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +15,10 @@ from tinker.lib.base_url import resolve_base_url
 from sciscirl.run_folder import RESUME_HINT, disk_errors
 from sciscirl.server import clear_errors
 
-#: Between two looks at whether the server is there, and as long an answer is waited for.
+#: Between two looks at whether the server is there.
 PERIOD_SECONDS: Final = 30.0
+#: That an answer is waited for: a server at work may take its time.
+_TIMEOUT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -41,14 +43,13 @@ async def guarded_run(
             yield
     finally:
         watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+        await asyncio.gather(watch, return_exceptions=True)  # what went wrong with it is no matter of the run's
 
 
 async def _watch(url: str, period_seconds: float) -> None:
     """Warn once of each outage, at the second look that finds nobody, and say when it is over."""
     n_missed = 0
-    async with httpx.AsyncClient(timeout=period_seconds) as client:
+    async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as client:
         while True:
             await asyncio.sleep(period_seconds)
             try:

@@ -115,7 +115,9 @@ def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
 
     async def run() -> None:
         async with guarded_run(tmp_path, URL, period_seconds=0.001):
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(20):
+                while len(caplog.messages) < 2:
+                    await asyncio.sleep(0.01)
 
     with caplog.at_level(logging.WARNING, logger="sciscirl.run_guard"):
         asyncio.run(run())
@@ -195,6 +197,8 @@ def test_no_answer_is_paid_for_that_has_no_place_to_go(toy_slice, toy_model, tmp
         (tmp_path / "file").touch()
         with pytest.raises(SciSciRLError, match=r"cannot be written: Not a directory.*folder for the result: --out"):
             judge(tmp_path / "file" / "out")
+        with pytest.raises(SciSciRLError, match=r"cannot be written: File name too long\. Choose another folder"):
+            judge(tmp_path / ("x" * 300))
         with locked_folder(tmp_path / "held"), pytest.raises(SciSciRLError, match="in use by another evaluation"):
             judge(tmp_path / "held")
         assert not asked
@@ -218,6 +222,14 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
         save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
     (kept,) = re.findall(r"The answers are kept in (\S+): evaluate\.py --from-predictions", str(caught.value))
     assert read_predictions(Path(kept)).equals(answers)
+
+
+def test_a_folder_that_no_disk_takes_is_one_line():
+    with (
+        pytest.raises(SciSciRLError, match=r"File name too long\. Choose another log_path"),
+        locked_folder(Path("x" * 300)),
+    ):
+        pass
 
 
 def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
