@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +65,21 @@ async def train_preset(options: TrainOptions) -> Path:
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
+        warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
         async with guarded_run(folder, config.base_url):
-            try:
-                await train.main(config)
-                await evaluator.finish()
-            except CollapseError as collapse:
-                stopped = collapse
-                # The cookbook's loop was left before it logged what it had measured in this step.
-                step, judged = evaluator.judged
-                rest = judged if step == collapse.step else {}
-                store = TrainingRunStore(storage_from_uri(config.log_path))
-                store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
-            # The run is over: what is still judged can warn, and has nothing to stop.
-            warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
-            evaluator.alarm = make_alarm(warning, folder)
-            await evaluator.finish()
+            # Training answers may end a run of which an evaluation that goes on, or has just ended, says the same.
+            for work in (partial(train.main, config), evaluator.finish):
+                try:
+                    await work()
+                except CollapseError as collapse:
+                    stopped = stopped or collapse
+                    # The cookbook's loop was left before it logged what it had measured in this step.
+                    step, judged = evaluator.judged
+                    rest = judged if step == collapse.step else {}
+                    store = TrainingRunStore(storage_from_uri(config.log_path))
+                    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+                    # The run is over: what is still judged can warn, and has nothing to stop.
+                    evaluator.alarm = make_alarm(warning, folder)
             last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
             await evaluate_last(folder, last, base_url=config.base_url)
     if stopped is not None:

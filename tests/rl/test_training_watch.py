@@ -134,17 +134,8 @@ def test_what_builds_the_batches_has_them_watched_whoever_meets_the_answers(toy_
     assert alone.watch is None
 
 
-@pytest.mark.parametrize("concurrently", [False, True])
-def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(
-    options, toy_renderer, monkeypatch, concurrently
-):
-    """The loop evaluates at steps 0 and 6, where two windows of three steps have shown one label."""
-    tokenizer, run = toy_renderer.tokenizer, Path(options["log_path"])
-    told = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
-
-    def judge(*_, **__):  # a model that has read which word of its title tells the class of a paper
-        return Scripted(tokenizer, lambda prompt: say(told[max(told, key=prompt.rfind)]))
-
+def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurrently: bool) -> list[dict]:
+    """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
     monkeypatch.setattr("sciscirl.evaluator.TinkerTokenCompleter", judge)
 
@@ -154,10 +145,12 @@ def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(
         evaluator = config.evaluator_builders[0]()
         for step in range(config.max_steps):
             row = {}
-            if step % 6 == 0:
+            if step % eval_every == 0:
                 export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
                 row = await evaluator(None, rollout_summary_export=export, store=store)
             groups = dataset.get_batch(step)
+            if running := getattr(evaluator, "_running", None):
+                await asyncio.wait([running])  # it ends before the next batch is made
             texts = write(KINDS[0], TARGETS["disruption"])
             await roll_out(groups, store, step, texts, tokenizer)
             store.write_metrics(row, step=step)
@@ -167,10 +160,42 @@ def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(
     ended = pytest.raises(CollapseError, match="at step 6 train/")
     with serve_models([{"model_name": options["model"]}]) as url, ended:
         asyncio.run(train_preset(TrainOptions(**options, **more, base_url=url)))
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (Path(options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("concurrently", [False, True])
+def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(
+    options, toy_renderer, monkeypatch, concurrently
+):
+    """The loop evaluates at steps 0 and 6, where two windows of three steps have shown one label."""
+    told = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
+
+    def judge(*_, **__):  # a model that has read which word of its title tells the class of a paper
+        return Scripted(toy_renderer.tokenizer, lambda prompt: say(told[max(told, key=prompt.rfind)]))
+
+    rows = run_stuck(options, toy_renderer.tokenizer, monkeypatch, judge, 6, concurrently)
     assert {row["step"] for row in rows} == set(range(7))
     last = {name: value for row in rows if row["step"] == 6 for name, value in row.items()}
     assert (last["collapse_stop"], last["train/collapse/alarm"], last["test/collapse/alarm"]) == (1.0, 1.0, 0.0)
     assert last["test/label_match"] == 1.0
     assert last["train/predicted_share/neutral"] == pytest.approx(7 / 8)
-    assert (run / "predictions" / "test_000006.parquet").is_file()
+    assert (Path(options["log_path"]) / "predictions" / "test_000006.parquet").is_file()
+
+
+def test_an_evaluation_that_has_found_the_same_before_is_logged_too_and_the_last_one_is_made(
+    options, toy_renderer, monkeypatch
+):
+    """The evaluation of step 4 goes on beside training: the loop would only hear at its next one what it found."""
+    judged_last = []
+
+    async def judge_last(*_, **__):
+        judged_last.append(1)
+
+    def judge(*_, **__):
+        return Scripted(toy_renderer.tokenizer, lambda _: say("neutral"))
+
+    monkeypatch.setattr(training, "evaluate_last", judge_last)
+    rows = run_stuck(options, toy_renderer.tokenizer, monkeypatch, judge, 4, concurrently=True)
+    alarms = {row["step"]: row["test/collapse/alarm"] for row in rows if "test/collapse/alarm" in row}
+    assert alarms[4] == 1.0
+    assert judged_last
