@@ -18,6 +18,7 @@ from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions
+from sciscirl.run_folder import expand_home
 from sciscirl.training import train_preset
 
 if TYPE_CHECKING:
@@ -93,13 +94,14 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
             "once, that divide the rollouts: sizes=4,8,16 rollouts_per_step=128"
         )
         raise SciSciRLError(msg)
+    out = expand_home(options.out)
     shared: Any = {name: getattr(options, name) for name in chz.chz_fields(TrainOptions)}
     return {
         size: chz.replace(
             TrainOptions(**shared),
             group_size=size,
             batch_size=options.rollouts_per_step // size,
-            log_path=f"{options.out}/group_{size:03d}",
+            log_path=(out / f"group_{size:03d}").as_posix(),
             resume=True,
         )
         for size in options.sizes
@@ -120,7 +122,7 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
         SciSciRLError: as ``plan_runs`` and ``train_preset`` do, or the folder is in use.
         StorageError: if the disk is full, or the folder cannot be written.
     """
-    runs, out = plan_runs(options), Path(options.out)
+    runs, out = plan_runs(options), expand_home(options.out)
     with locked_folder(out, user="sweep", option="folder: out="):
         for size, run in runs.items():
             if _is_finished(Path(str(run.log_path)), run.max_steps):

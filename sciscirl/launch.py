@@ -23,6 +23,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
+from sciscirl.run_folder import expand_home
 from sciscirl.server import DAYS_KEPT, check_weights, seconds_to_keep
 from sciscirl.task import read_split
 from sciscirl.task_rules import check_positive
@@ -126,11 +127,14 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
 def resolve_folder(options: TrainOptions) -> Path:
     """Return the folder of the run.
 
+    Raises:
+        SciSciRLError: if it is below a home that there is not.
+
     Example:
         >>> resolve_folder(TrainOptions(preset="exp4")).as_posix()
         'runs/exp4'
     """
-    return Path(options.log_path or f"runs/{options.preset}").expanduser()
+    return expand_home(options.log_path or f"runs/{options.preset}")
 
 
 def make_config(options: TrainOptions) -> train.Config:

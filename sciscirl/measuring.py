@@ -71,8 +71,11 @@ def save_evaluation(
     try:
         write_predictions(predictions, config.out / PREDICTIONS_FILE)
     except StorageError as error:
-        rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
-        write_predictions(predictions, rescued)
+        try:
+            rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
+            write_predictions(predictions, rescued)
+        except OSError:  # full too: what is to be mended is where they were to go
+            raise error from None
         msg = f"{error} The answers are kept in {rescued}: evaluate.py --from-predictions."
         raise StorageError(msg) from error
     write_json(config.out / RUN_FILE, describe_run(config.release, settings))

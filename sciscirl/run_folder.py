@@ -85,6 +85,23 @@ def begin_run(
     return step
 
 
+def expand_home(path: str) -> Path:
+    """Return the folder that a setting names, where ``~`` is a home.
+
+    Raises:
+        SciSciRLError: if there is no such home.
+
+    Example:
+        >>> expand_home("runs/exp4").as_posix()
+        'runs/exp4'
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        msg = f"{path!r}: there is no such home. Write the folder out."
+        raise SciSciRLError(msg) from error
+
+
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
     """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
 

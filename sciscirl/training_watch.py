@@ -29,10 +29,12 @@ class TrainingWatch:
         SciSciRLError: on construction, if there is no such action.
 
     Example:
-        >>> watch = TrainingWatch("no-such-run", "disruption", batch_size=16, action="stop")
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as run:
+        ...     watch = TrainingWatch(run, "disruption", batch_size=16, action="stop")
+        ...     watch(batch=32)  # no answer, no sign
         >>> watch.n_batches
         16
-        >>> watch(batch=32)  # no answer, no sign
     """
 
     def __init__(

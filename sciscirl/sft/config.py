@@ -16,6 +16,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator, build_evaluator
 from sciscirl.experiments import Preset, describe, find_preset
 from sciscirl.prompts import PromptStyle
+from sciscirl.run_folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 from sciscirl.task_rules import check_positive
 
@@ -78,11 +79,14 @@ def resolve_preset(options: SftOptions) -> Preset:
 def resolve_folder(options: SftOptions, backend: str) -> Path:
     """Return the folder of the run.
 
+    Raises:
+        SciSciRLError: if it is below a home that there is not.
+
     Example:
         >>> resolve_folder(SftOptions(), "peft").as_posix()
         'runs/sft-peft-exp4'
     """
-    return Path(options.log_path or f"runs/sft-{backend}-{options.preset}").expanduser()
+    return expand_home(options.log_path or f"runs/sft-{backend}-{options.preset}")
 
 
 def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:

@@ -20,6 +20,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluate import EvaluationConfig, evaluate_baselines, evaluate_model
 from sciscirl.experiments import PRESETS, Preset, describe
 from sciscirl.folder_lock import locked_folder
+from sciscirl.group_sizes import GroupSizeOptions, plan_runs
 from sciscirl.launch import TrainOptions, make_config
 from sciscirl.local_model import load_base_model
 from sciscirl.measuring import save_evaluation
@@ -30,6 +31,7 @@ from sciscirl.rewards import score_answer
 from sciscirl.run_folder import begin_run, find_checkpoint, read_checkpoints
 from sciscirl.run_guard import guarded_run
 from sciscirl.select import select_checkpoint
+from sciscirl.sft.config import SftOptions, resolve_folder
 from sciscirl.subject import find_subject
 from sciscirl.task import read_split
 from sciscirl.task_rules import TaskRules
@@ -222,6 +224,25 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
         save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
     (kept,) = re.findall(r"The answers are kept in (\S+): evaluate\.py --from-predictions", str(caught.value))
     assert read_predictions(Path(kept)).equals(answers)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
+    with pytest.raises(StorageError, match=r"out.predictions\.parquet: No space left on device\.$"):
+        save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
+
+
+def test_a_home_that_there_is_not_is_one_line(options):
+    for find in (
+        lambda path: make_config(TrainOptions(**options | {"log_path": path})),
+        lambda path: plan_runs(GroupSizeOptions(out=path)),
+        lambda path: resolve_folder(SftOptions(log_path=path), "peft"),
+    ):
+        with pytest.raises(SciSciRLError, match=r"'~nobody-of-this-name/run': there is no such home\. Write"):
+            find("~nobody-of-this-name/run")
+
+
+def test_a_sweep_lies_where_its_runs_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert plan_runs(GroupSizeOptions(out="~/sizes"))[4].log_path == f"{tmp_path.as_posix()}/sizes/group_004"
 
 
 def test_a_folder_that_no_disk_takes_is_one_line():
