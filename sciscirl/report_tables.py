@@ -171,7 +171,9 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
     for run in runs:
         if run.last and run.last.predictions is not None:
             predictions = run.last.predictions
-            papers = sorted(set(predictions["openalex_id"])) if "openalex_id" in predictions.columns else None
+            papers = (
+                predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
+            )
             key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE), papers])
             groups.setdefault(key, {})[run.name] = predictions
     if sum(map(len, groups.values())) < 2:

@@ -31,7 +31,7 @@ _SKYRL_ANSWERS: Final = {
     "model's; each run, and each other model that is sampled from, needs one. Wait for another run to end (of one that "
     "was killed, 90 s), or start the server with a higher --max-lora-adapters",
     " not loaded": "does not hold the model that was asked for. It was restarted, or heard nothing of the run for too "
-    "long, or had no adapter slot free. Go on at the last checkpoint: resume=True",
+    "long, or had no adapter slot free. Ask for it again",
 }
 
 

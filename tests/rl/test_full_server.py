@@ -29,8 +29,11 @@ def refuse(said: str, status: int = 400) -> tinker.APIStatusError:
             FULL,
             r"127\.0\.0\.1:9 cannot take another model: all its adapter slots .*--max-lora-adapters.* \(8\) reached",
         ),
-        ("Model m not loaded (likely stale request from previous server)", r"does not hold the model .* resume=True"),
-        ("Model m not loaded", r"does not hold the model .* resume=True"),
+        (
+            "Model m not loaded (likely stale request from previous server)",
+            r"does not hold the model .* Ask for it again \(.*not loaded",
+        ),
+        ("Model m not loaded", r"does not hold the model .* Ask for it again \(.*not loaded"),
         ("LoRA rank 16 must be between 1 and 8", r"answered 400: .*rank 16 must be between 1 and 8"),
     ],
 )

@@ -228,6 +228,14 @@ def test_who_judged_fewer_papers_is_alone_and_keeps_nobody_from_being_compared(h
     assert "fewer is alone with its task, slice and papers." in section.text
 
 
+def test_a_paper_without_an_id_is_one_of_the_same_papers(tmp_path):
+    nameless = answers().with_columns(pl.col("openalex_id").replace("W1", None))
+    assert nameless["openalex_id"].null_count()
+    folders = [make_evaluation(tmp_path / name, nameless, {"side": "test"}) for name in ("one", "other")]
+    (table,) = view_comparison(read_runs(folders)).tables
+    assert [row[0] for row in table.rows] == ["one \u2212 other"]
+
+
 def test_the_slice_that_an_evaluated_run_was_trained_on_is_named_as_slices_are(home, tmp_path):
     judged = make_evaluation(tmp_path / "judged", answers(), {"side": "test", "trained_on": "5a" * 32})
     differing = view_runs(read_runs([home / "exp4", judged])).tables[0]
