@@ -99,4 +99,8 @@ def _error_number(error: BaseException) -> int | None:
 
 
 def _is_beside(path: Path, target: Path) -> bool:
-    return path.is_relative_to(target.parent) or target.is_relative_to(path)
+    # As they are named, and as they are: others resolve what they were given.
+    return any(
+        one.is_relative_to(other.parent) or other.is_relative_to(one)
+        for one, other in ((path, target), (real_path(path), real_path(target)))
+    )

@@ -80,6 +80,20 @@ def test_a_disk_that_is_full_while_the_cookbook_writes_is_one_line_and_the_run_c
         meet(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "run")
 
 
+def test_a_run_in_a_folder_below_this_one_knows_its_disk_by_the_whole_path_too(tmp_path, monkeypatch):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    monkeypatch.chdir(tmp_path)
+    for home in (tmp_path / "runs", tmp_path / "disk"):  # the cookbook resolves what it is given
+        error = OSError(errno.ENOSPC, "No space left on device", str(home / "exp4" / "iteration_000001"))
+        with pytest.raises(StorageError, match=r"^cannot write runs.exp4: No space left on device"):
+            meet(error, Path("runs/exp4"))
+    elsewhere = OSError(errno.ENOSPC, "No space left on device", str(tmp_path.parent / "other" / "file"))
+    with pytest.raises(OSError, match="other") as caught:
+        meet(elsewhere, Path("runs/exp4"))
+    assert caught.value is elsewhere
+
+
 def test_a_checkpoint_that_pytorch_could_not_write_is_one_line_and_other_errors_are_their_own(tmp_path):
     with pytest.raises(StorageError, match=r"PyTorch failed at.*Is the disk full.*resume=True"):
         meet(RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 127040 vs 126932"), tmp_path)
