@@ -59,7 +59,10 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
         for table in sorted(tables.values(), key=lambda table: sum(path.stat().st_size for path in table.files)):
             if (damage := table.find_damage()) is not None:
                 path, reason = damage
-                msg = f"SciSciNet table {table.name}: {path} is damaged: {reason}. Download it again."
+                what, remedy = "is damaged", "Download it again."
+                if "(os error 13)" in reason:
+                    what, remedy = "may not be read", "Mend its permissions."
+                msg = f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}"
                 raise InputNotFoundError(msg) from error
         if _STORE_ERROR in str(error):
             msg = f"SciSciNet: {short_reason(error)}. {STORE_REMEDY}"

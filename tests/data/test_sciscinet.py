@@ -472,6 +472,14 @@ def test_papers_that_count_themselves_wrong_are_refused(tmp_path, change):
         pass
 
 
+def test_a_part_that_may_not_be_read_is_not_called_damaged(made, monkeypatch):
+    # Root may read anything, so Polars' words are given.
+    monkeypatch.setattr(Table, "find_damage", lambda _: (made / "1.parquet", "Permission denied (os error 13)"))
+    denied = r"1\.parquet may not be read: Permission denied .* Mend its permissions"
+    with pytest.raises(InputNotFoundError, match=denied), reading(tables(made).tables):
+        raise PermissionError("Permission denied (os error 13): 1.parquet")
+
+
 def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
     with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*--sciscinet-texts"):
         tables(made, texts=str(tmp_path))
