@@ -18,6 +18,7 @@ _REMEDIES = {
     errno.EDQUOT: "The disk quota is used up: free some space, or choose another folder.",
     errno.EFBIG: "The file system refuses files of this size: choose a folder on another disk.",
     errno.EROFS: "The disk is mounted read-only: choose a folder on another disk.",
+    errno.EMFILE: "Allow this process more open files: ulimit -n 4096.",
     errno.EIO: "The disk reports an error: check it, or choose a folder on another disk.",
     errno.ENOENT: "The folder above it cannot be made: choose another folder.",
     errno.ENAMETOOLONG: "Choose a shorter name.",

@@ -285,6 +285,17 @@ def test_a_full_disk_for_temporary_files_is_a_storage_error_and_an_input_is_not(
     assert not isinstance(raised.value, StorageError)
 
 
+def test_too_few_open_files_are_said_with_the_way_to_more():
+    code = (
+        "import resource\nfrom sciscidata.storage import scratch_folder\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "with scratch_folder() as folder:\n    files = [(folder / str(i)).open('w') for i in range(80)]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "StorageError: cannot write" in done.stderr
+    assert "Too many open files. Allow this process more open files: ulimit -n 4096." in done.stderr
+
+
 def test_scratch_of_a_killed_run_is_gone_at_the_next_one_and_a_living_run_keeps_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = (
