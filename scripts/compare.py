@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sciscirl.command_line import run_script
 from sciscirl.compare import CompareConfig
 from sciscirl.compare_files import compare_files, render_comparison
+from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n-resamples", type=int, help="of the papers, for intervals (2000)")
     parser.add_argument("--level", type=float, help="of intervals (0.95)")
     parser.add_argument("--seed", type=int, help="of the resamples (0)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write comparison.json and pictures")
+    parser.add_argument("--out", type=expand_home, metavar="FOLDER", help="also write comparison.json and pictures")
     return parser
 
 

@@ -18,6 +18,7 @@ from sciscirl.evaluate import (
 )
 from sciscirl.experiments import PRESETS
 from sciscirl.measuring import render_metrics
+from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
@@ -46,14 +47,18 @@ def main(words: Sequence[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("--release", type=Path, metavar="FOLDER", help="a slice")
+    parser.add_argument("--release", type=expand_home, metavar="FOLDER", help="a slice")
     parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
     parser.add_argument("--model", help="a base model; with --checkpoint, the one it was trained from")
     parser.add_argument("--checkpoint", metavar="PATH", help="weights to sample from (tinker://...)")
-    parser.add_argument("--local-model", type=Path, metavar="FOLDER", help="a model or adapter to load here, no server")
-    parser.add_argument("--run", type=Path, metavar="FOLDER", help="a training run: its last checkpoint")
+    parser.add_argument(
+        "--local-model", type=expand_home, metavar="FOLDER", help="a model or adapter to load here, no server"
+    )
+    parser.add_argument("--run", type=expand_home, metavar="FOLDER", help="a training run: its last checkpoint")
     parser.add_argument("--baselines", action="store_true", help="majority, random by prior, TF-IDF and regression")
-    parser.add_argument("--from-predictions", type=Path, metavar="FILE", help="recompute metrics; needs nothing else")
+    parser.add_argument(
+        "--from-predictions", type=expand_home, metavar="FILE", help="recompute metrics; needs nothing else"
+    )
     parser.add_argument("--preset", choices=tuple(PRESETS), help="prompt, contract and reward (baseline)")
     parser.add_argument("--renderer", help="chat format (the model's own, without thinking)")
     parser.add_argument("--temperature", type=float, help="of sampling; 0 is greedy (the preset's)")
@@ -64,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n-papers", type=int, help="only the first so many")
     parser.add_argument("--seed", type=int, help="of the random baseline (0)")
     parser.add_argument("--base-url", metavar="URL", help="a Tinker server (TINKER_BASE_URL, else Tinker)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the result goes (evaluations/RELEASE)")
+    parser.add_argument("--out", type=expand_home, metavar="FOLDER", help="where the result goes (evaluations/RELEASE)")
     return parser
 
 

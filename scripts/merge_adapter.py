@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sciscirl.command_line import run_script
+from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
     """Read the options, merge, and tell where the model lies."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("adapter", type=Path, help="its folder, or that of the run")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the model goes")
+    parser.add_argument("adapter", type=expand_home, help="its folder, or that of the run")
+    parser.add_argument("--out", type=expand_home, required=True, metavar="FOLDER", help="where the model goes")
     parser.add_argument(
         "--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16", help="of its weights"
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sciscirl.command_line import run_script
 from sciscirl.report import ReportConfig, write_report
+from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
@@ -21,9 +21,13 @@ def main(words: Sequence[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a training run or an evaluation")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (report.html)")
-    parser.add_argument("--release", type=Path, metavar="FOLDER", help="the slice: show papers beside their answers")
+    parser.add_argument(
+        "runs", nargs="+", type=expand_home, metavar="RUN", help="folder of a training run or an evaluation"
+    )
+    parser.add_argument("--out", type=expand_home, metavar="FILE", help="where the page goes (report.html)")
+    parser.add_argument(
+        "--release", type=expand_home, metavar="FOLDER", help="the slice: show papers beside their answers"
+    )
     parser.add_argument("--n-examples", type=int, help="right, wrong and invalid answers shown of each run (3)")
     parser.add_argument("--title", help="of the page")
     return parser

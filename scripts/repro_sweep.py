@@ -12,11 +12,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import get_args
 
 from sciscirl.command_line import run_script
 from sciscirl.repro.settings import Attention, Axes, Dtype
+from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
@@ -41,9 +41,11 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--release", type=Path, required=True, metavar="FOLDER", help="a slice")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the sweep lies, or will")
-    parser.add_argument("--local-model", type=Path, metavar="FOLDER", help="a model to load here; or")
+    parser.add_argument("--release", type=expand_home, required=True, metavar="FOLDER", help="a slice")
+    parser.add_argument(
+        "--out", type=expand_home, required=True, metavar="FOLDER", help="where the sweep lies, or will"
+    )
+    parser.add_argument("--local-model", type=expand_home, metavar="FOLDER", help="a model to load here; or")
     parser.add_argument("--model", help="a base model on a Tinker server")
     parser.add_argument("--checkpoint", metavar="PATH", help="weights on that server (tinker://...)")
     parser.add_argument("--base-url", metavar="URL", help="that server (TINKER_BASE_URL, else Tinker)")
@@ -62,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     local.add_argument("--attentions", nargs="+", choices=get_args(Attention), help="kernels (all)")
     local.add_argument("--devices", nargs="+", help="as PyTorch names them (cpu cuda)")
     parser.add_argument(
-        "--against", type=Path, nargs="+", metavar="FOLDER", help="sweeps made elsewhere, to compare with"
+        "--against", type=expand_home, nargs="+", metavar="FOLDER", help="sweeps made elsewhere, to compare with"
     )
     return parser
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import get_args
 
 from sciscirl.command_line import run_script
+from sciscirl.run_folder import expand_home
 from sciscirl.select import Criterion, Rule, SelectionConfig, render_selection, select_checkpoint
 
 
@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a training run")
+    parser.add_argument("run", type=expand_home, metavar="RUN", help="the folder of a training run")
     parser.add_argument("--metric", choices=get_args(Criterion), help="the more, the better (macro_f1)")
     parser.add_argument(
         "--rule",

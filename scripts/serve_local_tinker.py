@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import platformdirs
 
@@ -17,6 +16,7 @@ from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model
+from sciscirl.run_folder import expand_home
 from sciscirl.task import read_split
 
 N_PAPERS = 50  # of a slice, to make the tiny model's tokenizer from
@@ -58,13 +58,15 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     )
     served = parser.add_mutually_exclusive_group(required=True)
     served.add_argument("--tiny", action="store_true", help="make and serve a model that knows nothing")
-    served.add_argument("--model", type=Path, metavar="DIR", help="serve a model directory as Transformers saves it")
+    served.add_argument(
+        "--model", type=expand_home, metavar="DIR", help="serve a model directory as Transformers saves it"
+    )
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     state = platformdirs.user_data_path("sciscirl") / "server"
-    parser.add_argument("--state", type=Path, default=state, metavar="DIR", help="checkpoints, database and log")
+    parser.add_argument("--state", type=expand_home, default=state, metavar="DIR", help="checkpoints, database and log")
     cache = platformdirs.user_cache_path("sciscirl")
     parser.add_argument(
-        "--cache", type=Path, default=cache, metavar="DIR", help="the server's environment, tiny models"
+        "--cache", type=expand_home, default=cache, metavar="DIR", help="the server's environment, tiny models"
     )
     parser.add_argument("--cuda", action="store_true", help="run on an NVIDIA GPU")
     parser.add_argument("--max-lora-rank", type=int, default=32)
@@ -72,7 +74,9 @@ def read_options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sample-batch", type=int, default=32, help="answers sampled at a time")
     parser.add_argument("--train-batch", type=int, default=32, help="sequences in one pass")
     tiny = parser.add_argument_group("with --tiny")
-    tiny.add_argument("--slice", type=Path, metavar="DIR", help="make the tokenizer for the papers of this release")
+    tiny.add_argument(
+        "--slice", type=expand_home, metavar="DIR", help="make the tokenizer for the papers of this release"
+    )
     tiny.add_argument("--priming-steps", type=int, default=500, help="teach it what an answer looks like; 0: random")
     tiny.add_argument("--contract", choices=("two_keys", "four_keys"), default="two_keys", help="of these answers")
     tiny.add_argument("--style", choices=("plain", "ontology", "checklist"), default="plain", help="of the prompts")

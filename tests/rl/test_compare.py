@@ -252,6 +252,13 @@ def test_the_script_prints_both_tables(folders, capsys):
     assert "McNemar p" in shown
 
 
+def test_a_tilde_that_the_shell_leaves_is_a_home(folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "compare.py"))
+    script["main"]([*map(str, folders), "--n-resamples", "30", "--out=~/found"])
+    assert (tmp_path / "found" / "comparison.json").is_file()
+
+
 def test_the_script_shows_a_mistake_as_one_line(folders):
     script = [sys.executable, REPOSITORY / "scripts" / "compare.py"]
     done = subprocess.run([*script, folders[0]], capture_output=True, text=True, check=False, cwd=REPOSITORY)
