@@ -75,8 +75,8 @@ async def train_preset(options: TrainOptions) -> Path:
                     stopped = stopped or collapse
                     # The cookbook's loop was left before it logged what it had measured in this step.
                     step, judged = evaluator.judged
-                    rest = judged if step == collapse.step else {}
                     store = TrainingRunStore(storage_from_uri(config.log_path))
+                    rest = judged if step == collapse.step and not _is_judged(store, step) else {}
                     store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
                     # The run is over: what is still judged can warn, and has nothing to stop.
                     evaluator.alarm = make_alarm(warning, folder)
@@ -111,10 +111,14 @@ async def evaluate_last(
     if checkpoint is None or step is None:
         return
     store = TrainingRunStore(storage_from_uri(str(folder)))
-    if any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics()):
+    if _is_judged(store, step):
         return
     export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
     with tinker.ServiceClient(base_url=base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
     store.write_metrics(metrics, step=step)
+
+
+def _is_judged(store: TrainingRunStore, step: int | None) -> bool:
+    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
