@@ -26,3 +26,13 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder}; set SCISCI_SHARED_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the tables of 3,000 works as SciSciNet-v2 has them; tests leave it as it is."""
+    from benchmarks.make_sciscinet import make
+
+    folder = tmp_path_factory.mktemp("sciscinet")
+    make(folder, 3_000, n_bytes=300)
+    return folder

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.make_sciscinet import make
 from sciscidata.cli import main
 from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
@@ -23,26 +22,21 @@ SIZES = ("--n-train", "30", "--n-test", "3")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sciscinet")
-    make(folder, 3_000, n_bytes=300)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def local(made, tmp_path_factory) -> Path:
+def local(sciscinet_tables, tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("local")
     places = ("--out", str(home / "slice"), "--cache-dir", str(home / "cache"))
-    assert main(["build", "--sciscinet", str(made), *places, *SIZES]) == 0
+    assert main(["build", "--sciscinet", str(sciscinet_tables), *places, *SIZES]) == 0
     return home / "slice"
 
 
 @pytest.fixture
-def store(made, tmp_path):
+def store(sciscinet_tables, tmp_path):
     """All tables in a bucket, texts in an open one; in a dataset of the hub neither these nor the references."""
-    objects = {f"science/v2/{path.name}": path for path in made.iterdir()}
-    objects |= {f"{HUB}/{path.name}": path for path in made.iterdir() if path.name not in (TEXTS, REFERENCES)}
-    with serve_store(tmp_path, {**objects, f"open/v2/{TEXTS}": made / TEXTS}) as server:
+    objects = {f"science/v2/{path.name}": path for path in sciscinet_tables.iterdir()}
+    objects |= {
+        f"{HUB}/{path.name}": path for path in sciscinet_tables.iterdir() if path.name not in (TEXTS, REFERENCES)
+    }
+    with serve_store(tmp_path, {**objects, f"open/v2/{TEXTS}": sciscinet_tables / TEXTS}) as server:
         yield server
 
 
@@ -65,10 +59,10 @@ def test_a_slice_out_of_google_cloud_storage_is_that_out_of_the_folder(store, ac
     assert not store.refused
 
 
-def test_credentials_of_google_may_be_given_in_python_and_a_missing_table_is_seen(store, made):
+def test_credentials_of_google_may_be_given_in_python_and_a_missing_table_is_seen(store, sciscinet_tables):
     options = {"google_service_account_key": json.dumps(store.account)}
     found = scan_sciscinet(SciSciNetConfig(folder="gs://science/v2", storage_options=options))
-    expected = scan_sciscinet(SciSciNetConfig(folder=str(made)))
+    expected = scan_sciscinet(SciSciNetConfig(folder=str(sciscinet_tables)))
     assert found.in_text_order().collect().equals(expected.in_text_order().collect())
     del store.objects[f"science/v2/{TEXTS}"]
     assert "texts" not in scan_sciscinet(SciSciNetConfig(folder="gs://science/v2", storage_options=options)).tables

@@ -7,13 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import boto3
 import polars as pl
 import pytest
 
-from benchmarks.make_sciscinet import make
 from sciscidata.cli import main
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.pipeline import BuildConfig, build
@@ -23,14 +21,7 @@ from sciscidata.splits import SplitConfig
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sciscinet")
-    make(folder, 3_000, n_bytes=300)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def options(made):
+def options(sciscinet_tables):
     """Settings of a store whose bucket holds the tables under v2/, and the texts under texts/ too."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -48,9 +39,11 @@ def options(made):
         url = f"http://127.0.0.1:{port}"
         client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **settings)
         client.create_bucket(Bucket="science")
-        for path in made.iterdir():
+        for path in sciscinet_tables.iterdir():
             client.upload_file(str(path), "science", f"v2/{path.name}")
-        client.upload_file(str(made / "sciscinet_papertitleabstract.parquet"), "science", "texts/moved.parquet")
+        client.upload_file(
+            str(sciscinet_tables / "sciscinet_papertitleabstract.parquet"), "science", "texts/moved.parquet"
+        )
         yield {**settings, "aws_region": "us-east-1", "aws_endpoint_url": url, "aws_allow_http": "true"}
     finally:
         server.kill()
@@ -64,8 +57,8 @@ def take(folder, tmp_path, name, **source):
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_a_slice_out_of_a_bucket_is_that_out_of_the_folder(made, options, tmp_path, recompute):
-    local = take(made, tmp_path, "local", recompute=recompute)
+def test_a_slice_out_of_a_bucket_is_that_out_of_the_folder(sciscinet_tables, options, tmp_path, recompute):
+    local = take(sciscinet_tables, tmp_path, "local", recompute=recompute)
     remote = take("s3://science/v2", tmp_path, "remote", recompute=recompute, storage_options=options)
     assert remote.manifest == local.manifest
     for name in ("train.jsonl", "test.jsonl"):
@@ -74,20 +67,24 @@ def test_a_slice_out_of_a_bucket_is_that_out_of_the_folder(made, options, tmp_pa
     assert not any(secret in shown for secret in ("aws_", options["aws_endpoint_url"]))
 
 
-def test_all_works_come_from_a_bucket_as_from_the_folder(made, options):
-    local = scan_sciscinet(SciSciNetConfig(folder=str(made)))
+def test_all_works_come_from_a_bucket_as_from_the_folder(sciscinet_tables, options):
+    local = scan_sciscinet(SciSciNetConfig(folder=str(sciscinet_tables)))
     remote = scan_sciscinet(SciSciNetConfig(folder="s3://science/v2", storage_options=options))
     assert remote.in_text_order().collect().equals(local.in_text_order().collect())
-    mixed = scan_sciscinet(SciSciNetConfig(folder=str(made), texts="s3://science/v2", storage_options=options))
+    mixed = scan_sciscinet(
+        SciSciNetConfig(folder=str(sciscinet_tables), texts="s3://science/v2", storage_options=options)
+    )
     some = local.papers.select("work_id").collect()["work_id"].sort()[::50]
     assert mixed.read_works(some).equals(local.read_works(some))
 
 
-def test_the_command_line_takes_address_and_credentials_from_the_environment(made, options, tmp_path, monkeypatch):
+def test_the_command_line_takes_address_and_credentials_from_the_environment(
+    sciscinet_tables, options, tmp_path, monkeypatch
+):
     for name, value in options.items():
         monkeypatch.setenv(name.upper(), value)
     sizes = ["--n-train", "30", "--n-test", "3", "--cache-dir", str(tmp_path / "cache")]
-    for name, folder in (("remote", "s3://science/v2"), ("local", str(made))):
+    for name, folder in (("remote", "s3://science/v2"), ("local", str(sciscinet_tables))):
         assert main(["build", "--sciscinet", folder, "--out", str(tmp_path / name), *sizes]) == 0
     local, remote = ((tmp_path / name / "train.jsonl").read_bytes() for name in ("local", "remote"))
     assert local == remote
