@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
+
+from sciscidata.storage import expand_home
 
 _YES_NO = {"action": argparse.BooleanOptionalAction}
 
@@ -48,7 +49,7 @@ def _is_number(flag: Flag) -> bool:
 
 
 def _path(text: str) -> Path:
-    return Path(os.path.expanduser(text))  # noqa: PTH111 - which leaves an unknown user's name as it is
+    return Path(expand_home(text))
 
 
 def _window(text: str) -> int | str:

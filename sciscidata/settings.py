@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from sciscidata.sources.sciscinet import SciSciNetConfig
 from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
+from sciscidata.storage import expand_home
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]
@@ -200,7 +200,7 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
             msg = f"configuration: {name} in {where} holds a NUL character. Remove it."
             raise ConfigError(msg)
         if name in _PATHS and checked[name] is not None:
-            checked[name] = os.path.expanduser(checked[name])  # noqa: PTH111 - which leaves an unknown user's name as it is
+            checked[name] = expand_home(checked[name])
     return checked
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import chz
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.collapse import CollapseAction
@@ -21,6 +19,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset
 from sciscirl.paper_order import Epochs, class_of
 from sciscirl.prompts import PromptStyle, render_record
+from sciscirl.run_folder import open_store
 from sciscirl.share_tracker import ShareTracker
 from sciscirl.task import TARGETS, Paper, Side, TargetName, read_split
 from sciscirl.task_rules import TaskRules, check_positive
@@ -233,7 +232,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
     def _tracker(self, rules: TaskRules) -> ShareTracker:
         tracker = ShareTracker(rules.class_counts, self.share_window)
         if self.run is not None:
-            store = TrainingRunStore(storage_from_uri(self.run))
+            store = open_store(self.run)
             tracker.recall(
                 self.first_step, lambda step: (rollout["steps"][-1]["logs"] for rollout in store.read_rollouts(step))
             )

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import chz
 import polars as pl
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions
-from sciscirl.run_folder import expand_home
+from sciscirl.run_folder import expand_home, is_judged, open_store
 from sciscirl.training import train_preset
 
 if TYPE_CHECKING:
@@ -125,7 +123,7 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
     runs, out = plan_runs(options), expand_home(options.out)
     with locked_folder(out, user="sweep", option="folder: out="):
         for size, run in runs.items():
-            if _is_finished(Path(str(run.log_path)), run.max_steps):
+            if is_judged(open_store(str(run.log_path)), run.max_steps):
                 _log.info("group size %d has been trained before", size)
             else:
                 try:
@@ -146,16 +144,8 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
     return table
 
 
-def _read_metrics(folder: Path) -> list[dict[str, Any]]:
-    return TrainingRunStore(storage_from_uri(str(folder))).read_metrics()
-
-
-def _is_finished(folder: Path, max_steps: int) -> bool:
-    return any(row.get("step") == max_steps and "test/label_match" in row for row in _read_metrics(folder))
-
-
 def _read_last_test(folder: Path) -> dict[str, float]:
-    return next((row for row in reversed(_read_metrics(folder)) if "test/label_match" in row), {})
+    return next((row for row in reversed(open_store(folder).read_metrics()) if "test/label_match" in row), {})
 
 
 def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
@@ -168,7 +158,7 @@ def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
         logged.
     """
     rows: list[dict[str, Any]] = []
-    for row in _read_metrics(folder):
+    for row in open_store(folder).read_metrics():
         if "env/all/reward/total" not in row:
             continue
         n_rollouts, seconds = row["env/all/total_episodes"], row.get("time/total")

@@ -13,8 +13,6 @@ import chz
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.adversarial import AdversarialDatasetBuilder
 from sciscirl.collapse import CollapseAlarm, check_action
@@ -23,7 +21,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
-from sciscirl.run_folder import expand_home
+from sciscirl.run_folder import expand_home, open_store
 from sciscirl.server import DAYS_KEPT, check_weights, seconds_to_keep
 from sciscirl.task import read_split
 from sciscirl.task_rules import check_positive
@@ -198,7 +196,7 @@ def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
     Raises:
         SciSciRLError: if there is no such action.
     """
-    rows = TrainingRunStore(storage_from_uri(str(folder))).read_metrics()
+    rows = open_store(folder).read_metrics()
     history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
     return CollapseAlarm(action=check_action(options.collapse), history=filter(None, history))
 

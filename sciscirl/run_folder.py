@@ -19,6 +19,7 @@ from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
+    from tinker_cookbook.stores.training_store import TrainingRunStore
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
@@ -114,11 +115,21 @@ def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord |
 
 def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
     """Read which checkpoints a run has, in the order in which they were kept; likewise."""
+    return cast("list[CheckpointRecord]", open_store(folder).read_checkpoint_records())
+
+
+def open_store(folder: str | Path) -> TrainingRunStore:
+    """Return what reads and writes the records of a run, lines half written left out; nothing is read before."""
     # Both load torch, which whoever reads a folder need not.
     from tinker_cookbook.stores.storage import storage_from_uri
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
-    return cast("list[CheckpointRecord]", TrainingRunStore(storage_from_uri(str(folder))).read_checkpoint_records())
+    return TrainingRunStore(storage_from_uri(str(folder)))
+
+
+def is_judged(store: TrainingRunStore, step: int | None) -> bool:
+    """Say whether the metrics of a run hold an evaluation of a step."""
+    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
 
 
 def _read_begun(path: Path) -> dict[str, dict[str, Any]]:

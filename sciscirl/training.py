@@ -10,8 +10,6 @@ import chz
 import tinker
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.errors import CollapseError
@@ -19,7 +17,7 @@ from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import describe
 from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
-from sciscirl.run_folder import begin_run, find_checkpoint
+from sciscirl.run_folder import begin_run, find_checkpoint, is_judged, open_store
 from sciscirl.run_guard import guarded_run
 from sciscirl.server import check_opponents, check_server, is_tinker
 from sciscirl.task import read_split
@@ -75,8 +73,8 @@ async def train_preset(options: TrainOptions) -> Path:
                     stopped = stopped or collapse
                     # The cookbook's loop was left before it logged what it had measured in this step.
                     step, judged = evaluator.judged
-                    store = TrainingRunStore(storage_from_uri(config.log_path))
-                    rest = judged if step == collapse.step and not _is_judged(store, step) else {}
+                    store = open_store(config.log_path)
+                    rest = judged if step == collapse.step and not is_judged(store, step) else {}
                     store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
                     # The run is over: what is still judged can warn, and has nothing to stop.
                     evaluator.alarm = make_alarm(warning, folder)
@@ -110,15 +108,11 @@ async def evaluate_last(
     step = step if step is not None or checkpoint is None else checkpoint.batch
     if checkpoint is None or step is None:
         return
-    store = TrainingRunStore(storage_from_uri(str(folder)))
-    if _is_judged(store, step):
+    store = open_store(folder)
+    if is_judged(store, step):
         return
     export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
     with tinker.ServiceClient(base_url=base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
     store.write_metrics(metrics, step=step)
-
-
-def _is_judged(store: TrainingRunStore, step: int | None) -> bool:
-    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())

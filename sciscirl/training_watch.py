@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import polars as pl
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import prediction_schema
+from sciscirl.run_folder import open_store
 from sciscirl.task import TargetName
 
 
@@ -67,7 +66,7 @@ class TrainingWatch:
         CollapseAlarm(self.config, self.action, earlier, watched)(last, batch)
 
     def _measure(self, end: int) -> dict[str, float]:
-        store = TrainingRunStore(storage_from_uri(self.run))
+        store = open_store(self.run)
         steps = range(end - self.n_batches, end)
         logs = [rollout["steps"][-1]["logs"] for step in steps for rollout in store.read_rollouts(step)]
         if not logs:

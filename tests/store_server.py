@@ -14,9 +14,6 @@ import email.utils
 import json
 import re
 import ssl
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -152,16 +149,3 @@ def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(HUB), x509.DNSName(CDN)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-
-
-@contextmanager
-def serve_store(home: Path, objects: dict[str, Path]) -> Generator[StoreServer]:
-    """Serve some files until the end of the block."""
-    with StoreServer(home, objects) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()

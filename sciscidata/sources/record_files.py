@@ -17,7 +17,7 @@ import msgspec
 import zstandard
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.storage import real_path
+from sciscidata.storage import expand_home, real_path
 from sciscidata.work_records import strict_json
 from sciscidata.works import Work, parse_work
 
@@ -65,7 +65,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
 
 def _matches_of(given: str) -> list[Path]:
     """List what an input names: as far as it exists a path, whatever signs are in it, and only from there a pattern."""
-    path = Path(os.path.expanduser(given))  # noqa: PTH111 - which leaves an unknown user's name as it is
+    path = Path(expand_home(given))
     there = next(above for above in (path, *path.parents) if above.exists() or above == above.parent)
     if there == path:
         return [path]

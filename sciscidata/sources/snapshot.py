@@ -25,6 +25,7 @@ from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
 from sciscidata.sources.snapshot_workers import run_jobs
+from sciscidata.storage import expand_home
 from sciscidata.works import PARSER_VERSION
 
 _LOG = logging.getLogger(__name__)
@@ -192,7 +193,7 @@ def snapshot_bytes(config: SnapshotConfig) -> int:
 
 
 def _find(config: SnapshotConfig) -> Layout:
-    folder = Path(os.path.expanduser(config.folder))  # noqa: PTH111 - which leaves an unknown user's name as it is
+    folder = Path(expand_home(config.folder))
     return find_layout(folder, config.edition, allow_missing_manifest=config.allow_missing_manifest)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sciscidata.storage.cached import cached_folder, is_whole_folder, resumable_folder
-from sciscidata.storage.errors import real_path, storage_error
+from sciscidata.storage.errors import storage_error
+from sciscidata.storage.paths import expand_home, real_path
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
 from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished
 
@@ -13,6 +14,7 @@ __all__ = [
     "cached_folder",
     "clear_leftovers",
     "clear_unfinished",
+    "expand_home",
     "flush",
     "is_whole_folder",
     "real_path",

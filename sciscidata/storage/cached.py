@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from sciscidata.errors import StorageError
-from sciscidata.storage.errors import errors_about, real_path, storage_error
+from sciscidata.storage.errors import errors_about, storage_error
+from sciscidata.storage.paths import real_path
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, try_lock
 

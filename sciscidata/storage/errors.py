@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sciscidata.errors import SciSciDataError, StorageError
+from sciscidata.storage.paths import real_path
 
 _IN_THE_WAY = "Something else is in the way: look at it, then move it or choose another folder."
 _NOT_ALLOWED = "Choose a folder that you may write, or mend its permissions."
@@ -29,16 +30,6 @@ _REMEDIES = {
     errno.ENOTDIR: _IN_THE_WAY,
     errno.ELOOP: _IN_THE_WAY,
 }
-
-
-def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is.
-
-    Example:
-        >>> real_path("/a/b/../c").as_posix()
-        '/a/c'
-    """
-    return Path(os.path.realpath(path))
 
 
 def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageError:

@@ -9,7 +9,8 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sciscidata.storage.errors import errors_about, real_path, storage_error
+from sciscidata.storage.errors import errors_about, storage_error
+from sciscidata.storage.paths import real_path
 from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace
 
 _ABOUT_TMPDIR = " Temporary files lie where TMPDIR says."

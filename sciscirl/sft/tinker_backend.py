@@ -8,7 +8,6 @@ import chz
 import tinker
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
-from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 from tinker_cookbook.supervised import train
 from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
@@ -16,7 +15,7 @@ from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.folder_lock import locked_folder
-from sciscirl.run_folder import begin_run
+from sciscirl.run_folder import begin_run, open_store
 from sciscirl.run_guard import guarded_run
 from sciscirl.server import DAYS_KEPT, check_server, seconds_to_keep
 from sciscirl.sft.config import (
@@ -119,7 +118,7 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
     preset, folder = resolve_preset(options), resolve_folder(options, "tinker")
 
     def build_evaluator() -> NumberedEvaluator:
-        store = TrainingRunStore(storage_from_uri(str(folder)))
+        store = open_store(folder)
         evaluator = make_evaluator(options, folder)
         return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
 

@@ -10,12 +10,11 @@ from typing import Any, Final
 import torch
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
-from tinker_cookbook.stores.storage import storage_from_uri
-from tinker_cookbook.stores.training_store import TrainingRunStore
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.local_completer import LocalCompleter
+from sciscirl.run_folder import open_store
 from sciscirl.sft.examples import Example
 
 CHECKPOINTS: Final = "checkpoints"
@@ -71,7 +70,7 @@ class Recorder(TrainerCallback):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.store = TrainingRunStore(storage_from_uri(str(folder)))
+        self.store = open_store(folder)
 
     def on_log(
         self,
@@ -112,7 +111,7 @@ class Judge(TrainerCallback):
     def __init__(self, evaluator: DisruptionEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
         self.evaluator = evaluator
         self.completer = completer
-        self.store = TrainingRunStore(storage_from_uri(str(folder)))
+        self.store = open_store(folder)
         self.every = every
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:

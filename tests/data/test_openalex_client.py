@@ -49,6 +49,7 @@ from sciscidata.openalex.pacing import Pacer
 from sciscidata.openalex.request import MAX_KEY_BYTES
 from sciscidata.openalex.store import ResponseStore
 from tests.openalex_server import OpenAlexServer
+from tests.serving import serving
 
 KEY = "aSecretKeyOf22Letters0"
 COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
@@ -121,22 +122,9 @@ class ScriptedServer(ThreadingHTTPServer):
         pass  # the client went away
 
 
-@contextmanager
-def scripted_server() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture(name="server")
 def server_fixture() -> Iterator[ScriptedServer]:
-    with scripted_server() as server:
+    with serving(ScriptedServer()) as server:
         yield server
 
 
@@ -368,7 +356,7 @@ def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, sto
 
 
 def test_no_redirect_takes_the_key_to_another_host(server, store):
-    with scripted_server() as other:
+    with serving(ScriptedServer()) as other:
         for place in (f"{other.url}/works/W2", f"//127.0.0.1:{other.server_address[1]}/", "http://[", "ftp://x/y", ""):
             server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
             with client_of(server, store) as (client, _), pytest.raises(ApiError):
@@ -377,7 +365,7 @@ def test_no_redirect_takes_the_key_to_another_host(server, store):
 
 
 def test_a_refused_redirect_is_told_by_scheme_host_and_port_and_carries_no_password(server, store):
-    with scripted_server() as other:
+    with serving(ScriptedServer()) as other:
         for place, told in (
             (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
             (server.url.replace("http", "https"), f"redirects to {server.url.replace('http', 'https')};"),
@@ -466,7 +454,7 @@ def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
 def test_a_store_keeps_the_answers_of_one_server_only(server, store, monkeypatch):
     with client_of(server, store) as (client, _):
         client.fetch(LIST)
-    with scripted_server() as restarted, client_of(restarted, store) as (client, _):  # on another port
+    with serving(ScriptedServer()) as restarted, client_of(restarted, store) as (client, _):  # on another port
         client.fetch(works_request(1))
     for url in ("https://api.openalex.org", server.url.replace("http", "https"), "http://localhost:1"):
         with pytest.raises(StorageError, match=r"http://127\.0\.0\.1.*--cache-dir") as caught:
@@ -796,7 +784,7 @@ statuses = st.sampled_from(
 
 @pytest.fixture(scope="module", name="any_server")
 def any_server_fixture() -> Iterator[ScriptedServer]:
-    with scripted_server() as server:
+    with serving(ScriptedServer()) as server:
         yield server
 
 

@@ -13,7 +13,8 @@ import pytest
 from sciscidata.cli import main
 from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from tests.store_server import HUB_TOKEN, serve_store
+from tests.serving import serving
+from tests.store_server import HUB_TOKEN, StoreServer
 
 HUB = "Northwestern-CSSI/sciscinet-v2"
 REFERENCES = "sciscinet_paperrefs.parquet"
@@ -36,7 +37,7 @@ def store(sciscinet_tables, tmp_path):
     objects |= {
         f"{HUB}/{path.name}": path for path in sciscinet_tables.iterdir() if path.name not in (TEXTS, REFERENCES)
     }
-    with serve_store(tmp_path, {**objects, f"open/v2/{TEXTS}": sciscinet_tables / TEXTS}) as server:
+    with serving(StoreServer(tmp_path, {**objects, f"open/v2/{TEXTS}": sciscinet_tables / TEXTS})) as server:
         yield server
 
 
@@ -72,7 +73,7 @@ def test_credentials_of_google_may_be_given_in_python_and_a_missing_table_is_see
 
 def test_another_service_account_is_one_clear_error(store, tmp_path):
     (tmp_path / "other").mkdir()
-    with serve_store(tmp_path / "other", {}) as other:
+    with serving(StoreServer(tmp_path / "other", {})) as other:
         stranger = {**store.account, "private_key": other.account["private_key"]}
     options = {"google_service_account_key": json.dumps(stranger)}
     with pytest.raises(InputNotFoundError, match=r"cannot be opened: .*credentials of the store") as error:
