@@ -149,7 +149,7 @@ def run_engine() -> None:
     from skyrl.tinker.config import EngineConfig, add_model
     from skyrl.tinker.db_models import FutureDB, ModelDB, RequestStatus
     from skyrl.tinker.engine import TinkerEngine
-    from sqlmodel import Session, update
+    from sqlmodel import Session, select, update
 
     class Engine(TinkerEngine):
         """Also samples from checkpoints of models that are no longer loaded, as Tinker does."""
@@ -173,16 +173,26 @@ def run_engine() -> None:
             return super().process_load_weights(model_id, request_data)
 
         def _filter_valid_requests(self, requests: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-            failed = {}
+            failed, rest = {}, dict(requests)
             for request_id, (model_id, asked) in requests.items():
                 if model_id and isinstance(asked, types.SampleInput) and not self.backend.has_model(model_id):
                     try:
                         self._revive(model_id)
                     except ValueError as error:  # no slot is free; from here it would end the engine, for everyone
-                        failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
-            rest = {request_id: asked for request_id, asked in requests.items() if request_id not in failed}
+                        del rest[request_id]
+                        # Samples go before the goodbyes that came earlier: it stays pending until those are heard.
+                        if not self._is_slot_due():
+                            failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
             more, valid = super()._filter_valid_requests(rest)
             return failed | more, valid
+
+        def _is_slot_due(self) -> bool:
+            """Whether a model is about to go, whose client said goodbye."""
+            due = select(FutureDB.request_id).where(
+                FutureDB.status == RequestStatus.PENDING, FutureDB.request_type == types.RequestType.UNLOAD_MODEL
+            )
+            with Session(self.db_engine) as session:
+                return session.exec(due.limit(1)).first() is not None
 
         def _revive(self, model_id: str) -> None:
             with Session(self.db_engine) as session:

@@ -67,8 +67,7 @@ from sciscirl.server import clear_errors
 def train(client):
     return client.create_lora_training_client(sys.argv[1], rank=8).result()
 
-def sample(client, path):
-    sampler = client.create_sampling_client(model_path=path)
+def sample(sampler):
     return sampler.sample(tinker.ModelInput.from_ints([1]), 1, tinker.SamplingParams(max_tokens=1)).result()
 
 with tinker.ServiceClient() as gone:
@@ -79,7 +78,7 @@ with tinker.ServiceClient() as holder:
     for ask in (
         lambda: held.extend(train(holder) for _ in range(20)),
         lambda: holder.create_training_client_from_state(state).result(),
-        lambda: sample(holder, weights),
+        lambda: sample(holder.create_sampling_client(model_path=weights)),
     ):
         try:
             with clear_errors():
@@ -87,8 +86,11 @@ with tinker.ServiceClient() as holder:
         except SciSciRLError as error:
             print("refused:", error)
     held = [client.save_state("still-here").result().path for client in held[:1]]
-with tinker.ServiceClient() as next_one:
-    print("sampled:", len(sample(next_one, weights).sequences))
+    # Asked within a tick of the server after the goodbye, when the slots are still to be freed.
+    next_one = tinker.ServiceClient()
+    sampler = next_one.create_sampling_client(model_path=weights)
+with next_one:
+    print("sampled:", len(sample(sampler).sequences))
 """
 
 
