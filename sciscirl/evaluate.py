@@ -133,11 +133,9 @@ async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
 
 
 async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
-    import tinker
+    from sciscirl.server import clear_errors, open_service
 
-    from sciscirl.server import clear_errors
-
-    with clear_errors(base_url), tinker.ServiceClient(base_url=base_url) as service:
+    with clear_errors(base_url), open_service(base_url) as service:
         if subject.checkpoint is None:
             client = await service.create_sampling_client(base_model=subject.preset.model)
         else:

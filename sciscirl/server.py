@@ -1,12 +1,13 @@
-"""Ask a Tinker server before any work is done, and say in one line what it will not do."""
+"""Ask a Tinker server before any work is done, say in one line what it will not do, and take leave of it."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,6 +25,7 @@ from sciscirl.task_rules import check_positive
 DAYS_KEPT: Final = 90
 _DAYS_KEPT_MAX: Final = 3650
 _TIMEOUT_SECONDS = 30.0
+_log = logging.getLogger(__name__)
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
 #: Of what SkyRL answers: the words to know it by, and what it means.
 _SKYRL_ANSWERS: Final = {
@@ -169,6 +171,33 @@ def is_tinker(base_url: str | None = None) -> bool:
     """
     host = urlsplit(resolve_base_url(base_url)).hostname or ""
     return host.endswith(".thinkingmachines.dev")
+
+
+@contextmanager
+def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]:
+    """Give a client of a server, and say goodbye with it in the end, so that what it held is free at once.
+
+    ``with tinker.ServiceClient()`` says goodbye too, but SDK 0.38 waits for ever if just then it was saying that it
+    is alive: the task that does so every ten seconds can miss that it was cancelled, and is awaited (one goodbye of 40
+    that came in that moment). Here nobody waits for longer than half a minute, and a goodbye that fails costs nothing
+    of what was done before.
+
+    Args:
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    """
+    service = tinker.ServiceClient(base_url=base_url)
+    status: Literal["success", "errored", "interrupted"] = "interrupted"
+    try:
+        yield service
+        status = "success"
+    except Exception:
+        status = "errored"
+        raise
+    finally:
+        try:
+            service.close(status).result(timeout=_TIMEOUT_SECONDS)
+        except (TimeoutError, tinker.TinkerError) as error:  # a server that did not hear it learns it from the silence
+            _log.info("the goodbye to %s failed: %s %s", resolve_base_url(base_url), type(error).__name__, error)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import chz
-import tinker
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
@@ -19,7 +18,7 @@ from sciscirl.folder_lock import locked_folder
 from sciscirl.launch import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
 from sciscirl.run_folder import begin_run, find_checkpoint, is_judged, open_store
 from sciscirl.run_guard import guarded_run
-from sciscirl.server import check_opponents, check_server, is_tinker
+from sciscirl.server import check_opponents, check_server, is_tinker, open_service
 from sciscirl.task import read_split
 
 
@@ -112,7 +111,7 @@ async def evaluate_last(
     if is_judged(store, step):
         return
     export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
-    with tinker.ServiceClient(base_url=base_url) as service:
+    with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
     store.write_metrics(metrics, step=step)

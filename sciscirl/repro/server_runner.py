@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tinker
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 
-from sciscirl.server import clear_errors
+from sciscirl.server import clear_errors, open_service
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ async def open_server(
     Raises:
         SciSciRLError: if the server refuses.
     """
-    with clear_errors(base_url), tinker.ServiceClient(base_url=base_url) as service:
+    with clear_errors(base_url), open_service(base_url) as service:
         if checkpoint is None:
             yield await service.create_sampling_client(base_model=model)
         else:

@@ -1,4 +1,4 @@
-"""As much of a Tinker server as is asked before a run: health, settings, and which models there are."""
+"""As much of a Tinker server as is asked before a run and after it: health, settings, models, and a session."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KEY = "tml-right"
 
 
 @contextmanager
-def serve_models(models: list[dict[str, object]]) -> Generator[str]:
-    """Answer on a free port of this machine; only KEY is let in."""
+def serve_models(models: list[dict[str, object]], *, goodbye: int = 200) -> Generator[str]:
+    """Answer on a free port of this machine; only KEY is let in, and a goodbye is answered with that status."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -25,6 +25,10 @@ def serve_models(models: list[dict[str, object]]) -> Generator[str]:
                 status, body = 401, {"detail": "Invalid key"}
             elif self.path.endswith("/get_server_capabilities"):
                 status, body = 200, {"supported_models": models}
+            elif self.path.endswith("/create_session"):
+                status, body = 200, {"session_id": "session"}
+            elif self.path.endswith("/finish"):
+                status, body = goodbye, {}
             else:
                 status, body = 200, {}
             content = json.dumps(body).encode()
