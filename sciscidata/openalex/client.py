@@ -73,7 +73,7 @@ class OpenAlexClient:
         self._store = store
         if not config.offline:
             store.check_server(config.server)
-        self._connection = None if config.offline else Connection(config)
+        self._connection = None if config.offline else Connection(config, clock)
         self._pacer = Pacer(config.rate, clock)
         self._bill = Bill(config.max_cost_usd)
         self._sleep = sleep

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,15 +82,15 @@ class Handler(BaseHTTPRequestHandler):
         reply = server.script(self.path, nth)
         content = reply.content()
         self.send_response(reply.status)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(10**9 if reply.fault == "trickle" else len(content)))
         for name, value in reply.headers.items():
             self.send_header(name, value)
         self.end_headers()
         if reply.fault == "trickle":
-            for byte in content:
-                self.wfile.write(bytes([byte]))
+            while True:  # until nobody listens any more
+                self.wfile.write(b" ")
                 self.wfile.flush()
-                time.sleep(0.02)
+                time.sleep(0.001)
         self.wfile.write(content[: len(content) // 2] if reply.fault else content)
         self.wfile.flush()
         if reply.fault:
@@ -290,10 +290,11 @@ def test_a_budget_is_full_again_at_midnight_however_long_the_answer_took(now, re
 @pytest.mark.parametrize("reset", ["", "-1", "0", "1e99", "tomorrow", "999999"])
 def test_without_a_usable_reset_time_the_day_ends_at_midnight_utc(server, store, reset):
     server.script = lambda path, nth: Reply(429, error_body("Insufficient budget"), {"X-RateLimit-Reset": reset})
+    before = datetime.now(UTC)
     with client_of(server, store) as (client, _), pytest.raises(DailyBudgetError) as caught:
         client.fetch(LIST)
     assert (caught.value.resets_at.hour, caught.value.resets_at.minute) == (0, 0)
-    assert timedelta(0) < caught.value.resets_at - datetime.now(UTC) <= timedelta(days=1)
+    assert before < caught.value.resets_at <= datetime.now(UTC) + timedelta(days=1)
 
 
 def test_an_unexplained_wait_of_hours_is_a_spent_day_too(server, store):
@@ -598,7 +599,7 @@ def test_fetch_all_answers_in_the_order_of_the_requests(server, store):
 
 def test_fetch_all_takes_requests_only_as_needed(server, store):
     server.script = echo
-    counter = itertools.count()
+    counter, before = itertools.count(), set(threading.enumerate())
     with client_of(server, store, concurrency=2) as (client, _):
         answers = client.fetch_all(works_request(i) for i in counter)
         assert [next(answers)["n"] for _ in range(5)] == [0, 1, 2, 3, 4]
@@ -606,7 +607,8 @@ def test_fetch_all_takes_requests_only_as_needed(server, store):
         assert next(counter) <= 5 + 2 * 2
         assert client.summary().n_requests == 5  # what was asked ahead is kept, and no part of the result
     assert store.summary().n_requests >= 5
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+    begun = set(threading.enumerate()) - before
+    assert not [thread for thread in begun if thread.name.startswith("ThreadPoolExecutor")]
 
 
 def test_an_error_lets_calls_under_way_end_and_be_kept(server, store):
@@ -614,7 +616,7 @@ def test_an_error_lets_calls_under_way_end_and_be_kept(server, store):
 
     def script(path: str, nth: int) -> Reply:
         if number_of(path) < 4:
-            arrived.wait(timeout=10)  # four calls are under way
+            arrived.wait(timeout=60)  # four calls are under way
             if number_of(path) == 2:
                 return NO_BUDGET
             time.sleep(0.2)
@@ -637,7 +639,7 @@ def test_an_error_wakes_threads_that_wait_to_try_again(server, store):
     started = time.monotonic()
     with OpenAlexClient(config, store) as client, pytest.raises(DailyBudgetError):
         list(client.fetch_all([works_request(0), works_request(1)]))
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 45  # and not the 50 that the server asked for
 
 
 def test_an_interrupted_caller_keeps_what_was_under_way(server, store):
@@ -736,7 +738,8 @@ def test_without_a_key_the_user_is_told_once_how_to_get_one(server, store, caplo
 
 def test_an_answer_that_trickles_is_given_up_at_the_deadline(server, store):
     server.script = lambda path, nth: Reply(fault="trickle" if nth == 0 else "")
-    with client_of(server, store, timeout_s=0.2) as (client, _):
+    seconds = itertools.count(step=5)  # each look at the clock is five later, however slow this machine is
+    with client_of(server, store, clock=lambda: float(next(seconds))) as (client, _):
         assert client.fetch(LIST)
     assert client.n_calls == 2
 
@@ -826,7 +829,7 @@ def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, be
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):  # a client that is gone
                 connection.recv(4096)
                 connection.sendall(content)
 
@@ -852,34 +855,47 @@ with ResponseStore(Path(sys.argv[2])) as store, OpenAlexClient(config, store) as
 """
 
 
-def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(server, tmp_path):
+def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_path):
     def script(path: str, nth: int) -> Reply:
         time.sleep(0.005)
         return echo(path, nth)
 
-    server.script = script
-    command = [sys.executable, "-c", RUN, server.url, str(tmp_path)]
-    asked_again: set[str] = set()
+    def command(server: ScriptedServer, folder: Path) -> list[str]:
+        return [sys.executable, "-c", RUN, server.url, str(folder)]
+
+    @contextmanager
+    def one_server() -> Iterator[ScriptedServer]:
+        """At its end it has heard all that was asked, which may lie in a socket when the asker is dead."""
+        server = ScriptedServer()
+        server.script, server.daemon_threads = script, False  # it waits for its threads
+        with serving(server):
+            yield server
+
+    store_folder = tmp_path / "store"
+    asked: Counter[str] = Counter()
+    under_way: set[str] = set()
     for n_more in (5, 60, 110):
-        goal = sum(server.asked.values()) + n_more
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while sum(server.asked.values()) < goal:
-            assert process.poll() is None, "it ended by itself"
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        with ResponseStore(tmp_path) as store:
-            kept = {path for path in server.asked if store.get(path)}
-        assert len(kept) >= min(goal - 40, goal // 2)
-        asked_again |= set(server.asked) - kept
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    with TemporaryDirectory() as clean:
-        again = subprocess.run([*command[:-1], clean], capture_output=True, text=True, check=True)
+        with one_server() as server:
+            process = subprocess.Popen(command(server, store_folder), stdout=subprocess.DEVNULL)
+            while sum(server.asked.values()) < n_more:
+                assert process.poll() is None, "it ended by itself"
+                time.sleep(0.002)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        asked += server.asked
+        with ResponseStore(store_folder) as store:
+            kept = {path for path in asked if store.get(path)}
+        assert len(kept) >= n_more - 8
+        under_way |= set(asked) - kept
+    with one_server() as server:
+        done = subprocess.run(command(server, store_folder), capture_output=True, text=True, check=True)
+    asked += server.asked
+    with one_server() as server:
+        again = subprocess.run(command(server, tmp_path / "clean"), capture_output=True, text=True, check=True)
     assert done.stdout.startswith("True")
     assert done.stdout == again.stdout
-    repeated = {path for path, n in server.asked.items() if n > 2}  # the clean run asked each once more
-    assert repeated <= asked_again
-    assert len(asked_again) <= 3 * 8  # what was under way at each kill
+    assert {path for path, n in asked.items() if n > 1} <= under_way
+    assert len(under_way) <= 3 * 8  # eight threads at each kill
 
 
 # Against a whole OpenAlex in small, with a fifth of all calls going wrong.
