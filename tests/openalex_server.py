@@ -28,6 +28,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -243,12 +244,10 @@ def main(arguments: list[str] | None = None) -> None:
     options["faults"] = tuple(options["faults"].split(","))
     options["merged"] = dict(pair.split("=", 1) for pair in options["merged"])
     options["per_second"] = math.inf if options["per_second"] == 0 else options["per_second"]
-    stop = threading.Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stop.set())
-    with OpenAlexServer(options.pop("records"), **options) as server:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with OpenAlexServer(options.pop("records"), **options) as server, suppress(KeyboardInterrupt):
         print(f"{server.n_works} works at {server.base_url}", flush=True)
-        stop.wait()
+        threading.Event().wait()
     print(f"{len(server.log)} requests, ${server.cost_usd:.4f}", flush=True)
 
 

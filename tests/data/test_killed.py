@@ -55,7 +55,7 @@ def start(home: Path, touch: int, *arguments: str) -> subprocess.Popen[bytes]:
 def finish(home: Path, *arguments: str) -> float:
     began = time.monotonic()
     process = start(home, NEVER, *arguments)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors.decode()
     return time.monotonic() - began
 
@@ -133,7 +133,7 @@ def test_a_stage_killed_at_any_moment_completes_with_the_same_bytes(tmp_path, in
         if seconds is not None:
             time.sleep(seconds)
             process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=600)
         if process.returncode == -signal.SIGKILL:
             n_killed += 1
         else:  # so much was done before that it came to its end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -106,10 +106,14 @@ def test_an_export_killed_at_any_moment_gives_the_same_bytes_when_run_again(worl
         program = [sys.executable, "-m", "sciscidata", *arguments, str(tmp_path / name)]
         return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
-    def finish(name: str) -> float:
+    def finish(name: str, timeout: float = 600) -> float:
         began = time.monotonic()
         process = start(name)
-        _, errors = process.communicate(timeout=300)
+        try:
+            _, errors = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+            process.communicate()
         assert process.returncode == 0, errors.decode()
         return time.monotonic() - began
 
@@ -117,13 +121,11 @@ def test_an_export_killed_at_any_moment_gives_the_same_bytes_when_run_again(worl
     duration = finish("clean")
     draw, n_killed = random.Random("export"), 0
     for quarter in range(4):
-        process = start("killed")
-        time.sleep((0.4 + 0.6 * (quarter + draw.random()) / 4) * duration)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=300)
-        if process.returncode != -signal.SIGKILL:
-            break  # it was faster this time, and has written all
-        n_killed += 1
+        try:
+            duration = finish("killed", timeout=(0.4 + 0.6 * (quarter + draw.random()) / 4) * duration)
+            shutil.rmtree(tmp_path / "killed")  # it was faster this time, and has written all
+        except subprocess.TimeoutExpired:
+            n_killed += 1
     if not (tmp_path / "killed").exists():
         finish("killed")
     assert n_killed > 0

@@ -368,6 +368,6 @@ def test_a_full_disk_is_said_in_words(tmp_path):
         "try: write_background(citations, works, sys.argv[1] + '/pairs.parquet')\n"
         "except StorageError as error: print(error)\n"
     )
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=600)
     assert "the file system refuses files of this size" in run.stdout.lower(), run.stderr
     assert list(tmp_path.iterdir()) == []

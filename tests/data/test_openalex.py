@@ -381,7 +381,7 @@ def run_script(server_url: str, home: Path, *flags: str, works: tuple[int, int] 
 
 
 def test_the_whole_command_needs_an_address_and_a_key_and_never_writes_the_key(server, tmp_path):
-    assert run_script(server.base_url, tmp_path).wait(timeout=120) == 0
+    assert run_script(server.base_url, tmp_path).wait(timeout=600) == 0
     verify_release(tmp_path / "slice")
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 8
@@ -393,7 +393,7 @@ def test_the_whole_command_needs_an_address_and_a_key_and_never_writes_the_key(s
 
 def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
     process = run_script(server.base_url, tmp_path, "--api-key", "wrong")
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=600) == 1
     text = (tmp_path / "log.txt").read_text()
     assert "openalex.org" in text
     assert "Traceback" not in text
@@ -403,14 +403,14 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
 def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(records, tmp_path):
     limits = {"key": KEY, "per_second": math.inf, "language": "en"}
     with OpenAlexServer(records, daily_credits=400, **limits) as day:
-        assert run_script(day.base_url, tmp_path).wait(timeout=120) == 75
+        assert run_script(day.base_url, tmp_path).wait(timeout=600) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
     assert "00:00 UTC" in text
     assert "Traceback" not in text
     assert not (tmp_path / "slice").exists()
     with OpenAlexServer(records, daily_credits=10**6, **limits) as next_day:
-        assert run_script(next_day.base_url, tmp_path).wait(timeout=120) == 0
+        assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0
         again = {entry.request for entry in next_day.log if entry.delivered}
     assert len(asked) == 400
     assert not asked & again
@@ -423,7 +423,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     clean.mkdir()
     chaos.mkdir()
     works = (18, 6)
-    assert run_script(server.base_url, clean, works=works).wait(timeout=120) == 0
+    assert run_script(server.base_url, clean, works=works).wait(timeout=600) == 0
     moments = random.Random(1)
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
@@ -436,8 +436,8 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
             if killed < 5:
                 time.sleep(moments.uniform(1.5, 3.0))
                 process.kill()
-                killed += process.wait(timeout=60) == -9
-            elif process.wait(timeout=300) == 0:
+                killed += process.wait(timeout=600) == -9
+            elif process.wait(timeout=600) == 0:
                 break
             assert process.returncode in (-9, 0, 1, 75)
         kinds = {entry.fault for entry in faulty.log if entry.fault}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 
 import polars as pl
@@ -19,12 +20,17 @@ from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_tables import find_table
 
 
-def readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+@pytest.fixture(name="readers")
+def readers_fixture() -> Callable[[], list[threading.Thread]]:
+    """The readers that this test has begun; those of others may wait for the garbage collector."""
+    before = set(threading.enumerate())
+    return lambda: [
+        thread for thread in set(threading.enumerate()) - before if thread.name.startswith("read-ahead")
+    ]
 
 
 def wait_for(condition) -> bool:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not condition() and time.monotonic() < until:
         time.sleep(0.001)
     return condition()
@@ -65,7 +71,7 @@ def test_items_are_read_while_the_consumer_is_at_work():
 
     ahead = read_ahead(items(), 1)
     assert next(ahead) == "first"
-    assert second_is_read.wait(10)
+    assert second_is_read.wait(60)
     assert list(ahead) == ["second"]
 
 
@@ -75,7 +81,7 @@ def test_all_items_are_read_in_one_thread_that_is_not_the_consumers():
     assert threads != {threading.get_ident()}
 
 
-def test_an_error_comes_after_the_items_before_it_and_as_it_was():
+def test_an_error_comes_after_the_items_before_it_and_as_it_was(readers):
     def items():
         yield from (1, 2)
         raise OSError(5, "Input/output error", "texts.parquet")
@@ -88,7 +94,7 @@ def test_an_error_comes_after_the_items_before_it_and_as_it_was():
     assert not readers()
 
 
-def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other():
+def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other(readers):
     is_reading, may_end = threading.Event(), threading.Event()
     read = []
 
@@ -96,13 +102,13 @@ def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other():
         for number in range(100):
             if number == 1:
                 is_reading.set()
-                assert may_end.wait(10)
+                assert may_end.wait(60)
             read.append(number)
             yield number
 
     ahead = read_ahead(items())
     assert next(ahead) == 0
-    assert is_reading.wait(10)
+    assert is_reading.wait(60)
 
     def end_while_it_is_closed():
         wait_for(lambda: ahead.gi_running)
@@ -117,7 +123,7 @@ def test_who_stops_early_waits_for_the_item_being_read_and_for_no_other():
     other.join()
 
 
-def test_an_interrupt_in_the_consumer_leaves_no_thread():
+def test_an_interrupt_in_the_consumer_leaves_no_thread(readers):
     def consume():
         for _ in read_ahead(iter(range(100))):
             raise KeyboardInterrupt
@@ -127,7 +133,7 @@ def test_an_interrupt_in_the_consumer_leaves_no_thread():
     assert not readers()
 
 
-def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch):
+def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch, readers):
     rows = {"paperid": range(10_000), "title": "On sleep", "abstract_inverted_index": None}
     frame = pl.DataFrame(rows, schema_overrides={"abstract_inverted_index": pl.String()})
     frame.write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet", row_group_size=100)
@@ -149,7 +155,7 @@ def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch):
     assert pl.concat(table.batches(64, "work_id"))["work_id"].to_list() == list(range(10_000))
 
 
-def test_an_export_that_is_cut_short_leaves_no_reader(tmp_path):
+def test_an_export_that_is_cut_short_leaves_no_reader(tmp_path, readers):
     n = 100_000
     ids = {"paperid": range(n)}
     pl.DataFrame({**ids, "year": 1999}).write_parquet(tmp_path / "sciscinet_papers.parquet")

@@ -115,7 +115,7 @@ def test_threads_share_a_store(store):
 def test_processes_share_a_store_from_its_first_moment(tmp_path):
     writers = [start_writer(tmp_path, name, 50) for name in "abcd"]
     for writer in writers:
-        _, errors = writer.communicate(timeout=60)
+        _, errors = writer.communicate(timeout=600)
         assert writer.returncode == 0, errors
     with ResponseStore(tmp_path) as store:
         assert store.summary().n_requests == 200

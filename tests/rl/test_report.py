@@ -529,7 +529,7 @@ def test_a_browser_needs_no_sideways_scrolling_on_a_phone(report, tmp_path):
         "--disable-component-update --disable-sync --disable-web-security --virtual-time-budget=5000 --dump-dom"
     )
     words = [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path / 'user'}", probe.as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     found = re.search(r">widths (\d+) (\d+) height (\d+)<", done.stdout)
     assert found, done.stderr[-500:]
     inside, shown, height = map(int, found.groups())
