@@ -173,9 +173,12 @@ def run_engine() -> None:
             return super().process_load_weights(model_id, request_data)
 
         def _filter_valid_requests(self, requests: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-            failed, rest = {}, dict(requests)
+            failed, rest, sampled = {}, dict(requests), set()
             for request_id, (model_id, asked) in requests.items():
                 if model_id and isinstance(asked, types.SampleInput) and not self.backend.has_model(model_id):
+                    if sampled & self.revived.keys():  # it would take the place of one that this batch samples from
+                        del rest[request_id]  # it stays pending, and comes first in the next
+                        continue
                     try:
                         self._revive(model_id)
                     except ValueError as error:  # no slot is free; from here it would end the engine, for everyone
@@ -183,6 +186,7 @@ def run_engine() -> None:
                         # Samples go before the goodbyes that came earlier: it stays pending until those are heard.
                         if not self._is_slot_due():
                             failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
+                sampled.add(model_id)
             more, valid = super()._filter_valid_requests(rest)
             return failed | more, valid
 
