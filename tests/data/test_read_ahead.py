@@ -24,9 +24,7 @@ from sciscidata.sources.sciscinet_tables import find_table
 def readers_fixture() -> Callable[[], list[threading.Thread]]:
     """The readers that this test has begun; those of others may wait for the garbage collector."""
     before = set(threading.enumerate())
-    return lambda: [
-        thread for thread in set(threading.enumerate()) - before if thread.name.startswith("read-ahead")
-    ]
+    return lambda: [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("read-ahead")]
 
 
 def wait_for(condition) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 
 import boto3
 import polars as pl
@@ -19,24 +17,25 @@ from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.splits import SplitConfig
 
+#: Says on which port it listens: one that was found free before might no longer be.
+SERVER = """
+import threading
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+threading.Event().wait()
+"""
+
 
 @pytest.fixture(scope="module")
 def options(sciscinet_tables):
     """Settings of a store whose bucket holds the tables under v2/, and the texts under texts/ too."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", SERVER]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.1)
         settings = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
         client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **settings)
         client.create_bucket(Bucket="science")
         for path in sciscinet_tables.iterdir():
@@ -47,7 +46,7 @@ def options(sciscinet_tables):
         yield {**settings, "aws_region": "us-east-1", "aws_endpoint_url": url, "aws_allow_http": "true"}
     finally:
         server.kill()
-        server.wait()
+        server.communicate()
 
 
 def take(folder, tmp_path, name, **source):

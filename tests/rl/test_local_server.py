@@ -7,7 +7,9 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from sciscirl.contracts import parse_answer
 from sciscirl.errors import LocalServerError, SciSciRLError
 from sciscirl.folder_lock import locked_folder
-from sciscirl.local_server import environment
+from sciscirl.local_server import environment, server
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model, invent_answers
@@ -199,12 +201,17 @@ def test_a_server_that_ends_while_loading_is_quoted(tiny, tmp_path):
         pass
 
 
-def test_a_server_that_never_gets_ready_is_given_up_and_stopped(tiny, tmp_path):
+def test_a_server_that_never_gets_ready_is_given_up_and_stopped(tiny, tmp_path, monkeypatch):
     pid = tmp_path / "pid"
     python = stub(
         tmp_path, f"import os, pathlib, sys; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); sys.stdin.read()"
     )
     config = LocalServerConfig(model=tiny, state=tmp_path / "state", port=0, seconds_to_start=2)
+
+    def clock() -> float:  # two seconds are over once the process runs, however long that takes here
+        return 3.0 if pid.exists() and pid.read_text() else 0.0
+
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     with pytest.raises(LocalServerError, match=r"not loaded .* in 2 s"), serve(config, python):
         pass
     assert not is_alive(int(pid.read_text()))
