@@ -431,10 +431,13 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
         records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en", **settings
     ) as faulty:
         for _ in range(400):
+            n_asked = len(faulty.log)
             process = run_script(faulty.base_url, chaos, "--overwrite", works=works)
             runs += 1
             if killed < 5:
-                time.sleep(moments.uniform(1.5, 3.0))
+                goal = n_asked + moments.randrange(1, 25)
+                while process.poll() is None and len(faulty.log) < goal:
+                    time.sleep(0.002)
                 process.kill()
                 killed += process.wait(timeout=600) == -9
             elif process.wait(timeout=600) == 0:
