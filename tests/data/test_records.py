@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -123,7 +124,7 @@ DAMAGED = {
     "a last line cut off": (LINES + json.dumps(THREE).encode()[:40], 3, "not JSON"),
     "a first line cut off behind a comma": (b'{"id":"W3",\n' + LINES, 1, "not JSON"),
     "bytes that are not text": (b"\xff\xfe\0\n" + LINES, 1, "not JSON"),
-    "gzip cut off": (gzip.compress(LINES + os.urandom(99).hex().encode())[:-30], 3, "cut off"),
+    "gzip cut off": (gzip.compress(LINES + random.Random(0).randbytes(99).hex().encode())[:-30], 3, "cut off"),
     "gzip without its check sum": (gzip.compress(LINES)[:-8], 3, "cut off"),
     "gzip with other bytes behind": (gzip.compress(LINES) + b"rubbish", 3, "damaged"),
     "zstd cut off": (ZSTD.compress(LINES) + ZSTD.compress(LINES * 50)[:-20], None, "cut off"),
@@ -365,7 +366,8 @@ def test_a_folder_that_cannot_be_written_is_a_storage_error(tmp_path):
 def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path):
     """The limit on the size of a file stands in for the end of the disk."""
     pytest.importorskip("resource")
-    words = [os.urandom(300).hex() for _ in range(300)]
+    draw = random.Random(0)
+    words = [draw.randbytes(300).hex() for _ in range(300)]
     file = write(tmp_path / "w.jsonl", *({"id": f"W{n}", "title": word} for n, word in enumerate(words, 1)))
     program = (
         "import resource, signal, sys; from pathlib import Path\n"

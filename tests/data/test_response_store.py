@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -144,9 +145,10 @@ def test_a_file_that_is_no_database_is_called_damaged(tmp_path):
 
 
 def test_no_damage_goes_unnoticed(tmp_path):
+    draw = random.Random(0)
     with ResponseStore(tmp_path) as store:
         for i in range(200):
-            store.put(f"/works/W{i}", os.urandom(500), 0.0)
+            store.put(f"/works/W{i}", draw.randbytes(500), 0.0)
     path = tmp_path / FILE_NAME
     intact = path.read_bytes()
     n_noticed = 0
