@@ -110,10 +110,11 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         0
         ['5', 'SHA256SUMS']
     """
+    was_there = target.exists()  # asked first: another run may be about to make it
     if is_whole_folder(target):
         logger.info("reusing %s", target)
         return target
-    if target.exists():
+    if was_there:
         logger.warning("%s is damaged or unfinished; it is made again", target)
         shutil.rmtree(target, ignore_errors=True)
     try:

@@ -367,6 +367,19 @@ def test_of_two_runs_that_make_one_cached_folder_both_are_content(tmp_path):
     assert names(tmp_path) == ["kept"]
 
 
+def test_a_folder_that_another_run_makes_while_it_is_looked_for_is_not_called_damaged(tmp_path, monkeypatch, caplog):
+    def look_too_early(folder):
+        monkeypatch.undo()
+        assert not folder.exists()
+        assert cached_folder(folder, fill) == folder  # the other run
+        return False
+
+    monkeypatch.setattr("sciscidata.storage.cached.is_whole_folder", look_too_early)
+    assert names(cached_folder(tmp_path / "kept", fill)) == ["SHA256SUMS", "a.bin", "b.json"]
+    assert "damaged" not in caplog.text
+    assert names(tmp_path) == ["kept"]
+
+
 def test_what_is_no_cached_folder_is_not_taken_for_one(tmp_path):
     (tmp_path / "kept").write_text("a file")
     with pytest.raises(StorageError, match="in the way"):
