@@ -402,11 +402,12 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
 
 def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(records, tmp_path):
     limits = {"key": KEY, "per_second": math.inf, "language": "en"}
-    with OpenAlexServer(records, daily_credits=400, **limits) as day:
+    noon = 12 * 60 * 60.0  # of a day that does not end while this runs
+    with OpenAlexServer(records, daily_credits=400, clock=lambda: noon, **limits) as day:
         assert run_script(day.base_url, tmp_path).wait(timeout=600) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
-    assert "00:00 UTC" in text
+    assert re.search(r"It is full again at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.", text)
     assert "Traceback" not in text
     assert not (tmp_path / "slice").exists()
     with OpenAlexServer(records, daily_credits=10**6, **limits) as next_day:

@@ -740,7 +740,7 @@ def test_a_list_costs_a_credit_a_single_work_and_an_error_nothing_and_the_day_en
 
 
 def test_a_budget_is_never_overdrawn_by_many_at_once(some):
-    with OpenAlexServer(some, key=KEY, daily_credits=20, per_second=math.inf) as server:
+    with OpenAlexServer(some, key=KEY, daily_credits=20, per_second=math.inf, clock=Clock(1e6)) as server:
         with client_of(server, headers=BEARER) as client, ThreadPoolExecutor(8) as pool:
             statuses = Counter(pool.map(lambda _: client.get("/works?per_page=1").status_code, range(60)))
         assert statuses == {200: 20, 429: 40}
