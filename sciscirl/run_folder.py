@@ -37,7 +37,13 @@ _PACKAGES: Final = (
 
 
 def begin_run(
-    folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool, steps_per_epoch: int = 0
+    folder: Path,
+    release: Path,
+    settings: Mapping[str, Any],
+    *,
+    resume: bool,
+    steps_per_epoch: int = 0,
+    find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
     """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
 
@@ -50,6 +56,7 @@ def begin_run(
         settings: whatever decides what the run does, in JSON types.
         resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
         steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
+        find: says from which checkpoint an older run goes on, or raises; None: from its last.
 
     Returns:
         The step at which training begins.
@@ -79,10 +86,10 @@ def begin_run(
                 )
                 raise SciSciRLError(msg)
     # The cookbook's loops read this file themselves, and stumble over half a line.
-    _keep_rows(folder / CHECKPOINTS_FILE, lambda row: "name" in row)
-    checkpoint = find_checkpoint(folder)
+    keep_rows(folder / CHECKPOINTS_FILE, lambda row: "name" in row)
+    checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
-    _keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or row["step"] < step)
+    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or row["step"] < step)
     return step
 
 
@@ -222,7 +229,12 @@ def write_json(path: Path, content: object) -> None:
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def _keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+    """Drop lines from a file of JSON lines; those that are half written too.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
     if not path.exists():
         return
     kept: list[str] = []

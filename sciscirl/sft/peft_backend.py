@@ -19,6 +19,7 @@ from sciscirl.folder_lock import locked_folder
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
 from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, write_json
+from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -28,7 +29,7 @@ from sciscirl.sft.config import (
     resolve_folder,
     resolve_preset,
 )
-from sciscirl.sft.trainer_parts import CHECKPOINTS, Judge, Recorder, collate
+from sciscirl.sft.trainer_parts import Judge, Recorder, collate, wait_for_all
 from sciscirl.task_rules import check_positive
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ def train_with_peft(options: PeftSftOptions) -> Path:
 
     Raises:
         SliceError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use or
-            holds another run.
+        SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use,
+            holds another run, or no whole checkpoint of this one although it had some.
         StorageError: if the disk fails. The run can be resumed.
     """
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
@@ -74,13 +75,12 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     is_first = arguments.process_index == 0
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
-        first_step = 0
         if is_first:
             stack.enter_context(locked_folder(folder))
             settings = list_own_settings(options)
-            first_step = begin_run(folder, Path(options.release), settings, resume=options.resume)
+            begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
             write_json(folder / "config.json", {**chz.asdict(options), "trainer": arguments.to_sanitized_dict()})
-        _wait_for_all(arguments)
+        wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
         model = make_model(options, arguments)
         trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
@@ -102,13 +102,13 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             trainer.add_callback(judge)
         else:
             logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
-        if checkpoint is None or first_step < n_steps:
-            trainer.train(resume_from_checkpoint=str(folder / str(checkpoint.state_path)) if checkpoint else None)
+        # After the last step too, where there is nothing left to take: this is what loads the weights that are judged.
+        trainer.train(resume_from_checkpoint=str(folder / str(checkpoint.state_path)) if checkpoint else None)
         if judge is not None:
             judge.judge(n_steps)
         if is_first:
             _keep_adapter(folder, n_steps, {"quantize": options.quantize, "dtype": options.dtype})
-        _wait_for_all(arguments)
+        wait_for_all(arguments)
     return folder
 
 
@@ -221,8 +221,3 @@ def _has_fsdp() -> bool:
     from accelerate.utils import parse_flag_from_env
 
     return parse_flag_from_env("ACCELERATE_USE_FSDP")
-
-
-def _wait_for_all(arguments: TrainingArguments) -> None:
-    if arguments.distributed_state is not None:
-        arguments.distributed_state.wait_for_everyone()

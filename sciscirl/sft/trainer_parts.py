@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from tinker_cookbook.checkpoint_utils import CheckpointRecord
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.local_completer import LocalCompleter
 from sciscirl.run_folder import open_store
+from sciscirl.sft.checkpoints import enter_checkpoint
 from sciscirl.sft.examples import Example
 
-CHECKPOINTS: Final = "checkpoints"
 _IGNORED: Final = -100  # what Transformers' loss leaves out
 
 
@@ -70,6 +69,7 @@ class Recorder(TrainerCallback):
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.store = open_store(folder)
 
     def on_log(
@@ -91,11 +91,10 @@ class Recorder(TrainerCallback):
             self.store.write_metrics(metrics, step=state.global_step - 1)  # of the step that was just taken
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Enter a checkpoint that is whole: what a killed run was still writing is never resumed from."""
+        """Enter a checkpoint, once every process has written its part of it."""
+        wait_for_all(args)
         if state.is_world_process_zero:
-            path = f"{CHECKPOINTS}/checkpoint-{state.global_step}"
-            record = CheckpointRecord(name=f"{state.global_step:06d}", batch=state.global_step, state_path=path)
-            self.store.write_checkpoint(record.to_dict())
+            enter_checkpoint(self.folder, state.global_step)
 
 
 class Judge(TrainerCallback):
@@ -128,3 +127,9 @@ class Judge(TrainerCallback):
         answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=self.store)
         self.store.write_metrics(asyncio.run(answers), step=step)
         model.train(was_training)
+
+
+def wait_for_all(arguments: TrainingArguments) -> None:
+    """Wait until every process of the run is here."""
+    if arguments.distributed_state is not None:
+        arguments.distributed_state.wait_for_everyone()

@@ -1,0 +1,100 @@
+"""Checkpoints in the folder of a run: what makes one whole, and which of them the run goes on from."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tinker_cookbook.checkpoint_utils import CheckpointRecord
+
+from sciscidata.storage.whole import flush_folder
+from sciscirl.errors import RunFolderError
+from sciscirl.run_folder import CHECKPOINTS_FILE, keep_rows, open_store, read_checkpoints
+
+CHECKPOINTS: Final = "checkpoints"
+
+_SUMS: Final = "sha256"
+_UNREAD: Final = "README.md"  # PEFT's card of a model: nothing is loaded from it, and people write into it
+_log = logging.getLogger(__name__)
+
+
+def enter_checkpoint(run: Path, step: int) -> None:
+    """Enter what Transformers' loop has saved after a step into ``checkpoints.jsonl``.
+
+    The loop writes one file after the other, under their last names. What makes a checkpoint of them is this line,
+    written when all are on the disk, with the SHA-256 of each: what a kill or a full disk has left has no line.
+
+    Raises:
+        OSError: if the disk fails.
+    """
+    path = f"{CHECKPOINTS}/checkpoint-{step}"
+    flush_folder(run / path)
+    names = sorted(file.relative_to(run / path).as_posix() for file in (run / path).rglob("*") if file.is_file())
+    sums = {name: _sha256(run / path / name) for name in names if name != _UNREAD}
+    record = CheckpointRecord(name=f"{step:06d}", batch=step, state_path=path, extra={_SUMS: sums})
+    open_store(run).write_checkpoint(record.to_dict())
+
+
+def recover_checkpoint(run: Path) -> CheckpointRecord | None:
+    """Return the last whole checkpoint of a run; damaged ones after it are warned of, and lose their lines.
+
+    Returns:
+        Its record, None if the run has none, whole or damaged.
+
+    Raises:
+        RunFolderError: if all that the run has are damaged. They keep their lines, lest files are put back.
+        StorageError: if ``checkpoints.jsonl`` cannot be written.
+    """
+    damaged: dict[str, str] = {}
+    for record in reversed([record for record in read_checkpoints(run) if record.has("state_path")]):
+        damage = find_damage(run / str(record.state_path), record.get(_SUMS, {}))
+        if damage is None:
+            if damaged:
+                _log.warning("%s. %s goes on from %s, which is whole.", _tell(damaged), run, record.state_path)
+                keep_rows(run / CHECKPOINTS_FILE, lambda row: row["name"] not in damaged)
+            return record
+        damaged[record.name] = f"{record.state_path} is damaged: {damage}"
+    if damaged:
+        msg = (
+            f"no checkpoint of {run} is whole. {_tell(damaged)}. Put the files back as they were, or start anew: "
+            f"delete the folder {run}, or choose another log_path."
+        )
+        raise RunFolderError(msg)
+    return None
+
+
+def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
+    """Say what of a checkpoint is not as it was written, None if all is.
+
+    Args:
+        checkpoint: its folder.
+        sums: SHA-256 of each file, by its path in the folder.
+
+    Example:
+        >>> find_damage(Path("runs/qdora/checkpoints/checkpoint-50"), {"optimizer.pt": "5f70bf18..."})
+        'it is gone'
+    """
+    if not checkpoint.is_dir():
+        return "it is gone"
+    for name, written in sums.items():
+        try:
+            found = _sha256(checkpoint / name)
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+        if found != written:
+            return f"{name} is not what was written"
+    return None
+
+
+def _tell(damaged: Mapping[str, str]) -> str:
+    return "; ".join(damaged.values())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,143 @@
+"""Damaged checkpoints of a run on this machine: of a kill, a full disk, or a hand."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytest.importorskip("peft")
+pytest.importorskip("accelerate")
+
+from sciscirl.errors import RunFolderError
+from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
+from sciscirl.sft.peft_backend import PeftSftOptions, train_with_peft
+from sciscirl.sft.trainer_parts import Judge
+from sciscirl.task import read_split
+from tests.rl.toy import RENDERER
+
+N_STEPS = 3
+#: All that Transformers' loop would go on without, or end at with a traceback.
+FILES = (
+    "adapter_config.json", "adapter_model.safetensors", "optimizer.pt", "rng_state.pth", "scheduler.pt",
+    "trainer_state.json",
+)  # fmt: skip
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def tiny_model(toy_slice, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    papers = read_split(toy_slice, "train")
+    make_tiny_model(folder, [paper.view for paper in papers], TinyModelConfig(priming_steps=1))
+    return folder
+
+
+def train(toy_slice, model, folder, **more) -> Path:
+    options = {
+        "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(model), "renderer": RENDERER,
+        "log_path": str(folder), "n_train": 4, "n_test": 3, "n_epochs": N_STEPS, "batch_size": 4, "lora_rank": 2,
+        "micro_batch_size": 4, "learning_rate": 0.01, "max_tokens": 8, "eval_temperature": 0.0, "save_every": 1,
+        "eval_every": N_STEPS, "quantize": "none", "dtype": "float32",
+    }  # fmt: skip
+    return train_with_peft(PeftSftOptions(**options, **more))
+
+
+@pytest.fixture(scope="module")
+def run(toy_slice, tiny_model, tmp_path_factory) -> Path:
+    return train(toy_slice, tiny_model, tmp_path_factory.mktemp("sft") / "run")
+
+
+@pytest.fixture
+def copied(run, tmp_path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "run"))
+
+
+def checkpoint(run, step) -> Path:
+    return run / "checkpoints" / f"checkpoint-{step}"
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def names(run) -> list[str]:
+    return [json.loads(line)["name"] for line in (run / "checkpoints.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut, flip])
+@pytest.mark.parametrize("name", FILES)
+def test_the_checkpoint_before_a_damaged_one_is_taken_and_the_damaged_one_named(copied, caplog, name, damage):
+    damage(checkpoint(copied, 3) / name)
+    with caplog.at_level(logging.WARNING, logger="sciscirl"):
+        assert recover_checkpoint(copied).batch == 2
+    (line,) = caplog.messages
+    what = "is missing" if damage is Path.unlink else "is not what was written"
+    assert f"checkpoint-3 is damaged: {name} {what}" in line
+    assert "goes on from checkpoints/checkpoint-2" in line
+    assert names(copied) == ["000001", "000002"]  # what is written over again is no checkpoint until it is whole
+
+
+def test_a_run_goes_on_from_a_whole_checkpoint_to_the_very_same_weights(copied, run, toy_slice, tiny_model):
+    cut(checkpoint(copied, 3) / "optimizer.pt")
+    shutil.rmtree(checkpoint(copied, 2))
+    train(toy_slice, tiny_model, copied, resume=True)
+    for name in ("adapter/adapter_model.safetensors", "checkpoints/checkpoint-3/optimizer.pt", "metrics.jsonl"):
+        assert (copied / name).read_bytes() == (run / name).read_bytes(), name
+    assert names(copied) == names(run)
+    assert recover_checkpoint(copied).batch == 3
+
+
+def test_where_no_checkpoint_is_whole_one_error_names_all_and_touches_none(copied, toy_slice, tiny_model):
+    for step in (1, 2, 3):
+        cut(checkpoint(copied, step) / "adapter_model.safetensors")
+    before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file() and path.name != "config.json"}
+    with pytest.raises(RunFolderError, match=r"no checkpoint of .* is whole.*-3 is .*-2 is .*-1 is .* delete the fold"):
+        train(toy_slice, tiny_model, copied, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, tiny_model, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    folder = copied.with_name("killed")
+    with monkeypatch.context() as patched:
+        patched.setattr("sciscirl.sft.checkpoints.flush_folder", die)
+        with pytest.raises(KeyboardInterrupt):
+            train(toy_slice, tiny_model, folder)
+    assert checkpoint(folder, 1).is_dir()
+    assert recover_checkpoint(folder) is None
+
+
+def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, toy_slice, tiny_model, monkeypatch):
+    step = f"test_{N_STEPS:06d}.parquet"
+    answers = pl.read_parquet(run / "predictions" / step)
+    assert not answers.equals(pl.read_parquet(run / "predictions" / "test_000000.parquet"))  # else nothing is shown
+    judged = []
+    monkeypatch.setattr(Judge, "judge", lambda self, step, judge=Judge.judge: judged.append(step) or judge(self, step))
+    train(toy_slice, tiny_model, copied, resume=True)
+    assert judged == [N_STEPS]
+    assert pl.read_parquet(copied / "predictions" / step).equals(answers)
+    assert (copied / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
+
+
+def test_what_people_write_into_the_card_of_a_model_does_no_harm(copied):
+    (checkpoint(copied, 3) / "README.md").write_text("the one that I like", "utf-8")
+    assert recover_checkpoint(copied).batch == 3
+
+
+def test_a_file_that_cannot_be_read_is_damage(tmp_path):
+    (tmp_path / "optimizer.pt").mkdir()
+    assert find_damage(tmp_path, {"optimizer.pt": "0"}) == "optimizer.pt cannot be read (Is a directory)"
