@@ -8,6 +8,7 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.local_model import load_errors
 
 
 def choose_renderer(model_name: str) -> str:
@@ -42,17 +43,10 @@ def load_tokenizer(model_name: str) -> Tokenizer:
     """Load a tokenizer from the Hugging Face hub, its cache, or a folder.
 
     Raises:
-        SciSciRLError: if it is in none of them.
+        SciSciRLError: if it is in none of them, or damaged.
     """
-    try:
+    with load_errors("tokenizer of", model_name):
         return get_tokenizer(model_name)
-    except (OSError, ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())[:200]
-        msg = (
-            f"the tokenizer of {model_name!r} could not be loaded ({type(error).__name__}: {reason}). Check the name "
-            "and the connection to huggingface.co, or give a folder that holds the model."
-        )
-        raise SciSciRLError(msg) from error
 
 
 def make_renderer(model_name: str, renderer_name: str) -> Renderer:

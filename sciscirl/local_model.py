@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from sciscirl.errors import SciSciRLError
 
@@ -16,7 +17,13 @@ Precision = Literal["bfloat16", "float16", "float32"]
 #: What PEFT does not write beside an adapter: in which form it saw its base model.
 TRAINED_ON_FILE: Final = "trained_on.json"
 
-_ADAPTER_FILE: Final = "adapter_config.json"
+ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
+
+_REMEDY: Final = (
+    "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
+)
+_CONFIG: Final = ADAPTER_FILES[0]
+_log = logging.getLogger(__name__)
 
 
 def require_packages(*names: str) -> None:
@@ -84,7 +91,7 @@ def load_base_model(
     if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
         msg = f"PyTorch sees no CUDA device here, so not {device}: choose another"
         raise SciSciRLError(msg)
-    with _errors_about(name):
+    with load_errors("model", name):
         model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
     for module in model.modules():
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
@@ -98,14 +105,14 @@ def find_base_model(folder: Path) -> str:
     """Name the model whose tokenizer a local model has: itself, or for an adapter what it was trained on.
 
     Raises:
-        SciSciRLError: if the folder holds neither a model nor an adapter.
+        SciSciRLError: if the folder holds neither a model nor an adapter, or does not say which model that was.
     """
-    if (folder / _ADAPTER_FILE).is_file():
-        return str(json.loads((folder / _ADAPTER_FILE).read_text("utf-8"))["base_model_name_or_path"])
+    if (folder / _CONFIG).is_file():
+        return _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
     if (folder / "config.json").is_file():
         return str(folder)
     msg = (
-        f"{folder} holds no model: neither config.json nor {_ADAPTER_FILE}. Give a folder as Transformers or PEFT "
+        f"{folder} holds no model: neither config.json nor {_CONFIG}. Give a folder as Transformers or PEFT "
         "saves it, for example the merged one of a run."
     )
     raise SciSciRLError(msg)
@@ -126,7 +133,8 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
         A PreTrainedModel, or a PeftModel.
 
     Raises:
-        SciSciRLError: if the folder holds neither, or what cannot be loaded, or a package is not installed.
+        SciSciRLError: if the folder holds neither, or what is damaged or cannot be loaded; or a package is not
+            installed.
     """
     import torch
 
@@ -137,25 +145,76 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
     require_packages("peft")
     from peft import PeftModel
 
+    # PEFT would take the folder's name for one on the hub, and ask there.
+    if not any((folder / name).is_file() for name in ("adapter_model.safetensors", "adapter_model.bin")):
+        msg = f"{folder} is an adapter without weights: it has no {ADAPTER_FILES[1]}. {_REMEDY}"
+        raise SciSciRLError(msg)
     form: dict[str, Any] = {"quantize": "none", "dtype": dtype}
     if trained_on.is_file():
-        form = json.loads(trained_on.read_text("utf-8"))
+        form = _read_facts(trained_on, *form)
     model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
     if form["quantize"] != "none":
         model = model.dequantize(dtype=getattr(torch, form["dtype"]))
-    with _errors_about(str(folder)):
+    with load_errors("adapter", str(folder)):
         model = PeftModel.from_pretrained(model, folder)
     return (model.to(getattr(torch, dtype)) if dtype else model).eval()
 
 
 @contextmanager
-def _errors_about(name: str) -> Generator[None]:
+def load_errors(what: str, name: str) -> Generator[None]:
+    """Say in one line that what somebody else's code loads is not there, or damaged.
+
+    Args:
+        what: is loaded: a model, its tokenizer, an adapter.
+        name: on the Hugging Face hub, or a folder.
+
+    Raises:
+        SciSciRLError: in place of whatever is raised. Of damaged files that is anything, a KeyError or TypeError too.
+
+    Example:
+        >>> with load_errors("model", "mine/model"):
+        ...     raise KeyError("model_type")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: the model 'mine/model' could not be loaded (KeyError: 'model_type'). Check the
+        name, the connection to huggingface.co and the free memory, or give a folder that holds the model.
+    """
     try:
         yield
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        msg = (
-            f"the model {name!r} could not be loaded ({type(error).__name__}: {reason}). Check the name, the "
-            "connection to huggingface.co and the free memory, or give a folder that holds the model."
-        )
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        if Path(name).is_dir():
+            broken = _find_broken(Path(name))
+            what_else = "A file there may be damaged or missing, or the memory too short"
+            remedy = f"{f'{broken} is damaged' if broken else what_else}. {_REMEDY}"
+        else:
+            remedy = (
+                "Check the name, the connection to huggingface.co and the free memory, or give a folder that holds the "
+                "model."
+            )
+        msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
         raise SciSciRLError(msg) from error
+
+
+def _find_broken(folder: Path) -> str | None:
+    """Name a file of weights that was cut; its reader does not say which one it was."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, "pt"):
+                pass
+        except SafetensorError:
+            return path.name
+    return None
+
+
+def _read_facts(path: Path, *names: str) -> dict[str, Any]:
+    try:
+        facts: Any = json.loads(path.read_bytes())
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or any(name not in facts for name in names):
+        msg = f"{path} is damaged: it does not say {' and '.join(names)}. {_REMEDY}"
+        raise SciSciRLError(msg)
+    return cast("dict[str, Any]", facts)

@@ -16,6 +16,7 @@ from sciscidata.errors import StorageError
 from sciscidata.storage import atomic_file
 from sciscidata.storage.errors import errors_about
 from sciscirl.errors import SciSciRLError
+from sciscirl.local_model import ADAPTER_FILES, TRAINED_ON_FILE
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
@@ -157,7 +158,7 @@ def find_adapter(folder: Path) -> Path:
     """Find what a run of ``train_sft.py --backend peft`` has trained.
 
     Raises:
-        SciSciRLError: if the run has not ended, or is another.
+        SciSciRLError: if the run has not ended, is another, or has lost a file of its adapter.
     """
     if not (folder / ADAPTER).is_dir():
         msg = (
@@ -165,6 +166,12 @@ def find_adapter(folder: Path) -> Path:
             "is one: resume=True. The weights of other runs lie on their server."
         )
         raise SciSciRLError(msg)
+    for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
+        if not (folder / ADAPTER / name).is_file():
+            msg = (
+                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
+            )
+            raise SciSciRLError(msg)
     return folder / ADAPTER
 
 

@@ -17,7 +17,14 @@ from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.folder_lock import locked_folder
 from sciscirl.local_completer import LocalCompleter
-from sciscirl.local_model import TRAINED_ON_FILE, Precision, Quantization, load_base_model, require_packages
+from sciscirl.local_model import (
+    ADAPTER_FILES,
+    TRAINED_ON_FILE,
+    Precision,
+    Quantization,
+    load_base_model,
+    require_packages,
+)
 from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, write_json
 from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
 from sciscirl.sft.config import (
@@ -34,7 +41,6 @@ from sciscirl.task_rules import check_positive
 
 logger = logging.getLogger(__name__)
 
-_ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 _OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
 
 
@@ -212,7 +218,7 @@ def render_dry_run(options: PeftSftOptions) -> str:
 def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
     """Put the adapter of the last checkpoint where it is looked for, and say what it was trained on."""
     with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
-        for name in _ADAPTER_FILES:
+        for name in ADAPTER_FILES:
             shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
         write_json(kept / TRAINED_ON_FILE, trained_on)
 

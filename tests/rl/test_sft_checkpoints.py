@@ -13,11 +13,15 @@ import pytest
 pytest.importorskip("peft")
 pytest.importorskip("accelerate")
 
-from sciscirl.errors import RunFolderError
+from sciscirl.chat_format import load_tokenizer
+from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.local_model import load_local_model
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
+from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import PeftSftOptions, train_with_peft
 from sciscirl.sft.trainer_parts import Judge
+from sciscirl.subject import EvaluationConfig, find_subject
 from sciscirl.task import read_split
 from tests.rl.toy import RENDERER
 
@@ -125,12 +129,15 @@ def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, 
     step = f"test_{N_STEPS:06d}.parquet"
     answers = pl.read_parquet(run / "predictions" / step)
     assert not answers.equals(pl.read_parquet(run / "predictions" / "test_000000.parquet"))  # else nothing is shown
+    adapter = (copied / "adapter" / "adapter_model.safetensors").read_bytes()
+    shutil.rmtree(copied / "adapter")  # what is damaged there is made anew
     judged = []
     monkeypatch.setattr(Judge, "judge", lambda self, step, judge=Judge.judge: judged.append(step) or judge(self, step))
     train(toy_slice, tiny_model, copied, resume=True)
     assert judged == [N_STEPS]
     assert pl.read_parquet(copied / "predictions" / step).equals(answers)
     assert (copied / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
+    assert (copied / "adapter" / "adapter_model.safetensors").read_bytes() == adapter
 
 
 def test_what_people_write_into_the_card_of_a_model_does_no_harm(copied):
@@ -141,3 +148,51 @@ def test_what_people_write_into_the_card_of_a_model_does_no_harm(copied):
 def test_a_file_that_cannot_be_read_is_damage(tmp_path):
     (tmp_path / "optimizer.pt").mkdir()
     assert find_damage(tmp_path, {"optimizer.pt": "0"}) == "optimizer.pt cannot be read (Is a directory)"
+
+
+def say_nothing(path):
+    path.write_text("{}", "utf-8")
+
+
+@pytest.mark.parametrize("damage", [cut, say_nothing])
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "trained_on.json"])
+def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, name, damage):
+    damage(copied / "adapter" / name)
+    with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
+        merge_adapter(copied, tmp_path / "merged")
+    with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
+        load_local_model(copied / "adapter")
+    assert not (tmp_path / "merged").exists()
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "trained_on.json"])
+def test_a_run_that_lost_a_file_of_its_adapter_is_told_so(copied, toy_slice, tmp_path, name):
+    (copied / "adapter" / name).unlink()
+    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
+        merge_adapter(copied, tmp_path / "merged")
+    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path / "judged", run=copied))
+
+
+def test_an_adapter_without_weights_is_not_looked_for_on_the_hub(copied, monkeypatch):
+    (copied / "adapter" / "adapter_model.safetensors").unlink()
+    monkeypatch.chdir(copied.parent)  # "run/adapter" could be the name of somebody's model there
+    with pytest.raises(SciSciRLError, match=r"an adapter without weights: it has no adapter_model\.safetensors"):
+        load_local_model(Path("run/adapter"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", "[]", "model .* could not be loaded .* A file there may be damaged"),
+        ("model.safetensors", "{}", r"model .* could not be loaded .* model\.safetensors is damaged"),
+        ("tokenizer.json", "{}", "tokenizer of .* could not be loaded .* A file there may be damaged"),
+        ("tokenizer_config.json", "[]", "tokenizer of .* could not be loaded .* A file there may be damaged"),
+    ],
+)
+def test_a_damaged_model_is_one_line(tiny_model, tmp_path, name, content, message):
+    folder = tmp_path / f"with-damaged-{name}"
+    shutil.copytree(tiny_model, folder)
+    (folder / name).write_text(content, "utf-8")
+    with pytest.raises(SciSciRLError, match=message):
+        load_tokenizer(str(folder)) if "tokenizer" in name else load_local_model(folder)
