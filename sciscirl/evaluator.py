@@ -142,6 +142,9 @@ class DisruptionEvaluator(RLTestSetEvaluator):
     async def finish(self) -> None:
         """Wait for what goes on. Here nothing does: see ConcurrentEvaluator."""
 
+    async def leave(self) -> tuple[int, BaseException] | None:
+        """End what goes on; likewise."""
+
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)

@@ -111,14 +111,16 @@ def expand_home(path: str) -> Path:
         raise SciSciRLError(msg) from error
 
 
-def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
+def find_checkpoint(folder: Path, key: str = "state_path", *, step: int | None = None) -> CheckpointRecord | None:
     """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
 
     Args:
         folder: of the run.
         key: which weights it has to have: ``"state_path"`` to go on from, ``"sampler_path"`` to sample from.
+        step: how many steps it has had, where that matters.
     """
-    return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
+    records = (record for record in reversed(read_checkpoints(folder)) if record.has(key))
+    return next((record for record in records if step is None or record.batch == step), None)
 
 
 def read_checkpoints(folder: Path) -> list[CheckpointRecord]:

@@ -10,7 +10,7 @@ from typing import Any
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, choose_opponents, find_preset
-from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint
+from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint, read_checkpoints
 from sciscirl.task import Side
 from sciscirl.task_rules import check_positive
 
@@ -27,6 +27,7 @@ class EvaluationConfig:
         checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
         local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
         run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
+        step: of the run: not its last checkpoint, but the one that has had so many steps.
         renderer: chat format; by default the model's own, without thinking.
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
         temperature: of sampling; None: the preset's; 0 is greedy.
@@ -49,6 +50,7 @@ class EvaluationConfig:
     checkpoint: str | None = None
     local_model: Path | None = None
     run: Path | None = None
+    step: int | None = None
     renderer: str | None = None
     base_url: str | None = None
     temperature: float | None = None
@@ -63,6 +65,9 @@ class EvaluationConfig:
             msg = (
                 "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
             )
+            raise SciSciRLError(msg)
+        if self.step is not None and self.run is None:
+            msg = f"step is {self.step}, of no run. Give --run too, or leave --step out."
             raise SciSciRLError(msg)
         if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
             msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
@@ -110,7 +115,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
             temperature=preset.temperature,
         )
     else:
-        subject = _read_run(config.run)
+        subject = _read_run(config.run, config.step)
         if config.preset not in {None, subject.preset.name}:
             msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
             raise SciSciRLError(msg)
@@ -128,7 +133,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
     )
 
 
-def _read_run(folder: Path) -> Subject:
+def _read_run(folder: Path, step: int | None) -> Subject:
     path = folder / RUN_FILE
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
@@ -146,10 +151,13 @@ def _read_run(folder: Path) -> Subject:
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
+    if is_local and step is not None:
+        msg = f"{folder} keeps its adapter of the last step alone. Leave --step out."
+        raise SciSciRLError(msg)
     return Subject(
         preset=preset,
         renderer_name=renderer,
-        checkpoint=None if is_local else _find_checkpoint(folder),
+        checkpoint=None if is_local else _find_checkpoint(folder, step),
         local_model=find_adapter(folder) if is_local else None,
         temperature=preset.temperature,
         trained_on=trained_on,
@@ -157,9 +165,15 @@ def _read_run(folder: Path) -> Subject:
     )
 
 
-def _find_checkpoint(folder: Path) -> str:
-    checkpoint = find_checkpoint(folder, "sampler_path")
+def _find_checkpoint(folder: Path, step: int | None) -> str:
+    checkpoint = find_checkpoint(folder, "sampler_path", step=step)
     if checkpoint is None or checkpoint.sampler_path is None:
-        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
+        if step is None:
+            msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
+        else:
+            kept = [str(record.batch) for record in read_checkpoints(folder) if record.has("sampler_path")]
+            msg = (
+                f"{folder} kept no weights at step {step}. It did at {', '.join(kept) or 'none'}: choose one of these."
+            )
         raise SciSciRLError(msg)
     return checkpoint.sampler_path

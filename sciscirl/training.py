@@ -10,7 +10,7 @@ import chz
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
-from sciscirl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
 from sciscirl.errors import CollapseError
 from sciscirl.evaluator import DisruptionEvaluator
 from sciscirl.experiments import describe
@@ -63,7 +63,8 @@ async def train_preset(options: TrainOptions) -> Path:
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
         warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
-        async with guarded_run(folder, config.base_url):
+        judged_as = _name_evaluation(options, config)
+        async with guarded_run(folder, config.base_url), none_lost_unsaid(evaluator, folder, judged_as):
             # Training answers may end a run of which an evaluation that goes on, or has just ended, says the same.
             for work in (partial(train.main, config), evaluator.finish):
                 try:
@@ -90,6 +91,15 @@ def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
     own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own
+
+
+def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
+    """List the options of ``scripts/evaluate.py`` with which it judges a checkpoint as the run does on its way."""
+    preset = resolve_preset(options)
+    temperature = preset.temperature if options.eval_temperature is None else options.eval_temperature
+    more = {"--n-papers": options.n_test, "--base-url": config.base_url}
+    words = {"--release": options.release, "--temperature": temperature, "--group-size": preset.eval_group_size, **more}
+    return [str(word) for pair in words.items() if pair[1] is not None for word in pair]
 
 
 async def evaluate_last(

@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "--local-model", type=expand_home, metavar="FOLDER", help="a model or adapter to load here, no server"
     )
     parser.add_argument("--run", type=expand_home, metavar="FOLDER", help="a training run: its last checkpoint")
+    parser.add_argument("--step", type=int, help="of the run, where not its last checkpoint is meant")
     parser.add_argument("--baselines", action="store_true", help="majority, random by prior, TF-IDF and regression")
     parser.add_argument(
         "--from-predictions", type=expand_home, metavar="FILE", help="recompute metrics; needs nothing else"

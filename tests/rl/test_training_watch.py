@@ -150,7 +150,7 @@ def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurren
                 row = await evaluator(None, rollout_summary_export=export, store=store)
             groups = dataset.get_batch(step)
             if running := getattr(evaluator, "_running", None):
-                await asyncio.wait([running])  # it ends before the next batch is made
+                await asyncio.wait([running[1]])  # it ends before the next batch is made
             texts = write(KINDS[0], TARGETS["disruption"])
             await roll_out(groups, store, step, texts, tokenizer)
             store.write_metrics(row, step=step)

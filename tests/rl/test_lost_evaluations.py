@@ -1,0 +1,158 @@
+"""A run that an error ends while held-out papers are judged: which evaluation is lost, and how to have it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import shlex
+from pathlib import Path
+
+import pytest
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+
+from sciscirl import training
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.launch import TrainOptions
+from sciscirl.run_folder import open_store
+from sciscirl.subject import EvaluationConfig, find_subject
+from sciscirl.training import train_preset
+
+STEP = 5
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def end_run(options, monkeypatch, caplog):
+    """Run a loop that judges before step 5, and then keeps checkpoints and does what it is told."""
+
+    def end_run(judge, do, kept=(), **more) -> list[str]:
+        async def loop(config):
+            evaluator, store = config.evaluator_builders[0](), open_store(config.log_path)
+            evaluator.eval_token_completer = judge
+            export = RolloutSummaryExportConfig(split="eval/test", iteration=STEP, base_name="eval_test")
+
+            async def evaluate():
+                return await evaluator(None, rollout_summary_export=export, store=store)
+
+            assert await evaluate() == {}
+            for record in kept:
+                store.write_checkpoint(record)
+            for _ in range(3):  # it gets on, as far as it does
+                await asyncio.sleep(0)
+            await do(evaluate)
+
+        monkeypatch.setattr(training, "check_server", lambda *_: None)
+        monkeypatch.setattr(training.train, "main", loop)
+        with caplog.at_level(logging.WARNING, logger="sciscirl"):
+            asyncio.run(train_preset(TrainOptions(**options, eval_concurrently=True, **more)))
+
+    return end_run
+
+
+async def never(*_, **__):
+    await asyncio.Event().wait()
+
+
+async def fail(*_, **__):
+    raise RuntimeError("the sampler\nis gone")
+
+
+async def raise_error(_):
+    raise SciSciRLError("the disk is full")
+
+
+def checkpoint(step, **more):
+    return {"name": f"{step:06d}", "batch": step, "state_path": f"tinker://x/weights/{step}", **more}
+
+
+SAMPLED = checkpoint(STEP, sampler_path="tinker://x/sampler_weights/5")
+
+
+@pytest.mark.parametrize("judge", [never, fail])
+@pytest.mark.parametrize(
+    ("kept", "remedy"),
+    [
+        ([], "It is made anew where the run goes on: resume=True."),
+        ([checkpoint(3)], "It is made anew where the run goes on: resume=True."),
+        ([SAMPLED], "It is made anew where the run goes on: resume=True."),
+        ([checkpoint(3), checkpoint(8)], "No weights of that step were kept (save_every), so that "),
+        ([SAMPLED, checkpoint(8)], "To have it: python scripts/evaluate.py --run "),
+    ],
+)
+def test_an_evaluation_that_the_end_of_a_run_leaves_behind_is_named_and_so_is_how_to_have_it(
+    end_run, caplog, judge, kept, remedy
+):
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(judge, raise_error, kept)
+    (line,) = caplog.messages
+    what = "was under way" if judge is never else "failed (RuntimeError: the sampler is gone)"
+    assert line.startswith(f"the evaluation of step 5 {what}. {remedy}")
+
+
+def test_the_command_that_is_named_judges_the_weights_of_that_step_as_the_run_would_have(end_run, caplog, options):
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(never, raise_error, [SAMPLED, checkpoint(8)], max_paper_tokens=400, eval_temperature=0.25, n_test=6)
+    words = shlex.split(caplog.messages[0].partition("To have it: python scripts/evaluate.py ")[2])
+    spec = importlib.util.spec_from_file_location("evaluate_script", REPOSITORY / "scripts" / "evaluate.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    config = EvaluationConfig(**vars(script._parser().parse_args(words)))
+    subject = find_subject(config)
+    assert (subject.checkpoint, subject.temperature) == ("tinker://x/sampler_weights/5", 0.25)
+    assert (subject.preset.rules.max_paper_tokens, subject.preset.name) == (400, "exp4")
+    assert (config.n_papers, config.release) == (6, Path(options["release"]))
+    assert not config.out.exists()
+
+
+def test_what_fails_is_named_where_the_next_evaluation_finds_it_too(end_run, caplog):
+    with pytest.raises(RuntimeError, match="is gone"):
+        end_run(fail, lambda evaluate: evaluate())
+    (line,) = caplog.messages
+    assert line.startswith("the evaluation of step 5 failed")
+
+
+def test_an_evaluation_that_is_waited_for_is_named_where_a_run_is_interrupted(end_run, caplog):
+    async def wait_until_interrupted(evaluate):
+        asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+        await evaluate()
+
+    with pytest.raises(asyncio.CancelledError):
+        end_run(never, wait_until_interrupted)
+    (line,) = caplog.messages
+    assert line.startswith("the evaluation of step 5 was under way.")
+
+
+def test_an_evaluation_that_has_ended_is_not_called_lost(end_run, caplog, options):
+    async def judge(*_, **__):
+        return {"test/label_match": 0.5}
+
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(judge, raise_error)
+    assert caplog.messages == []
+    assert read_rows(options) == [{"step": STEP, "test/label_match": 0.5}]
+
+
+def test_a_collapse_that_nobody_has_heard_of_yet_is_said_and_its_evaluation_written_down(end_run, caplog, options):
+    async def judge(*_, **__):
+        raise CollapseError("the model has collapsed", metrics={"test/label_match": 0.25}, step=STEP)
+
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(judge, raise_error)
+    assert caplog.messages == ["the model has collapsed"]
+    assert read_rows(options) == [{"step": STEP, "test/label_match": 0.25}]
+
+
+def read_rows(options) -> list[dict]:
+    return [json.loads(line) for line in Path(options["log_path"], "metrics.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_step_is_one_of_a_run_whose_weights_of_it_were_kept(end_run, options, tmp_path):
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(never, raise_error, [SAMPLED, checkpoint(8)])
+    more = {"release": Path(options["release"]), "out": tmp_path / "out"}
+    with pytest.raises(SciSciRLError, match=r"kept no weights at step 8\. It did at 5: choose one"):
+        find_subject(EvaluationConfig(run=Path(options["log_path"]), step=8, **more))
+    with pytest.raises(SciSciRLError, match=r"step is 5, of no run\. Give --run too"):
+        EvaluationConfig(model="a/b", step=5, **more)
