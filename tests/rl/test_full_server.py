@@ -62,7 +62,7 @@ def test_an_error_that_is_not_the_servers_is_left_alone():
 CLIENT = """
 import sys, tinker
 from sciscirl.errors import SciSciRLError
-from sciscirl.server import clear_errors
+from sciscirl.server import clear_errors, open_service
 
 def train(client):
     return client.create_lora_training_client(sys.argv[1], rank=8).result()
@@ -70,11 +70,11 @@ def train(client):
 def sample(sampler):
     return sampler.sample(tinker.ModelInput.from_ints([1]), 1, tinker.SamplingParams(max_tokens=1))
 
-with tinker.ServiceClient() as gone:
+with open_service() as gone:
     kept = [train(gone) for _ in range(2)]
     state = kept[0].save_state("kept").result().path
     weights = [client.save_weights_for_sampler("kept").result().path for client in kept]
-with tinker.ServiceClient() as holder:
+with open_service() as holder:
     held = []
     for ask in (
         lambda: held.extend(train(holder) for _ in range(20)),
@@ -91,9 +91,8 @@ with tinker.ServiceClient() as holder:
     # of which one at a time is loaded.
     next_one = tinker.ServiceClient()
     samplers = [next_one.create_sampling_client(model_path=path) for path in weights]
-with next_one:
-    answers = [sample(sampler) for sampler in samplers * 2]
-    print("sampled:", *(len(answer.result().sequences) for answer in answers))
+answers = [sample(sampler) for sampler in samplers * 2]
+print("sampled:", *(len(answer.result().sequences) for answer in answers))
 """
 
 
