@@ -252,7 +252,8 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
     # The lower of two neighbours in order: what exceeds it also exceeds any number between the two, and it is a
     # value of the data, so that no rounding of an interpolation can move a label.
     share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
-    return pl.col("z_median").fill_nan(None).quantile(share, interpolation="lower")
+    # Without the nulls: Polars adds their number to a rank before it rounds it down, and may so round it up.
+    return pl.col("z_median").fill_nan(None).drop_nulls().quantile(share, interpolation="lower")
 
 
 def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds | None = None) -> float | None:

@@ -13,7 +13,7 @@ _FEW: Final = 1 << 20  # so many numbers may lie in memory
 
 
 def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
-    """Find what ``quantile(share, interpolation="lower")`` finds, in memory that does not grow with the rows. Executes.
+    """Find ``drop_nulls().quantile(share, interpolation="lower")``, in memory that does not grow with rows. Executes.
 
     The bits of a double, read as a whole number, have the order of the doubles. So numbers are counted by their first
     16 bits, then those that share these with the one wanted by the next 16, until few are left to be sorted.

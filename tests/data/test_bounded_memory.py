@@ -8,13 +8,13 @@ import tempfile
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make
 from sciscidata import lower_quantile as quantiles
 from sciscidata.errors import NotEnoughWorksError, StorageError
-from sciscidata.labels import LabelThresholds, find_conventionality_cut, label_novelty
+from sciscidata.labels import LabelThresholds, conventionality_cut, find_conventionality_cut, label_novelty
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.pipeline import BuildConfig, build
 from sciscidata.row_spool import RowSpool
@@ -33,14 +33,26 @@ numbers = st.one_of(
 
 
 @pytest.mark.parametrize("few", [1 << 20, 2, 0])
+@example(values=[None, 0.0, 1.0], share=math.nextafter(1.0, 0.0))  # Polars rounds with a null among them
 @given(values=st.lists(numbers, max_size=40), share=st.one_of(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.floats(0, 1)))
 def test_a_quantile_that_is_counted_is_that_of_polars_whatever_fits_into_memory(few, values, share):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quantiles, "_FEW", few)
         found = quantiles.lower_quantile(pl.LazyFrame({"z": values}, schema={"z": pl.Float64}), share)
-    known = pl.Series(values, dtype=pl.Float64).fill_nan(None)
+    known = pl.Series(values, dtype=pl.Float64).fill_nan(None).drop_nulls()
     assert found == known.quantile(share, interpolation="lower")
     assert found != 0 or math.copysign(1, found) == 1
+
+
+@example(values=[None, 0.0, 1.0], share=math.nextafter(1.0, 0.0))
+@settings(max_examples=40)
+@given(values=st.lists(numbers, max_size=20), share=st.floats(0, 1, exclude_min=True, exclude_max=True))
+def test_the_cut_of_labels_is_the_same_in_one_query_and_counted(values, share):
+    scores = pl.LazyFrame({"z_median": values}, schema={"z_median": pl.Float64})
+    thresholds = LabelThresholds(novelty_rule="uzzi", uzzi_median_share=share)
+    assert (
+        find_conventionality_cut(scores, thresholds) == scores.select(conventionality_cut(thresholds)).collect().item()
+    )
 
 
 def test_a_million_and_more_numbers_are_passed_over_until_few_are_left():
