@@ -12,6 +12,11 @@ settings.register_profile("ci", derandomize=True, deadline=None, suppress_health
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
+if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
+    # The servers of the tests are on this machine, to which a proxy has no way back; what tests start inherits this.
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
