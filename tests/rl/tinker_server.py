@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tests.conftest import REPOSITORY
 
-_SECONDS_TO_STOP = 60
+_SECONDS_TO_STOP = 300
 SECONDS_TO_RUN = 900  # the SDK itself would go on asking a server that is gone for two hours
 
 
