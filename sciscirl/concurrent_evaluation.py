@@ -15,7 +15,7 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.errors import CollapseError
 from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.run_folder import find_checkpoint, open_store
+from sciscirl.run_folder import find_checkpoint, list_weights, open_store
 
 if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
@@ -113,7 +113,7 @@ def _find_remedy(folder: Path, step: int, options: Sequence[str]) -> str:
     last = find_checkpoint(folder)
     if last is None or (last.batch or 0) <= step:
         return "It is made anew where the run goes on: resume=True."
-    if find_checkpoint(folder, "sampler_path", step=step) is None:
+    if step not in list_weights(folder):
         return f"No weights of that step were kept (save_every), so that {folder} will do without it."
     out = folder.with_name(f"{folder.name}-step-{step:06d}")
     words = ("--run", str(folder), "--step", str(step), *options, "--out", str(out))

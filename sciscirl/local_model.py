@@ -91,6 +91,11 @@ def load_base_model(
     if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
         msg = f"PyTorch sees no CUDA device here, so not {device}: choose another"
         raise SciSciRLError(msg)
+    try:
+        torch.device(device or "cpu")
+    except RuntimeError as error:
+        msg = f"device is {device!r}, needs one that PyTorch knows: cpu, cuda, cuda:1"
+        raise SciSciRLError(msg) from error
     with load_errors("model", name):
         model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
     for module in model.modules():
@@ -150,7 +155,9 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
         msg = f"{folder} is an adapter without weights: it has no {ADAPTER_FILES[1]}. {_REMEDY}"
         raise SciSciRLError(msg)
     form: dict[str, Any] = {"quantize": "none", "dtype": dtype}
-    if trained_on.is_file():
+    if not trained_on.is_file():
+        _log.warning("%s does not say what it was trained on: its base model is taken as saved, not quantised.", folder)
+    else:
         form = _read_facts(trained_on, *form)
     model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
     if form["quantize"] != "none":

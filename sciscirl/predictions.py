@@ -290,7 +290,8 @@ def read_predictions(path: Path) -> pl.DataFrame:
         sciscirl.errors.PredictionsError: no-such.parquet does not exist. Give a predictions file of a run.
     """
     if not path.is_file():
-        msg = f"{path} does not exist. Give a predictions file of a run."
+        what = "is a folder" if path.is_dir() else "does not exist"
+        msg = f"{path} {what}. Give a predictions file of a run."
         raise PredictionsError(msg)
     try:
         return check_predictions(pl.read_parquet(path, glob=False))

@@ -111,21 +111,35 @@ def expand_home(path: str) -> Path:
         raise SciSciRLError(msg) from error
 
 
-def find_checkpoint(folder: Path, key: str = "state_path", *, step: int | None = None) -> CheckpointRecord | None:
+def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
     """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
 
     Args:
         folder: of the run.
         key: which weights it has to have: ``"state_path"`` to go on from, ``"sampler_path"`` to sample from.
-        step: how many steps it has had, where that matters.
     """
-    records = (record for record in reversed(read_checkpoints(folder)) if record.has(key))
-    return next((record for record in records if step is None or record.batch == step), None)
+    return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
 
 
 def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
     """Read which checkpoints a run has, in the order in which they were kept; likewise."""
     return cast("list[CheckpointRecord]", open_store(folder).read_checkpoint_records())
+
+
+def list_weights(folder: Path) -> dict[int | None, str]:
+    """Say where the weights lie that a run has kept to sample from, by the number of steps that they have had.
+
+    Returns:
+        A path on the server of the run; or of a run on this machine the folder of an adapter.
+    """
+    kept: dict[int | None, str] = {}
+    for record in read_checkpoints(folder):
+        here = folder / str(record.state_path)
+        if record.sampler_path is not None:
+            kept[record.batch] = record.sampler_path
+        elif (here / ADAPTER_FILES[0]).is_file():
+            kept[record.batch] = str(here)
+    return kept
 
 
 def open_store(folder: str | Path) -> TrainingRunStore:

@@ -16,7 +16,7 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.intervals import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import read_predictions
-from sciscirl.run_folder import RUN_FILE, read_checkpoints
+from sciscirl.run_folder import RUN_FILE, list_weights
 from sciscirl.task_rules import check_positive
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
@@ -79,7 +79,7 @@ class Candidate:
 
     Attributes:
         step: before which it was made; 0 is what the run began with.
-        checkpoint: sampler weights of that step; None where none were kept, and for step 0.
+        checkpoint: weights of that step, on a server or in a folder; None where none were kept, and for step 0.
         score: the metric.
         low: of its interval.
         high: likewise.
@@ -141,7 +141,7 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise RunFolderError(msg)
     tables = _read_evaluations(folder, config.name)
-    kept = {record.batch: record.sampler_path for record in read_checkpoints(folder) if record.sampler_path}
+    kept = list_weights(folder)
     eligible = [step == 0 or step in kept for step in tables]
     if not any(eligible):
         msg = (

@@ -10,7 +10,7 @@ from typing import Any
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, choose_opponents, find_preset
-from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint, read_checkpoints
+from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint, list_weights
 from sciscirl.task import Side
 from sciscirl.task_rules import check_positive
 
@@ -151,29 +151,30 @@ def _read_run(folder: Path, step: int | None) -> Subject:
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
-    if is_local and step is not None:
-        msg = f"{folder} keeps its adapter of the last step alone. Leave --step out."
-        raise SciSciRLError(msg)
+    weights = None if step is None else _find_weights(folder, step)
     return Subject(
         preset=preset,
         renderer_name=renderer,
-        checkpoint=None if is_local else _find_checkpoint(folder, step),
-        local_model=find_adapter(folder) if is_local else None,
+        checkpoint=None if is_local else weights or _find_checkpoint(folder),
+        local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
         temperature=preset.temperature,
         trained_on=trained_on,
         n_train=settings.get("n_train"),
     )
 
 
-def _find_checkpoint(folder: Path, step: int | None) -> str:
-    checkpoint = find_checkpoint(folder, "sampler_path", step=step)
+def _find_checkpoint(folder: Path) -> str:
+    checkpoint = find_checkpoint(folder, "sampler_path")
     if checkpoint is None or checkpoint.sampler_path is None:
-        if step is None:
-            msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
-        else:
-            kept = [str(record.batch) for record in read_checkpoints(folder) if record.has("sampler_path")]
-            msg = (
-                f"{folder} kept no weights at step {step}. It did at {', '.join(kept) or 'none'}: choose one of these."
-            )
+        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
         raise SciSciRLError(msg)
     return checkpoint.sampler_path
+
+
+def _find_weights(folder: Path, step: int) -> str:
+    kept = list_weights(folder)
+    if step not in kept:
+        steps = ", ".join(str(kept_at) for kept_at in kept) or "none"
+        msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
+        raise SciSciRLError(msg)
+    return kept[step]

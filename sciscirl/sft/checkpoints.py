@@ -12,7 +12,8 @@ from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 from sciscidata.storage.whole import flush_folder
 from sciscirl.errors import RunFolderError
-from sciscirl.run_folder import CHECKPOINTS_FILE, keep_rows, open_store, read_checkpoints
+from sciscirl.local_model import TRAINED_ON_FILE
+from sciscirl.run_folder import CHECKPOINTS_FILE, keep_rows, open_store, read_checkpoints, write_json
 
 CHECKPOINTS: Final = "checkpoints"
 
@@ -21,16 +22,22 @@ _UNREAD: Final = "README.md"  # PEFT's card of a model: nothing is loaded from i
 _log = logging.getLogger(__name__)
 
 
-def enter_checkpoint(run: Path, step: int) -> None:
+def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> None:
     """Enter what Transformers' loop has saved after a step into ``checkpoints.jsonl``.
 
     The loop writes one file after the other, under their last names. What makes a checkpoint of them is this line,
     written when all are on the disk, with the SHA-256 of each: what a kill or a full disk has left has no line.
 
+    Args:
+        run: its folder.
+        step: how many steps the checkpoint has had.
+        trained_on: in which form the base model was; kept beside the weights, which are nothing without it.
+
     Raises:
         OSError: if the disk fails.
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
+    write_json(run / path / TRAINED_ON_FILE, dict(trained_on))
     flush_folder(run / path)
     names = sorted(file.relative_to(run / path).as_posix() for file in (run / path).rglob("*") if file.is_file())
     sums = {name: _sha256(run / path / name) for name in names if name != _UNREAD}

@@ -93,7 +93,8 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         trainer.remove_callback(PrinterCallback)
         if not sys.stderr.isatty():
             trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Recorder(folder))
+        trained_on = {"quantize": options.quantize, "dtype": options.dtype}
+        trainer.add_callback(Recorder(folder, trained_on))
         judge = None
         if arguments.world_size == 1:
             completer = LocalCompleter(
@@ -113,7 +114,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         if judge is not None:
             judge.judge(n_steps)
         if is_first:
-            _keep_adapter(folder, n_steps, {"quantize": options.quantize, "dtype": options.dtype})
+            _keep_adapter(folder, n_steps, trained_on)
         wait_for_all(arguments)
     return folder
 

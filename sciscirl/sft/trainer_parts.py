@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,10 +66,12 @@ class Recorder(TrainerCallback):
 
     Args:
         folder: of the run.
+        trained_on: in which form the base model is; kept in every checkpoint, which is an adapter without that.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trained_on: Mapping[str, str]) -> None:
         self.folder = folder
+        self.trained_on = trained_on
         self.store = open_store(folder)
 
     def on_log(
@@ -94,7 +96,7 @@ class Recorder(TrainerCallback):
         """Enter a checkpoint, once every process has written its part of it."""
         wait_for_all(args)
         if state.is_world_process_zero:
-            enter_checkpoint(self.folder, state.global_step)
+            enter_checkpoint(self.folder, state.global_step, self.trained_on)
 
 
 class Judge(TrainerCallback):

@@ -150,6 +150,11 @@ def test_signs_of_a_search_pattern_in_a_name_are_part_of_the_name(toy_slice, tmp
     assert evaluate_predictions(tmp_path / "p[2].parquet")["n"] == 3
 
 
+def test_a_folder_in_place_of_a_predictions_file_is_not_said_to_be_missing(tmp_path):
+    with pytest.raises(SciSciRLError, match="is a folder"):
+        main("--from-predictions", str(tmp_path))
+
+
 def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
     with pytest.raises(SciSciRLError, match="got from_predictions, preset"):
         main("--from-predictions", str(tmp_path / "p.parquet"), "--preset", "exp5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from sciscirl.chat_format import load_tokenizer
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.local_model import load_local_model
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.select import select_checkpoint
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import PeftSftOptions, train_with_peft
@@ -29,7 +31,7 @@ N_STEPS = 3
 #: All that Transformers' loop would go on without, or end at with a traceback.
 FILES = (
     "adapter_config.json", "adapter_model.safetensors", "optimizer.pt", "rng_state.pth", "scheduler.pt",
-    "trainer_state.json",
+    "trained_on.json", "trainer_state.json",
 )  # fmt: skip
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -196,3 +198,28 @@ def test_a_damaged_model_is_one_line(tiny_model, tmp_path, name, content, messag
     (folder / name).write_text(content, "utf-8")
     with pytest.raises(SciSciRLError, match=message):
         load_tokenizer(str(folder)) if "tokenizer" in name else load_local_model(folder)
+
+
+def test_an_adapter_on_its_way_is_chosen_and_judged_by_its_step(run, toy_slice, tmp_path, caplog):
+    config = EvaluationConfig(release=toy_slice, out=tmp_path / "judged", run=run, step=2)
+    assert find_subject(config).local_model == checkpoint(run, 2)
+    kept = {one.step: one.checkpoint for one in select_checkpoint(run).candidates}
+    assert kept == {0: None, N_STEPS: str(checkpoint(run, N_STEPS))}
+    with caplog.at_level(logging.WARNING, logger="sciscirl"):
+        load_local_model(checkpoint(run, 2))
+    assert caplog.messages == []  # it says what it was trained on
+    with pytest.raises(SciSciRLError, match=r"kept no weights at step 9\. It did at 1, 2, 3: choose one"):
+        find_subject(replace(config, step=9))
+
+
+def test_an_adapter_that_does_not_say_what_it_was_trained_on_is_warned_of(copied, caplog):
+    (copied / "adapter" / "trained_on.json").unlink()
+    with caplog.at_level(logging.WARNING, logger="sciscirl"):
+        load_local_model(copied / "adapter")
+    (line,) = caplog.messages
+    assert line.endswith("does not say what it was trained on: its base model is taken as saved, not quantised.")
+
+
+def test_a_device_that_nobody_knows_is_one_line(copied, tmp_path):
+    with pytest.raises(SciSciRLError, match="device is 'gpu', needs one that PyTorch knows"):
+        merge_adapter(copied, tmp_path / "merged", device="gpu")
