@@ -158,8 +158,9 @@ def score_first_time_pairs(
                 last_with_pair = int(years[j])
                 first_year = last_with_pair if first_year is None else first_year
             since_profile = int(np.searchsorted(years, years[j] - config.profile_years))
-            past = [window[i] for i in range(since_profile, j) if window[i].table[1].size]
-            if past and first_year is not None and years[j] - first_year >= config.burn_in_years:
+            past = [window[i] for i in range(since_profile, j)]  # citations of a year without a pair count too
+            has_profiles = any(before.table[1].size for before in past)
+            if has_profiles and first_year is not None and years[j] - first_year >= config.burn_in_years:
                 later = [window[i].table for i in sorted(window) if i > j]
                 difficulty = _difficulties(year.table, past, later, is_new, config, pool, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
@@ -240,7 +241,7 @@ def _difficulties(
 
     Args:
         table: the pairs of the year.
-        past: the years of the profiles; at least one.
+        past: the years of the profiles; at least one with a pair.
         later: the pairs of the years of reuse.
         is_new: for each pair of ``table``; overwritten.
         config: as in compute_first_time_pairs.
@@ -249,7 +250,7 @@ def _difficulties(
     """
     from sciscidata import venue_pair_kernels as kernels
 
-    profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past)))
+    profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table[1].size)))
     norms = kernels.squared_norms(profiles)
     cited = np.sum([year.citations for year in past], axis=0)
     wanted = is_new

@@ -136,6 +136,13 @@ def test_the_least_cited_venues_join_no_new_pair():
     assert counts == {0: 3, 0.1: 1, 0.5: 1, 0.9: 0}  # 3 is cited once, 1 and 2 twice, 9 five times
 
 
+def test_citations_of_a_year_in_which_no_work_joins_two_venues_count_too():
+    lists = [(2000, [1, 2]), (2000, [3, 4]), (2001, [2]), (2002, [1, 3])]
+    config = FirstTimePairsConfig(profile_years=2, burn_in_years=2, reuse_years=None, drop_least_cited=0.7)
+    assert scored(*corpus_of(lists), config)["n_new_pairs"][3] == 0  # only 2 was cited twice
+    assert scored(*corpus_of(lists), replace(config, drop_least_cited=0))["n_new_pairs"][3] == 1
+
+
 def test_a_venue_without_a_profile_joins_no_new_pair():
     lists = [(2000, [1, 9]), (2000, [2, 9]), (2000, [3]), (2001, [1, 2, 3, 4])]
     assert scored(*corpus_of(lists), EVERY_PAIR).row(3)[1:] == (1, 0.0)
