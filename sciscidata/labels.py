@@ -11,8 +11,8 @@ from typing import Final, Literal
 import polars as pl
 
 from sciscidata.checks import checked_config
+from sciscidata.counted_quantiles import lower_quantile
 from sciscidata.errors import ConfigError
-from sciscidata.lower_quantile import lower_quantile
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.

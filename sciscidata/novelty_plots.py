@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.labels import NOVELTY_LABELS, LabelThresholds, conventionality_cut
+from sciscidata.counted_quantiles import counted_quantiles
+from sciscidata.labels import NOVELTY_LABELS, LabelThresholds, find_conventionality_cut
 from sciscidata.plots import COLOURS, draw_classes, save
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
 _GRID = 45  # hexagons across
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 18  # binning takes a hundred bytes for each of them
+_BAND = (0.1, 0.5, 0.9)
 _SERIES = {"z_median": ("#0072B2", "conventionality"), "z_p10": ("#D55E00", "tail novelty where below 0")}
 
 Float64Array = npt.NDArray[np.float64]
@@ -32,6 +34,7 @@ def draw_novelty(
     eligible_counts: Mapping[str, int],
     drawn_counts: Mapping[str, int],
     n_unlabelled: int = 0,
+    cut: float | None = None,
     path: str | Path,
 ) -> None:
     """Draw the novelty-conventionality plane with the regions of the labels, and the classes. Executes.
@@ -45,6 +48,7 @@ def draw_novelty(
         eligible_counts: works per novelty label before the draw.
         drawn_counts: works per novelty label in the release, both sides together.
         n_unlabelled: works in the release without a novelty label, which no bar shows.
+        cut: that median, where it is known already; as in label_novelty.
         path: the PNG file to write.
 
     Example:
@@ -63,15 +67,15 @@ def draw_novelty(
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     plane, classes = figure.subplots(1, 2, width_ratios=(1.5, 1))
     if thresholds.novelty_rule == "uzzi":
-        x, y = _points(eligible, "z_median", "z_p10")
-        cut = scored.lazy().select(conventionality_cut(thresholds)).collect(engine="streaming").item()
-        _draw_quadrants(plane, x, y, cut, thresholds.uzzi_tail_max)
+        points = _points(eligible, "z_median", "z_p10")
+        cut = find_conventionality_cut(scored.lazy(), thresholds) if cut is None else cut
+        _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
     else:
-        x, y = _points(eligible, "conventionality_score", "novelty_score")
+        points = _points(eligible, "conventionality_score", "novelty_score")
         _draw_band(plane, thresholds.novelty_margin)
-    n_seen = _draw_density(plane, x, y)
-    beyond = f", {x.size - n_seen:,} of them beyond the edges" if n_seen < x.size else ""
-    title = f"{x.size:,} eligible works with a score{beyond}; rule {thresholds.novelty_rule}"
+    n_points, n_seen = _draw_density(plane, points)
+    beyond = f", {n_points - n_seen:,} of them beyond the edges" if n_seen < n_points else ""
+    title = f"{n_points:,} eligible works with a score{beyond}; rule {thresholds.novelty_rule}"
     plane.set_title(title, fontsize=10)
     draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     save(figure, path)
@@ -95,23 +99,14 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    shown = (
-        scored.lazy()
-        .select("publication_year", pl.col(*_SERIES).fill_nan(None))
-        .drop_nulls()
-        .collect(engine="streaming")
-    )
-    quantiles = [
-        pl.col(name).quantile(q, interpolation="linear").alias(f"{name}{q}")
-        for name in _SERIES
-        for q in (0.1, 0.5, 0.9)
-    ]
-    by_year = shown.group_by("publication_year").agg(pl.len().alias("works"), *quantiles).sort("publication_year")
-    years = by_year["publication_year"].to_numpy()
+    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
+    found = counted_quantiles(shown, "publication_year", _BAND)
+    by_year = found.filter(column="z_median", share=0.5)
+    years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     spread, number = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     for name, (colour, meaning) in _SERIES.items():
-        low, middle, high = (by_year[f"{name}{q}"].to_numpy() for q in (0.1, 0.5, 0.9))
+        low, middle, high = (found.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
         # Bars, because a band would bridge years without works and hide a single one.
         spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
         spread.plot(years, middle, color=colour, marker="o", markersize=3, lw=1.5, label=f"{name}: {meaning}")
@@ -119,8 +114,8 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     spread.axhline(0, color="#333333", lw=0.8)
     spread.set_ylabel("z: median, and 10 to 90 %")
     spread.legend(frameon=False, fontsize=9)
-    spread.set_title(f"z of {shown.height:,} scored works by year of publication", fontsize=10)
-    number.bar(years, by_year["works"].to_numpy(), width=0.8, color="#777777")
+    spread.set_title(f"z of {works.sum():,} scored works by year of publication", fontsize=10)
+    number.bar(years, works, width=0.8, color="#777777")
     number.set_ylabel("works")
     number.set_xlabel("publication_year")
     number.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -130,20 +125,24 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     save(figure, path)
 
 
-def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> tuple[Float64Array, Float64Array]:
-    known = works.lazy().select(pl.col(x, y).fill_nan(None)).drop_nulls().collect(engine="streaming")
-    return known[x].to_numpy(), known[y].to_numpy()
+def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> pl.LazyFrame:
+    """Give the places of the works in the plane: x and y, without the works that lack one."""
+    return works.lazy().select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
 
 
-def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> int:
-    """Draw how many works lie where, in greys, so that the regions' colours stay theirs; return how many are seen."""
+def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
+    """Draw how many works lie where, in greys, so that the regions' colours stay theirs.
+
+    Returns:
+        How many works there are, and how many are seen.
+    """
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     rows = max(1, int(_GRID / 1.8))
     extent = (left, right, low, high)
     grid = {"gridsize": (_GRID, rows), "extent": extent}
-    centres, counts, n_seen = _count_cells(x, y, grid)
-    if not n_seen:
-        return 0
+    centres, counts, n_points = _count_cells(points, grid)
+    if not counts.size:
+        return n_points, 0
     look = {"bins": "log", "mincnt": 1, "cmap": "Greys", "lw": 0.1}
     cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, **grid, **look)
     most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
@@ -154,29 +153,29 @@ def _draw_density(axes: Axes, x: Float64Array, y: Float64Array) -> int:
     axes.set_ylim(low - up, high + up)
     bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
-    return n_seen
+    return n_points, int(counts.sum())
 
 
-def _count_cells(x: Float64Array, y: Float64Array, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
-    """Count the works in each hexagon, some at a time: binning takes a hundred bytes for each of them.
+def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
+    """Count the works in each hexagon, some at a time: of the works, none is kept.
 
     Returns:
-        The centres of the hexagons in which a work lies, (n, 2); how many lie in each; and how many in all.
+        The centres of the hexagons in which a work lies, (n, 2); how many lie in each; and how many works there are.
     """
     from matplotlib.figure import Figure
 
     left, right, low, high = grid["extent"]
     axes = Figure().subplots()
-    centres, counts = np.empty((0, 2)), np.zeros(0)
-    for start in range(0, x.size, _AT_ONCE):
-        across, up = x[start : start + _AT_ONCE], y[start : start + _AT_ONCE]
-        is_seen = (left <= across) & (across <= right) & (low <= up) & (up <= high)
-        if is_seen.any():
-            cells = axes.hexbin(across[is_seen], up[is_seen], **grid)
+    centres, counts, n_points = np.empty((0, 2)), np.zeros(0), 0
+    for batch in points.collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming"):
+        n_points += batch.height
+        seen = batch.filter(pl.col("x").is_between(left, right), pl.col("y").is_between(low, high))
+        if seen.height:
+            cells = axes.hexbin(seen["x"].to_numpy(), seen["y"].to_numpy(), **grid)
             centres, found = np.asarray(cells.get_offsets()), np.asarray(cells.get_array())
             counts = found + (counts if counts.size else 0.0)
             axes.clear()
-    return centres[counts > 0], counts[counts > 0], int(counts.sum())
+    return centres[counts > 0], counts[counts > 0], n_points
 
 
 def _draw_band(axes: Axes, margin: float) -> None:
@@ -198,11 +197,12 @@ def _draw_band(axes: Axes, margin: float) -> None:
     axes.set_ylabel("novelty_score (high: its rare pairs are atypical)")
 
 
-def _draw_quadrants(axes: Axes, x: Float64Array, y: Float64Array, cut: float | None, tail_max: float) -> None:
+def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> None:
     """Shade the plane of z by the two cuts; balanced stays white, so that greys are works."""
     edge = tail_max if cut is None else cut
-    left, right = _view(x, edge)
-    low, high = _view(y, tail_max)
+    found = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
+    left, right = _view(found.filter(column="x")["quantile"].to_list(), edge)
+    low, high = _view(found.filter(column="y")["quantile"].to_list(), tail_max)
     wide, tall = right - left, high - low  # more than is seen: shades shall not end at the outermost works
     for label, across, up in (
         ("novel", (left - wide, edge), (low - tall, tail_max)),
@@ -223,11 +223,11 @@ def _draw_quadrants(axes: Axes, x: Float64Array, y: Float64Array, cut: float | N
     axes.set_ylabel(f"z_p10 (tail novelty: below {tail_max:g})")
 
 
-def _view(values: Float64Array, cut: float) -> tuple[float, float]:
-    """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
-    low, high = np.quantile(values, _SEEN) if values.size else (cut, cut)
-    room = 0.2 * max(float(high - low), 1.0)
-    return min(float(low), cut - room) - room, max(float(high), cut + room) + room
+def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
+    """Choose the ends of an axis: nearly all works, if there are any, and some room on both sides of the cut."""
+    low, high = ends or (cut, cut)
+    room = 0.2 * max(high - low, 1.0)
+    return min(low, cut - room) - room, max(high, cut + room) + room
 
 
 def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:

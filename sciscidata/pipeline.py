@@ -158,7 +158,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result),
             overwrite=config.overwrite,
-            extra=lambda folder: _draw_pictures(result, source, config.thresholds, folder),
+            extra=lambda folder: _draw_pictures(result, source, config.thresholds, novelty, folder),
         )
 
 
@@ -281,17 +281,24 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
         raise ReleaseExistsError(msg) from error
 
 
-def _draw_pictures(result: Drawn, source: ScoredSource, thresholds: LabelThresholds, folder: Path) -> None:
+def _draw_pictures(
+    result: Drawn, source: ScoredSource, thresholds: LabelThresholds, novelty: dict[str, Any] | None, folder: Path
+) -> None:
     """Draw what a release holds beside its data; of novelty only where a work has a score."""
     if source.draw_comparison is not None:
         source.draw_comparison(folder / "comparison.png")
-    disruption, novelty = ([result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES)
-    cd = result.eligible.select("cd_index").collect(engine="streaming")["cd_index"]
+    disruption, atypicality = (
+        [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
+    )
+    cd = result.eligible.select("cd_index")
     draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
     if not result.scored.head(1).collect().is_empty():
-        counts = {"eligible_counts": novelty[0], "drawn_counts": novelty[1]}
+        counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
-        draw_novelty(result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, path=path)
+        cut = novelty["conventionality_cut"] if novelty else None
+        draw_novelty(
+            result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, cut=cut, path=path
+        )
         draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,10 +27,11 @@ COLOURS = {
 
 _EDGE = 1.3  # of the picture: a little beyond the index's own
 _WIDEST_LINEAR = 0.1
+_AT_ONCE = 1 << 18
 
 
 def draw_disruption(
-    cd_index: pl.Series,
+    cd_index: pl.Series | pl.LazyFrame,
     thresholds: LabelThresholds,
     *,
     eligible: Mapping[str, int],
@@ -41,7 +42,8 @@ def draw_disruption(
     """Draw how the index is spread over the label bands, and the classes before and after the draw. Executes.
 
     Args:
-        cd_index: Float64, the index of every eligible work; nulls are left out.
+        cd_index: Float64, the index of every eligible work; nulls are left out. Of a lazy frame, its one column, of
+            which no more than some works at a time are in memory.
         thresholds: where the shaded bands end.
         eligible: works per disruption label before the draw.
         drawn: works per disruption label in the release, both sides together.
@@ -62,7 +64,9 @@ def draw_disruption(
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     spread, classes = figure.subplots(1, 2, width_ratios=(2, 1))
-    _draw_spread(spread, cd_index.drop_nulls().to_numpy(), thresholds)
+    frame = cd_index if isinstance(cd_index, pl.LazyFrame) else cd_index.to_frame().lazy()
+    batches = frame.drop_nulls().collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming")
+    _draw_spread(spread, (batch.to_series().to_numpy() for batch in batches), thresholds)
     draw_classes(classes, DISRUPTION_LABELS, eligible, drawn)
     if title:
         figure.suptitle(title)
@@ -110,11 +114,14 @@ def signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
     limits(-_EDGE, _EDGE)
 
 
-def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) -> None:
+def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThresholds) -> None:
     """Draw a histogram on a signed log axis, linear between the cut-offs."""
     low, high = thresholds.consolidating_max, thresholds.disruptive_min
     linear, edges = signed_log_edges(low, high, 31)
-    counts, _ = np.histogram(values, edges)
+    counts, n_works = np.zeros(edges.size - 1, np.int64), 0
+    for values in batches:
+        counts += np.histogram(values, edges)[0]
+        n_works += values.size
     axes.stairs(counts, edges, fill=True, color="#333333")
     signed_log_axis(axes, "x", linear)
     axes.set_yscale("symlog", linthresh=1)
@@ -130,7 +137,7 @@ def _draw_spread(axes: Axes, values: np.ndarray, thresholds: LabelThresholds) ->
             axes.text(middle, 0.97, label, color=COLOURS[label], ha="center", va="top", transform=axes.transAxes)
     axes.set_xlabel("cd_index (signed log axis)")
     axes.set_ylabel("eligible works (log axis)")
-    axes.set_title(f"CD index of {values.size:,} eligible works", fontsize=10)
+    axes.set_title(f"CD index of {n_works:,} eligible works", fontsize=10)
 
 
 def draw_classes(

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from sciscidata.eligibility import count_removals
-from sciscidata.labels import VOCABULARIES, LabelThresholds, conventionality_cut, count_labels
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
 
@@ -63,7 +63,7 @@ def describe_novelty(
     if config is None:
         return None
     with_z = pl.col("n_pairs").filter(pl.col("z_p10").is_not_null())
-    found = scored.lazy().select(works=pl.col("z_p10").count(), pairs=with_z.sum(), cut=conventionality_cut(thresholds))
+    found = scored.lazy().select(works=pl.col("z_p10").count(), pairs=with_z.sum())
     facts = found.collect(engine="streaming").row(0, named=True)
     return {
         "config": None if published else asdict(config),
@@ -72,7 +72,7 @@ def describe_novelty(
         "works": works,
         "scored_works": facts["works"],
         "scored_pairs": facts["pairs"],
-        "conventionality_cut": facts["cut"],
+        "conventionality_cut": find_conventionality_cut(scored.lazy(), thresholds),
     }
 
 

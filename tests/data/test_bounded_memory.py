@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make
-from sciscidata import lower_quantile as quantiles
+from sciscidata import counted_quantiles as quantiles
 from sciscidata.errors import NotEnoughWorksError, StorageError
 from sciscidata.labels import LabelThresholds, conventionality_cut, find_conventionality_cut, label_novelty
 from sciscidata.novelty_config import NoveltyConfig
@@ -53,6 +53,29 @@ def test_the_cut_of_labels_is_the_same_in_one_query_and_counted(values, share):
     assert (
         find_conventionality_cut(scores, thresholds) == scores.select(conventionality_cut(thresholds)).collect().item()
     )
+
+
+groups = st.tuples(st.sampled_from([1990, 1991, -10, 2**31 - 1]), numbers, st.one_of(st.none(), st.floats(-1e9, 1e9)))
+
+
+@pytest.mark.parametrize("few", [1 << 20, 3, 0])
+@settings(max_examples=40)
+@given(rows=st.lists(groups, max_size=60), cut=st.integers(0, 60))
+def test_quantiles_that_are_counted_by_group_are_those_of_polars_to_the_last_bit(few, rows, cut):
+    shares = (0.1, 0.5, 0.9, 1.0)
+    schema = {"year": pl.Int32, "a": pl.Float64, "b": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row").with_columns(pl.col("a", "b").fill_nan(None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "_FEW", few)
+        found = quantiles.counted_quantiles(pl.concat([frame[cut:], frame[:cut]]).lazy(), "year", shares)
+    expected = [
+        (year, name, share, values.len(), *(values.quantile(share, how) + 0.0 for how in ("lower", "linear")))
+        for (year,), part in frame.sort("year").group_by("year", maintain_order=True)
+        for name in ("a", "b")
+        for share in shares
+        if (values := part[name].drop_nulls()).len()  # nulls among them cost Polars some bits
+    ]
+    assert repr(found.select("year", "column", "share", "n", "lower", "quantile").rows()) == repr(expected)
 
 
 def test_a_million_and_more_numbers_are_passed_over_until_few_are_left():

@@ -17,6 +17,8 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 from sciscidata.graph_nodes import read_nodes
+from sciscidata.labels import LabelThresholds
+from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_order import _Places
 from sciscidata.sources.sciscinet_reading import reading
@@ -55,8 +57,15 @@ for n in map(int, sys.argv[2:]):
     graph = SimpleNamespace(**facts, n_dated=n)
     found["venues"], venues = peak_of(lambda: venue_numbers(graph, works))
     assert venues.max() == min(n, 5_003) - 1
-    peaks[n] = found
     del nodes, facts, graph, venues
+    years, z = 1950 + np.arange(n) % 70, np.sin(np.arange(n))
+    scored = pl.DataFrame({"publication_year": years, "z_p10": 9 * z, "z_median": 50 * z + 40}).lazy()
+    found["years"] = peak_of(lambda: draw_novelty_by_year(scored, folder / "years.png"))[0]
+    uzzi, counts = LabelThresholds(novelty_rule="uzzi"), dict.fromkeys(("novel", "balanced", "conventional"), 1)
+    shown = {"eligible_counts": counts, "drawn_counts": counts, "path": folder / "plane.png"}
+    found["plane"] = peak_of(lambda: draw_novelty(scored, scored, uzzi, **shown))[0]
+    peaks[n] = found
+    del years, z, scored
 print(json.dumps(peaks))
 """
 
@@ -76,3 +85,6 @@ def test_a_work_more_takes_some_bytes_more_and_not_some_dozens(tmp_path):
     assert grown["order"] < 15, grown
     assert grown["nodes"] < 32, grown
     assert grown["venues"] < 28, grown
+    # The pictures of novelty hold none of the works.
+    assert grown["years"] < 8, grown
+    assert grown["plane"] < 8, grown

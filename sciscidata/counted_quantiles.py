@@ -1,0 +1,172 @@
+"""Quantiles of more numbers than memory holds: they are counted, not kept.
+
+The bits of a double, read as a whole number, have the order of the doubles. So the numbers of every group are counted
+by their first bits, those of the cells in which a quantile lies by some bits more, and so on until the numbers left are
+so few that they can be sorted. Nothing depends on the order in which they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+_SIGN: Final = 1 << 63
+_ALL: Final = (1 << 64) - 1
+_ALL_BITS: Final = 64
+_FIRST_BITS: Final = 16  # of every number: its sign, its exponent, and four bits more
+_MORE_BITS: Final = 8  # of the numbers in cells: each is parted into 256
+_FEW: Final = 1 << 20  # so many numbers may lie in memory
+_GROUP: Final = ("group", "column")
+
+
+def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
+    """Find ``drop_nulls().quantile(share, interpolation="lower")``, in memory that does not grow with rows. Executes.
+
+    Args:
+        numbers: one column, Float64, unordered; null and NaN do not count. Run as in counted_quantiles.
+        share: 0 to 1.
+
+    Returns:
+        One of the numbers: where the quantile lies between two, the lower one. None if there is none.
+
+    Example:
+        >>> lower_quantile(pl.LazyFrame({"z": [3.0, None, -1.0, 2.0, float("nan"), 8.0]}), 0.5)
+        2.0
+    """
+    found = counted_quantiles(numbers.select(pl.lit(0).alias("all"), pl.first().alias("number")), "all", [share])
+    return found["lower"].item() if found.height else None
+
+
+def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> pl.DataFrame:
+    """Find quantiles of some columns within groups, in memory that grows with the groups only. Executes.
+
+    Args:
+        rows: ``by``, without null, and columns of Float64; unordered. Null and NaN do not count. Run twice, or some
+            times more where a million numbers lie so close together, or are one.
+        by: what makes a group.
+        shares: of the numbers of a group, 0 to 1.
+
+    Returns:
+        ``by``, ``column``, ``share``, ``n`` (numbers in the group), ``lower`` and ``upper`` (the neighbours between
+        which the quantile lies), and ``quantile``, interpolated linearly between them as Polars does. Sorted by group,
+        column as in ``rows``, and share. Of the two zeros there is one.
+
+    Example:
+        >>> rows = pl.LazyFrame({"year": [1990, 1990, 1991], "z": [4.0, 1.0, 7.0]})
+        >>> counted_quantiles(rows, "year", [0.5]).select("year", "lower", "upper", "quantile").rows()
+        [(1990, 1.0, 4.0, 2.5), (1991, 7.0, 7.0, 7.0)]
+    """
+    names = [name for name in rows.collect_schema().names() if name != by]
+    keys = _keyed(rows, by, names)
+    counts = _count(keys, 0, _FIRST_BITS)
+    wanted = _ask(counts, shares)
+    for known in range(_FIRST_BITS, _ALL_BITS, _MORE_BITS):
+        wanted = _narrow(wanted, counts)
+        cells = wanted.select(*_GROUP, "cell", "len").unique()
+        if int(cells["len"].sum()) <= _FEW:
+            wanted = _look_up(wanted, _within(keys, cells, known).collect(engine="streaming"))
+            break
+        counts = _count(_within(keys, cells, known), known, known + _MORE_BITS)
+    else:
+        wanted = _narrow(wanted, counts)  # to single numbers, of which there may be millions
+    number, low, high = _number(pl.col("cell")), pl.col("lower"), pl.col("upper")
+    between = pl.when(low == high).then(low).otherwise((pl.col("place") % 1) * (high - low) + low)
+    return (
+        wanted.group_by(*_GROUP, "share", "n", "place")
+        .agg(lower=number.min(), upper=number.max())
+        .sort(*_GROUP, "share")
+        .select(
+            pl.col("group").alias(by),
+            pl.col("column").replace_strict(range(len(names)), names, return_dtype=pl.String),
+            *("share", "n", "lower", "upper"),
+            between.alias("quantile"),
+        )
+    )
+
+
+def _keyed(rows: pl.LazyFrame, by: str, names: Sequence[str]) -> pl.LazyFrame:
+    """Put the columns below one another, as whole numbers in the order of the doubles: group, column, key."""
+    columns = [pl.lit(at, dtype=pl.UInt32).alias("column") for at in range(len(names))]
+
+    def stack(batch: pl.DataFrame) -> pl.DataFrame:
+        parts = [
+            batch.select(pl.col(by).alias("group"), column, _key(pl.col(name)).alias("key"))
+            for column, name in zip(columns, names, strict=True)
+        ]
+        return pl.concat(parts).drop_nulls()
+
+    schema = {"group": rows.collect_schema()[by], "column": pl.UInt32(), "key": pl.UInt64()}
+    pushed = {"predicate_pushdown": False, "projection_pushdown": False}
+    return rows.select(by, *names).map_batches(stack, schema=schema, streamable=True, **pushed)
+
+
+def _key(number: pl.Expr) -> pl.Expr:
+    # Negative numbers are ordered from zero downwards, and lie above the others: all their bits are turned.
+    bits = number.fill_nan(None).reinterpret(dtype=pl.UInt64)
+    turned = pl.when(bits < _SIGN).then(bits ^ _SIGN).otherwise(bits ^ _ALL)
+    return pl.when(number == 0).then(pl.lit(_SIGN, dtype=pl.UInt64)).otherwise(turned)
+
+
+def _number(key: pl.Expr) -> pl.Expr:
+    bits = pl.when(key >= _SIGN).then(key ^ _SIGN).otherwise(key ^ _ALL)
+    return bits.reinterpret(dtype=pl.Float64)
+
+
+def _cell(bits: int) -> pl.Expr:
+    """Name the cell of a key: the least key that begins with the same bits."""
+    width = 1 << (_ALL_BITS - bits)
+    return pl.col("key") // width * width if bits else pl.lit(0, dtype=pl.UInt64)
+
+
+def _count(keys: pl.LazyFrame, known: int, bits: int) -> pl.DataFrame:
+    """Count the keys of every cell by more bits than it is known by: group, column, cell, first, len."""
+    named = keys.select(*_GROUP, _cell(known).alias("cell"), _cell(bits).alias("first"))
+    counts = named.group_by(*_GROUP, "cell", "first").agg(len=pl.len().cast(pl.Int64))
+    return counts.collect(engine="streaming")
+
+
+def _within(keys: pl.LazyFrame, cells: pl.DataFrame, known: int) -> pl.LazyFrame:
+    """Keep the keys that lie in one of the cells."""
+    named = keys.with_columns(_cell(known).alias("cell"))
+    return named.join(cells.lazy(), on=[*_GROUP, "cell"], how="semi")
+
+
+def _ask(counts: pl.DataFrame, shares: Sequence[float]) -> pl.DataFrame:
+    """Say which numbers are wanted: the rank-th of a group, from 0; later, of those in its cell, the rank-th."""
+    sizes = counts.group_by(_GROUP).agg(n=pl.col("len").sum())
+    asked = sizes.join(pl.DataFrame({"share": shares}, schema={"share": pl.Float64}), how="cross")
+    place = (pl.col("n") - 1) * pl.col("share")
+    neighbours = pl.concat_list(place.floor(), place.ceil()).cast(pl.List(pl.Int64))
+    ends = asked.with_columns(place=place, rank=neighbours, cell=pl.lit(0, dtype=pl.UInt64))
+    return ends.explode("rank")
+
+
+def _narrow(wanted: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
+    """Replace each cell by the one within it that holds the number wanted; ``len`` is how many lie there."""
+    cell = [*_GROUP, "cell"]
+    up_to = pl.col("len").cum_sum().over(cell).alias("up_to")
+    ordered = counts.sort(*cell, "first").with_columns(up_to).sort("up_to")
+    found = (
+        wanted.drop("len", strict=False)
+        .sort("rank")
+        .join_asof(
+            ordered,
+            left_on="rank",
+            right_on="up_to",
+            by=cell,
+            strategy="forward",
+            allow_exact_matches=False,
+            check_sortedness=False,
+        )
+    )
+    rank = pl.col("rank") - (pl.col("up_to") - pl.col("len"))
+    return found.with_columns(rank=rank, cell=pl.col("first")).drop("first", "up_to")
+
+
+def _look_up(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """Replace each cell by the number wanted of it, as a key."""
+    cell = [*_GROUP, "cell"]
+    found = keys.sort(*cell, "key").with_columns(rank=pl.int_range(pl.len()).over(cell))
+    return wanted.join(found, on=[*cell, "rank"], how="left").with_columns(cell=pl.col("key"))
