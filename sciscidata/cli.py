@@ -146,6 +146,8 @@ def _is_for_background(flag: Flag) -> bool:
     if flag.section == "":
         return flag.name in ("source", "cache_dir", "overwrite")
     sources = ("records", "synthetic", "sciscinet", "snapshot", "corpus")
+    if flag.flag in ("--recompute", "--sciscinet-texts"):  # it is always made of the references, and reads no text
+        return False
     return flag.section in sources or (flag.section == "novelty" and flag.name != "score")
 
 

@@ -32,6 +32,7 @@ from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
+from sciscidata.unread_settings import refuse_unread_of_published
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +144,7 @@ def build(config: BuildConfig) -> Release:
         (60, 9)
     """
     require_config(config, BuildConfig, _EXAMPLE)
+    refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
     with open_source(config) as source:
@@ -209,6 +211,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
             "(--input FILE), a snapshot, SciSciNet or a corpus."
         )
         raise ConfigError(msg)
+    refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
     with open_source(config) as source:

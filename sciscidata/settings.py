@@ -26,6 +26,7 @@ from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 from sciscidata.storage import expand_home
+from sciscidata.unread_settings import refuse_unread
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]
@@ -137,28 +138,12 @@ def resolve(settings: Settings) -> BuildConfig:
     sections = ("cd", "novelty", "thresholds", "eligibility", "split", *SOURCES[source][1:])
     parts = {name: _make(name, settings.get(name, {})) for name in sections}
     if not top.get("novelty", True):
-        if settings.get("novelty"):
-            msg = (
-                f"[novelty] sets {', '.join(settings['novelty'])}, but novelty is switched off. Leave it out, or "
-                "switch novelty on: --novelty."
-            )
-            raise ConfigError(msg)
         parts["novelty"] = None
-    _refuse_unread_shuffles(settings.get("novelty", {}), parts["novelty"])
+    parts["source"] = _make(source, settings.get(source, {}))
+    refuse_unread(settings, parts)
     paths = {name: Path(top[name]) for name in ("out", "cache_dir", "background") if name in top}
     overwrite = top.get("overwrite", False)
-    return BuildConfig(source=_make(source, settings.get(source, {})), overwrite=overwrite, **paths, **parts)
-
-
-def _refuse_unread_shuffles(given: Mapping[str, Any], config: NoveltyConfig | None) -> None:
-    """Refuse settings of shuffles where none are drawn: who gives them believes otherwise."""
-    unread = [name for name in ("n_shuffles", "seed") if name in given]
-    if config is not None and config.null == "analytic" and unread:
-        msg = (
-            f"[novelty] sets {', '.join(unread)}, but the closed form draws no shuffles. Leave it out, or choose "
-            'shuffles: null = "permutation" (--null permutation).'
-        )
-        raise ConfigError(msg)
+    return BuildConfig(overwrite=overwrite, **paths, **parts)
 
 
 def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401

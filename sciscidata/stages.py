@@ -50,7 +50,8 @@ def ingest_corpus(
         What ``scan_corpus`` gives.
 
     Raises:
-        ConfigError: at once, if the source is the API or a corpus, or a snapshot and not ``texts``.
+        ConfigError: at once, if the source is the API or a corpus, or a snapshot and not ``texts``; or if it says where
+            texts lie, and not ``texts``.
         ReleaseExistsError: at once, if ``out`` holds another corpus and not ``overwrite``.
         SciSciDataError: as the source and ``write_corpus`` raise. What was written so far is kept.
 
@@ -78,6 +79,12 @@ def ingest_corpus(
     inputs: list[Path] = []
     held: Mapping[str, Table] = {}
     if isinstance(source, SciSciNetConfig):
+        if source.texts is not None and not texts:
+            msg = (
+                f"texts lie in {source.texts} (--sciscinet-texts), but none are to be read: texts=False (--no-texts). "
+                "Leave one of them out."
+            )
+            raise ConfigError(msg)
         tables = scan_sciscinet(source)
         inputs, held = _local_files(tables), tables.tables
         # Without texts no other order is given; and only a fixed one gives the same files every time.

@@ -66,19 +66,19 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
 
 def test_every_flag_of_novelty_reaches_the_manifest(run, tmp_path):
     flags = ["--null", "permutation", "--n-shuffles", "7", "--novelty-seed", "5", "--score", "rank"]
-    labels = ["--novelty-rule", "uzzi", "--novelty-margin", "0.25"]
-    status, out, errors = run("build", *SMALL, *flags, *labels, "--balance", "novelty", "--out", "a")
+    status, out, errors = run("build", *SMALL, *flags, "--novelty-rule", "uzzi", "--balance", "novelty", "--out", "a")
     assert status == 0, errors
     assert "null model: 7 shuffles, seed 5" in out
     stated = json.loads((tmp_path / "a" / "manifest.json").read_text())
     asked = {"null": "permutation", "n_shuffles": 7, "seed": 5, "score": "rank"}
     assert asked.items() <= stated["atypicality"]["config"].items()
-    assert (stated["thresholds"]["novelty_rule"], stated["thresholds"]["novelty_margin"]) == ("uzzi", 0.25)
+    assert stated["thresholds"]["novelty_rule"] == "uzzi"
     assert stated["split"]["seed"] == 0
     assert re.search(r"train +20 +20 +20 +60 *\n test +3 +3 +3 +9 *\nnovelty:", out)
     status, out, _ = run("build", *SMALL, "--no-novelty", "--out", "b")
     assert status == 0
     assert "novelty fields: null in every row" in out
+    assert resolve({"thresholds": {"novelty_margin": 0.25}}).thresholds.novelty_margin == 0.25
     assert not list((tmp_path / "b").glob("novelty*"))
 
 
@@ -177,6 +177,26 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--n-shuffles", "1"], "n_shuffles must be a whole number from 2"),
         (["build", *SMALL, "--novelty-margin", "-1"], "novelty_margin is -1.0"),
         (["build", *SMALL, "--n-shuffles", "100"], "sets n_shuffles, but the closed form draws no shuffles"),
+        (["build", *SMALL, "--novelty-rule", "uzzi", "--novelty-margin", "0.1"], "novelty rule uzzi does not read it"),
+        (
+            ["build", *SMALL, "--config", "tail.toml"],
+            "sets uzzi_tail_max, but the novelty rule margin does not read it",
+        ),
+        (["build", *SMALL, "--no-novelty", "--novelty-rule", "uzzi"], "novelty_rule, but novelty is switched off"),
+        (["build", "--no-venues", "--score", "rank"], "sets score, but the venues of references are not asked for"),
+        (["build", "--no-venues", "--novelty-margin", "1"], "sets novelty_margin, but the venues of references"),
+        (["build", *SMALL, "--language", "--no-keep-unknown-language"], "works of any language are kept"),
+        (["build", *SMALL, "--window-years", "all", "--complete-window"], "a window without end is never complete"),
+        (
+            ["build", "--sciscinet", "s", "--compat", "cdindex"],
+            "[cd] sets zero_references to 'keep', but the scores of",
+        ),
+        (
+            ["build", "--sciscinet", "s", "--null", "permutation"],
+            "[novelty] sets null to 'permutation', but the scores",
+        ),
+        (["export", "--sciscinet", "s", "--window-years", "3", "--out", "x"], "[cd] sets window_years to 3, but the"),
+        (["ingest", "--sciscinet", "s", "--sciscinet-texts", "t", "--no-texts", "--out", "x"], "texts lie in t"),
         (["build", *SMALL, "--novelty-seed", "1"], 'or choose shuffles: null = "permutation" (--null permutation)'),
         (["build", *SMALL, "--background", "no-such-file"], "no background at no-such-file"),
         (["build", *SMALL, "--background", "a-file"], "a-file is no Parquet file"),
@@ -196,6 +216,7 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
 def test_a_users_mistake_gets_one_clear_error_and_no_traceback(run, tmp_path, arguments, message):
     (tmp_path / "a-file").touch()
     (tmp_path / "off.toml").write_text("source = 'synthetic'\nnovelty = false\n")
+    (tmp_path / "tail.toml").write_text("[thresholds]\nuzzi_tail_max = -1.0\n")
     (tmp_path / "saved.toml").write_text("source = 'synthetic'\nbackground = 'other'\n")
     status, out, errors = run(*arguments)
     assert status == 1
