@@ -86,13 +86,21 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return getattr(error, "exit_code", 1)
     except OSError as error:
-        if error.filename is None:
-            raise
         # A folder that may not be entered fails at the first look into it, wherever that is.
-        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        told = (
+            f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename is not None else _told_by_polars(error)
+        )
+        if told is None:
+            raise
         sys.stderr.write(f"error: {told}. Check the path, its permissions and its disk.\n")
         return 1
     return 0
+
+
+def _told_by_polars(error: OSError) -> str | None:
+    """Give the line in which Polars names a file that it cannot open: it sets neither number nor name."""
+    line = str(error).partition("\n")[0].partition(" (set POLARS_VERBOSE")[0]
+    return line if "(os error " in line else None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -30,6 +30,8 @@ _REMEDIES = {
     errno.ENOTDIR: _IN_THE_WAY,
     errno.ELOOP: _IN_THE_WAY,
 }
+#: How the names of hidden folders end, see workspaces.py and cached.py.
+_HIDDEN = re.compile(r"\.(?:(?:tmp|new)-[0-9a-f]{16}|unfinished)(?=/|$)")
 
 
 def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageError:
@@ -70,16 +72,35 @@ def _is_about(error: BaseException, target: Path) -> bool:
     """Whether the target's disk or permissions failed, and not some input that was read in the block."""
     if isinstance(error, SciSciDataError) or _error_number(error) not in _REMEDIES.keys() - {errno.ENOENT}:
         return False
-    path = _named_path(error)
-    return path is None or _is_beside(path, target)
-
-
-def _named_path(error: BaseException) -> Path | None:
-    """Which file an error names; Polars names it in the text only, and a long path by its end."""
     if isinstance(error, OSError) and error.filename:
-        return Path(error.filename)
-    in_text = re.search(r"\(os error [0-9]+\): (?!\.\.\.)(.+)", str(error))
-    return Path(in_text[1]) if in_text else None
+        return _is_ours(Path(os.fsdecode(error.filename)), target)
+    # Polars names a file in the text only, and a long path by its end.
+    named = re.search(r"\(os error [0-9]+\): (\.{3})?([^\n]+?)(?: \(set POLARS_VERBOSE=1 [^()]*\))?$", str(error), re.M)
+    if named is None:
+        return True
+    return _is_end_of_ours(named[2], target) if named[1] else _is_ours(Path(named[2]), target)
+
+
+def _is_ours(path: Path, target: Path) -> bool:
+    """Whether it is the target, something in it, a folder above it, or of a hidden folder that is to become it.
+
+    What else lies beside the target may be an input.
+    """
+    # As they are named, and as they are: others resolve what they were given.
+    for one, other in ((path, target), (real_path(path), real_path(target))):
+        if one.is_relative_to(other) or other.is_relative_to(one):
+            return True
+        if one.is_relative_to(other.parent):
+            beside = one.relative_to(other.parent).parts[0]
+            if beside.startswith(f".{other.name}.") and _HIDDEN.search(f"{beside}/"):
+                return True
+    return False
+
+
+def _is_end_of_ours(end: str, target: Path) -> bool:
+    """Whether the end of a path shows that it lies in a hidden folder of the target; else nobody can say."""
+    hidden = _HIDDEN.search(end)
+    return hidden is not None and f".{target.name}".endswith(end[: hidden.start()].rpartition("/")[2])
 
 
 def _error_number(error: BaseException) -> int | None:
@@ -88,11 +109,3 @@ def _error_number(error: BaseException) -> int | None:
     # Polars passes the number on in the text only, and not always as an OSError.
     in_text = re.search(r"\(os error ([0-9]+)\)", str(error))
     return int(in_text[1]) if in_text else None
-
-
-def _is_beside(path: Path, target: Path) -> bool:
-    # As they are named, and as they are: others resolve what they were given.
-    return any(
-        one.is_relative_to(other.parent) or other.is_relative_to(one)
-        for one, other in ((path, target), (real_path(path), real_path(target)))
-    )

@@ -122,7 +122,7 @@ def scratch_folder() -> Generator[Path]:
         except OSError as error:
             place = Path(os.environ.get("TMPDIR", "the folder for temporary files"))
             raise storage_error(error, place, _ABOUT_TMPDIR) from error
-        with errors_about(folder / "files", _ABOUT_TMPDIR):  # what lies beside the folder is not ours
+        with errors_about(folder, _ABOUT_TMPDIR):
             yield folder
 
 

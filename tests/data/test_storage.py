@@ -133,9 +133,38 @@ def test_a_file_that_is_named_in_the_text_alone_tells_input_from_output_too(tmp_
 
     with pytest.raises(kind, match="input"):
         failing(tmp_path / "input.parquet")
-    for path in (None, "...cut/off/part.parquet (set POLARS_VERBOSE=1 to see full path)"):
+    cut_off = "(set POLARS_VERBOSE=1 to see full path)"
+    for path in (None, f"...home/.out.tmp-{'0' * 16}/new/a {cut_off}", f"...ut.tmp-{'0' * 16}/new/a {cut_off}"):
         with pytest.raises(StorageError, match=r"cannot write .*out: Permission denied"):
             failing(path)
+    for path in (f"...cut/off/part.parquet {cut_off}", f"...home/.other.tmp-{'0' * 16}/new/a {cut_off}"):
+        with pytest.raises(kind, match="os error 13") as raised:
+            failing(path)
+        assert not isinstance(raised.value, StorageError)
+
+
+def test_an_input_that_lies_beside_the_output_is_not_taken_for_it(tmp_path):
+    target = tmp_path / "out"
+    inputs = [
+        "works.parquet",
+        "out.parquet",
+        ".out.parquet",
+        f".out.tmp-{'0' * 15}",
+        "outer/x",
+        f".other.tmp-{'0' * 16}/new",
+    ]
+    for name in inputs:
+        for error in (
+            OSError(errno.EACCES, "no", str(tmp_path / name)),
+            OSError(f"no (os error 13): {tmp_path / name}"),
+        ):
+            with pytest.raises(OSError, match=r"\bno\b") as raised, atomic_folder(target):
+                raise error
+            assert not isinstance(raised.value, StorageError)
+    ours = ["out", "out/a", "", f".out.tmp-{'0' * 16}/new/a", f".out.new-{'0' * 16}", ".out.unfinished/lock"]
+    for name in ours:
+        with pytest.raises(StorageError, match="cannot write"), atomic_folder(target):
+            raise OSError(errno.EACCES, "no", str(tmp_path / name))
 
 
 def test_a_read_only_parent_is_a_storage_error(tmp_path):
