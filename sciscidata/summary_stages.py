@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Generator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from sciscidata.errors import InputNotFoundError
@@ -60,14 +60,14 @@ def print_path(path: Path) -> None:
     """Print what lies at a path: a release, a corpus, a graph, scores or a null model.
 
     Raises:
-        InputNotFoundError: none of these.
+        InputNotFoundError: none of these, or an export whose report is damaged.
         SciSciDataError: as reading it raises.
     """
     if path.is_dir():
         if (path / _GRAPH).is_file():
             print_graph(open_graph(path), path)
         elif (path / REPORT).is_file():
-            print_labelled(json.loads((path / REPORT).read_text("utf-8")), path)
+            print_labelled(_read_labelled(path), path)
         elif (path / INDEX).is_file() or (not (path / MANIFEST).is_file() and (path / "works").is_dir()):
             print_corpus(path)
         else:
@@ -79,7 +79,33 @@ def print_path(path: Path) -> None:
         if not path.exists():
             msg = f"{path} does not exist. Name a release, a corpus, a graph, a file of scores or a background."
             raise InputNotFoundError(msg) from None
+        if not _begins_as_parquet(path):  # else it may be a damaged background, which read_background says
+            msg = f"{path} is no Parquet file. Name a release, a corpus, a graph, a file of scores or a background."
+            raise InputNotFoundError(msg) from None
         print_background(read_background(path))
+
+
+def _begins_as_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+class _Labelled(msgspec.Struct):
+    """What write_labelled says of its lines."""
+
+    rows: int
+    classes: dict[str, dict[str, int]]
+    bytes: int
+    sha256: str
+    source: dict[str, Any]
+
+
+def _read_labelled(folder: Path) -> dict[str, Any]:
+    try:
+        return msgspec.structs.asdict(msgspec.json.decode((folder / REPORT).read_bytes(), type=_Labelled))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
+        raise InputNotFoundError(msg) from error
 
 
 def print_corpus(folder: Path) -> None:

@@ -697,7 +697,7 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
         (["build", "--corpus", "nowhere"], "no corpus in nowhere"),
         (["build", "--source", "corpus"], "source corpus needs a folder. Name it: --corpus FOLDER"),
         (["describe", "nowhere"], "nowhere does not exist. Name a release, a corpus"),
-        (["describe", "file"], "is no Parquet file, or damaged"),
+        (["describe", "file"], "file is no Parquet file. Name a release, a corpus"),
         (["describe", "half"], "is not finished"),
         (["novelty", "lonely", "--out", "n.parquet", "--background", "none"], "no background at none"),
         (["cd", "lonely", "--out", "file"], "no file of scores, so it is not replaced"),
@@ -712,6 +712,19 @@ def test_a_mistake_is_one_clear_line(run, tmp_path, arguments, message):
     assert status == 1
     (line,) = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert message in line
+
+
+@pytest.mark.parametrize(
+    "report",
+    [b"", b"{", b"\xff", b"[]", b"3", b"{}", b'{"rows": 1, "classes": 1}'],
+)
+def test_an_export_whose_report_is_damaged_is_named(run, tmp_path, report):
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "labelled.json").write_bytes(report)
+    status, _, errors = run("describe", "all")
+    assert status == 1
+    assert "the export in all has no readable labelled.json" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
