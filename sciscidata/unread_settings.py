@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
 
 _OF_MARGIN: Final = ("novelty_margin",)
-_OF_UZZI: Final = ("uzzi_tail_max", "uzzi_median_share")
+_OF_UZZI: Final = ("uzzi_tail_max",)
+_OF_CUT: Final = ("uzzi_median_share",)  # read with either rule: the manifest states the cut
 
 
 def refuse_unread(settings: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Any]) -> None:
@@ -53,21 +54,23 @@ def _unread(parts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...] | N
         if no_venues:
             off, remedy = "the venues of references are not asked for, so there is no novelty", "ask for them: --venues"
         yield "novelty", None, off, remedy
-        yield "thresholds", ("novelty_rule", *_OF_MARGIN, *_OF_UZZI), off, remedy
+        yield "thresholds", ("novelty_rule", *_OF_MARGIN, *_OF_UZZI, *_OF_CUT), off, remedy
     elif novelty.null == "analytic":
         remedy = 'choose shuffles: null = "permutation" (--null permutation)'
         yield "novelty", ("n_shuffles", "seed"), "the closed form draws no shuffles", remedy
     unread, other = (_OF_MARGIN, "margin") if rule == "uzzi" else (_OF_UZZI, "uzzi")
     reads = f'choose the one that does: novelty_rule = "{other}" (--novelty-rule {other})'
     yield "thresholds", unread, f"the novelty rule {rule} does not read it", reads
-    if not parts["eligibility"].languages:
+    # Who asks for the complete window not to be asked for, or for unknown languages too, gets what was asked.
+    rules = parts["eligibility"]
+    if not rules.languages and not rules.keep_unknown_language:
         yield (
             "eligibility",
             ("keep_unknown_language",),
             "works of any language are kept",
             "name languages: --language en",
         )
-    if parts["cd"].window_years is None:
+    if parts["cd"].window_years is None and rules.complete_window:
         yield "eligibility", ("complete_window",), "a window without end is never complete", "end it: --window-years 5"
 
 

@@ -469,6 +469,15 @@ def test_the_version_is_printed():
     assert command("--version").stdout == f"sciscidata {__version__}\n"
 
 
+def test_settings_that_have_an_effect_or_ask_for_what_is_given_are_not_refused():
+    whole = resolve({"cd": {"window_years": "all"}, "eligibility": {"complete_window": False}})
+    assert (whole.cd.window_years, whole.eligibility.complete_window) == (None, False)
+    assert resolve({"eligibility": {"keep_unknown_language": True}}).eligibility.keep_unknown_language
+    # The manifest states the cut of a release by margin too.
+    cut = resolve({"thresholds": {"uzzi_median_share": 0.25}}).thresholds
+    assert (cut.novelty_rule, cut.uzzi_median_share) == ("margin", 0.25)
+
+
 def test_a_window_that_is_no_number_is_named():
     done = command("build", "--window-years", "x")
     assert done.returncode == 2
