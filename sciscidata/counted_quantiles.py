@@ -43,8 +43,8 @@ def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> p
     """Find quantiles of some columns within groups, in memory that grows with the groups only. Executes.
 
     Args:
-        rows: ``by``, without null, and columns of Float64; unordered. Null and NaN do not count. Run twice, or some
-            times more where a million numbers lie so close together, or are one.
+        rows: ``by``, without null, and columns of numbers, taken as Float64; unordered. Null and NaN do not count. Run
+            twice, or some times more where a million numbers lie so close together, or are one.
         by: what makes a group.
         shares: of the numbers of a group, 0 to 1.
 
@@ -104,7 +104,7 @@ def _keyed(rows: pl.LazyFrame, by: str, names: Sequence[str]) -> pl.LazyFrame:
 
 def _key(number: pl.Expr) -> pl.Expr:
     # Negative numbers are ordered from zero downwards, and lie above the others: all their bits are turned.
-    bits = number.fill_nan(None).reinterpret(dtype=pl.UInt64)
+    bits = number.cast(pl.Float64).fill_nan(None).reinterpret(dtype=pl.UInt64)
     turned = pl.when(bits < _SIGN).then(bits ^ _SIGN).otherwise(bits ^ _ALL)
     return pl.when(number == 0).then(pl.lit(_SIGN, dtype=pl.UInt64)).otherwise(turned)
 

@@ -78,6 +78,12 @@ def test_quantiles_that_are_counted_by_group_are_those_of_polars_to_the_last_bit
     assert repr(found.select("year", "column", "share", "n", "lower", "quantile").rows()) == repr(expected)
 
 
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Float32])
+def test_numbers_of_another_type_are_counted_as_doubles(kind):
+    rows = pl.LazyFrame({"year": [1, 1, 1], "z": [-3, 1, 2]}, schema={"year": pl.Int32, "z": kind})
+    assert quantiles.counted_quantiles(rows, "year", [0.0, 0.75]).select("lower", "upper").rows() == [(-3, -3), (1, 2)]
+
+
 def test_a_million_and_more_numbers_are_passed_over_until_few_are_left():
     values = np.random.default_rng(1).normal(0, 1e-3, 3_000_000) + 1
     assert quantiles.lower_quantile(pl.LazyFrame({"z": values}), 0.3) == np.quantile(values, 0.3, method="lower")
