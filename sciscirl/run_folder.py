@@ -134,11 +134,13 @@ def list_weights(folder: Path) -> dict[int | None, str]:
     """
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
-        here = folder / str(record.state_path)
+        step, here = record.batch, folder / str(record.state_path)
+        if record.epoch:  # the end of the cookbook's supervised loop, which counts from 0 again after our one epoch
+            step = 1 + max((row["step"] for row in open_store(folder).read_metrics() if "epoch" in row), default=-1)
         if record.sampler_path is not None:
-            kept[record.batch] = record.sampler_path
+            kept[step] = record.sampler_path
         elif (here / ADAPTER_FILES[0]).is_file():
-            kept[record.batch] = str(here)
+            kept[step] = str(here)
     return kept
 
 

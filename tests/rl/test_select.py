@@ -16,6 +16,7 @@ from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.metrics import compute_metrics
 from sciscirl.predictions import PREDICTIONS, write_predictions
+from sciscirl.run_folder import list_weights
 from sciscirl.select import SelectionConfig, render_selection, select_checkpoint
 from tests.conftest import REPOSITORY
 
@@ -51,6 +52,18 @@ def make_run(folder: Path, tables: dict[int, pl.DataFrame], kept: set[int] | Non
 
 def first(n: int) -> set[int]:
     return set(range(n))
+
+
+def test_the_last_weights_of_the_supervised_loop_are_those_of_its_last_step(tmp_path):
+    run = make_run(tmp_path / "run", {0: answers(first(100)), 5: answers(first(50)), 12: answers(first(10))}, kept={5})
+    final = {"name": "final", "epoch": 1, "batch": 0, "final": True, "sampler_path": "tinker://run/final"}
+    with (run / "checkpoints.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(final) + "\n")
+    rows = [{"step": step, "epoch": 0} for step in range(12)] + [{"step": 12, "test/label_match": 0.5}]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    chosen = select_checkpoint(run).chosen
+    assert (chosen.step, chosen.checkpoint) == (12, "tinker://run/final")
+    assert list_weights(run) == {5: "tinker://run/5", 12: "tinker://run/final"}
 
 
 def test_the_earliest_that_cannot_be_told_from_the_best_is_chosen(tmp_path):
