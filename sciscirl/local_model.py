@@ -204,14 +204,14 @@ def load_errors(what: str, name: str) -> Generator[None]:
 
 
 def _find_broken(folder: Path) -> str | None:
-    """Name a file of weights that was cut; its reader does not say which one it was."""
+    """Name a file of weights that was cut or cannot be read; its reader does not say which one it was."""
     from safetensors import SafetensorError, safe_open
 
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, "pt"):
                 pass
-        except SafetensorError:
+        except (SafetensorError, OSError):  # a link to what is gone, too
             return path.name
     return None
 
@@ -221,7 +221,7 @@ def _read_facts(path: Path, *names: str) -> dict[str, Any]:
         facts: Any = json.loads(path.read_bytes())
     except ValueError:
         facts = None
-    if not isinstance(facts, dict) or any(name not in facts for name in names):
+    if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), str) for name in names):
         msg = f"{path} is damaged: it does not say {' and '.join(names)}. {_REMEDY}"
         raise SciSciRLError(msg)
     return cast("dict[str, Any]", facts)

@@ -156,7 +156,12 @@ def say_nothing(path):
     path.write_text("{}", "utf-8")
 
 
-@pytest.mark.parametrize("damage", [cut, say_nothing])
+def say_null(path):  # as PEFT does of a model that it was given without a name
+    facts = {"base_model_name_or_path": None, "quantize": None, "dtype": None}
+    path.write_text(json.dumps(facts), "utf-8")
+
+
+@pytest.mark.parametrize("damage", [cut, say_nothing, say_null])
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "trained_on.json"])
 def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, name, damage):
     damage(copied / "adapter" / name)
@@ -198,6 +203,14 @@ def test_a_damaged_model_is_one_line(tiny_model, tmp_path, name, content, messag
     (folder / name).write_text(content, "utf-8")
     with pytest.raises(SciSciRLError, match=message):
         load_tokenizer(str(folder)) if "tokenizer" in name else load_local_model(folder)
+
+
+def test_a_model_whose_weights_are_a_link_to_nothing_is_one_line(tiny_model, tmp_path):
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "linked"))
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(tmp_path / "gone")
+    with pytest.raises(SciSciRLError, match=r"could not be loaded .* model\.safetensors is damaged"):
+        load_local_model(folder)
 
 
 def test_an_adapter_on_its_way_is_chosen_and_judged_by_its_step(run, toy_slice, tmp_path, caplog):
