@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shlex
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,12 +100,17 @@ async def none_lost_unsaid(
         lost = await evaluator.leave()
         if lost is not None:
             step, error = lost
+            # The folder may be what ended the run; that is to be raised then, and not what fails here.
             if isinstance(error, CollapseError):
-                open_store(folder).write_metrics(error.metrics, step=step)
                 _log.warning("%s", error)
+                with suppress(OSError):
+                    open_store(folder).write_metrics(error.metrics, step=step)
             else:
                 what = "was under way" if isinstance(error, asyncio.CancelledError) else f"failed ({_tell(error)})"
-                _log.warning("the evaluation of step %s %s. %s", step, what, _find_remedy(folder, step, options))
+                remedy = ""
+                with suppress(OSError):
+                    remedy = _find_remedy(folder, step, options)
+                _log.warning("the evaluation of step %s %s. %s", step, what, remedy)
         raise
 
 

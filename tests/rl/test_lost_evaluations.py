@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import json
 import logging
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
-from sciscirl import training
+from sciscirl import concurrent_evaluation, training
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.launch import TrainOptions
 from sciscirl.run_folder import open_store
@@ -156,3 +157,16 @@ def test_a_step_is_one_of_a_run_whose_weights_of_it_were_kept(end_run, options, 
         find_subject(EvaluationConfig(run=Path(options["log_path"]), step=8, **more))
     with pytest.raises(SciSciRLError, match=r"step is 5, of no run\. Give --run too"):
         EvaluationConfig(model="a/b", step=5, **more)
+
+
+def test_a_disk_that_takes_no_more_rows_does_not_hide_what_ended_the_run(end_run, caplog, monkeypatch):
+    async def judge(*_, **__):
+        raise CollapseError("the model has collapsed", metrics={"test/label_match": 0.25}, step=STEP)
+
+    def refuse(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(concurrent_evaluation, "open_store", refuse)
+    with pytest.raises(SciSciRLError, match="the disk is full"):
+        end_run(judge, raise_error)
+    assert caplog.messages == ["the model has collapsed"]
