@@ -21,7 +21,7 @@ from sciscidata.novelty_background import Background, read_background
 from sciscidata.novelty_config import COMPAT, NoveltyConfig
 from sciscidata.novelty_years import YearScorer
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
-from sciscidata.storage import cached_folder
+from sciscidata.storage import cached_folder, hash_file
 from sciscidata.venue_pair_scores import check_venues, require_corpus, score_years
 from sciscidata.venue_pairs import venue_numbers
 from sciscidata.year_parts import part_path, write_part
@@ -205,8 +205,7 @@ def write_atypicality(
         hashlib.sha256(np.ascontiguousarray(venues).data).hexdigest(),
     ]
     if background is not None:  # which knows venues by their ids, not by their numbers
-        with background.path.open("rb") as file:
-            facts.append(hashlib.file_digest(file, "sha256").hexdigest())
+        facts.append(hash_file(background.path))
         facts.append(hashlib.sha256(np.ascontiguousarray(background.source_ids).data).hexdigest())
 
     def make(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from sciscidata.eligibility import count_removals
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.storage import hash_file
 
 
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
@@ -27,11 +27,9 @@ def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict
         return None
     table = read_background(path)
     table.check_null_model(config)
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     year, totals = pl.col("publication_year"), pl.col("n_works", "n_references", "n_pairs").sum()
     facts = table.counts.select(totals, first_year=year.min(), last_year=year.max())
-    return {"sha256": sha256, **facts.row(0, named=True)}
+    return {"sha256": hash_file(path), **facts.row(0, named=True)}
 
 
 def describe_novelty(

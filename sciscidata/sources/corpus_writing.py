@@ -29,7 +29,7 @@ from sciscidata.sources.corpus_folder import (
     recorded_sums,
     scan_corpus,
 )
-from sciscidata.storage import flush, storage_error
+from sciscidata.storage import flush, hash_file, storage_error
 
 logger = logging.getLogger(__name__)
 
@@ -268,8 +268,7 @@ def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: 
     parts: dict[str, dict[str, Any]] = {}
     for table in tables:
         for path in own_files(out, table):
-            with path.open("rb") as file:
-                facts = {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+            facts = {"bytes": path.stat().st_size, "sha256": hash_file(path)}
             parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = facts
     report = {
         **provenance,

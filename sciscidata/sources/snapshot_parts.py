@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -19,7 +18,7 @@ from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, find_damaged, own_files
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
-from sciscidata.storage import storage_error
+from sciscidata.storage import hash_file, storage_error
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 #: Raised by one whenever the same works give other files.
@@ -167,8 +166,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[
     for name in TABLES:
         with (scratch / name).open("rb") as file:
             os.fsync(file.fileno())
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        receipt.tables = receipt.tables | {name: Table((scratch / name).stat().st_size, digest)}
+        receipt.tables = receipt.tables | {name: Table((scratch / name).stat().st_size, hash_file(scratch / name))}
 
 
 def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> None:

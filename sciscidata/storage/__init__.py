@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sciscidata.storage.cached import cached_folder, is_whole_folder, resumable_folder
 from sciscidata.storage.errors import storage_error
-from sciscidata.storage.paths import expand_home, real_path
+from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
 from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished
 
@@ -16,6 +16,7 @@ __all__ = [
     "clear_unfinished",
     "expand_home",
     "flush",
+    "hash_file",
     "is_whole_folder",
     "real_path",
     "resumable_folder",

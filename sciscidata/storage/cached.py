@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
@@ -14,7 +13,7 @@ from typing import Final
 
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
-from sciscidata.storage.paths import real_path
+from sciscidata.storage.paths import hash_file, real_path
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, try_lock
 
@@ -148,5 +147,4 @@ def _sums(folder: Path) -> bytes:
 
 
 def _sum_line(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n"
+    return f"{hash_file(path)}  {path.name}\n"

@@ -1,7 +1,8 @@
-"""Which file or folder a name means."""
+"""Which file or folder a name means, and what a file holds."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -24,3 +25,17 @@ def real_path(path: str | os.PathLike[str]) -> Path:
         '/a/c'
     """
     return Path(os.path.realpath(path))
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of what a file holds, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+
+    Example:
+        >>> hash_file(Path(os.devnull))[:8]
+        'e3b0c442'
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

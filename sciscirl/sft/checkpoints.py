@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
+from sciscidata.storage import hash_file
 from sciscidata.storage.whole import flush_folder
 from sciscirl.errors import RunFolderError
 from sciscirl.local_model import TRAINED_ON_FILE
@@ -40,7 +40,7 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))
     flush_folder(run / path)
     names = sorted(file.relative_to(run / path).as_posix() for file in (run / path).rglob("*") if file.is_file())
-    sums = {name: _sha256(run / path / name) for name in names if name != _UNREAD}
+    sums = {name: hash_file(run / path / name) for name in names if name != _UNREAD}
     record = CheckpointRecord(name=f"{step:06d}", batch=step, state_path=path, extra={_SUMS: sums})
     open_store(run).write_checkpoint(record.to_dict())
 
@@ -88,7 +88,7 @@ def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
         return "it is gone"
     for name, written in sums.items():
         try:
-            found = _sha256(checkpoint / name)
+            found = hash_file(checkpoint / name)
         except FileNotFoundError:
             return f"{name} is missing"
         except OSError as error:
@@ -100,8 +100,3 @@ def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
 
 def _tell(damaged: Mapping[str, str]) -> str:
     return "; ".join(damaged.values())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

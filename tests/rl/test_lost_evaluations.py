@@ -19,9 +19,9 @@ from sciscirl.launch import TrainOptions
 from sciscirl.run_folder import open_store
 from sciscirl.subject import EvaluationConfig, find_subject
 from sciscirl.training import train_preset
+from tests.conftest import REPOSITORY
 
 STEP = 5
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
