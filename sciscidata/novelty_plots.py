@@ -12,14 +12,13 @@ import polars as pl
 
 from sciscidata.counted_quantiles import counted_quantiles
 from sciscidata.labels import NOVELTY_LABELS, LabelThresholds, find_conventionality_cut
-from sciscidata.plots import COLOURS, draw_classes, save
+from sciscidata.plots import COLOURS, collect_some, draw_classes, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
 _GRID = 45  # hexagons across
-_AT_ONCE = 1 << 18  # binning takes a hundred bytes for each of them
 _BAND = (0.1, 0.5, 0.9)
 _SERIES = {"z_median": ("#0072B2", "conventionality"), "z_p10": ("#D55E00", "tail novelty where below 0")}
 
@@ -167,7 +166,7 @@ def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64
     left, right, low, high = grid["extent"]
     axes = Figure().subplots()
     centres, counts, n_points = np.empty((0, 2)), np.zeros(0), 0
-    for batch in points.collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming"):
+    for batch in collect_some(points):
         n_points += batch.height
         seen = batch.filter(pl.col("x").is_between(left, right), pl.col("y").is_between(low, high))
         if seen.height:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sciscidata.thrift_compact import BINARY, I32, I64, LIST, STRUCT, Struct, parse_struct, write_struct
 
-_MAGIC: Final = b"PAR1"
+MAGIC: Final = b"PAR1"
 _HEADER_BYTES: Final = 256
 _LONGEST_HEADER: Final = 1 << 24
 _AT_ONCE: Final = 1 << 25  # bytes of pages, compressed, that are decoded together
@@ -105,7 +105,7 @@ def _read_footer(file: io.FileIO) -> Struct:
     end = file.seek(0, os.SEEK_END)
     tail = _read_at(file, max(end - 8, 0), 8)
     length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != _MAGIC or length > end - 12:
+    if tail[4:] != MAGIC or length > end - 12:
         msg = "it does not end like Parquet"
         raise ValueError(msg)
     footer = parse_struct(_read_at(file, end - 8 - length, length))[0]
@@ -216,10 +216,10 @@ def _decode(
     body = b"".join(_read_at(file, page.start, page.size) for page in needed)
     meta = {number: column[number] for number in (1, 2, 3, 4)}
     meta |= {5: (I64, n_rows), 6: (I64, column[6][1]), 7: (I64, len(body))}
-    data_at = len(_MAGIC) + (0 if dictionary is None else dictionary.size)
-    meta |= {9: (I64, data_at)} | ({} if dictionary is None else {11: (I64, len(_MAGIC))})
+    data_at = len(MAGIC) + (0 if dictionary is None else dictionary.size)
+    meta |= {9: (I64, data_at)} | ({} if dictionary is None else {11: (I64, len(MAGIC))})
     group = {
-        1: (LIST, (STRUCT, [{2: (I64, len(_MAGIC)), 3: (STRUCT, meta)}])),
+        1: (LIST, (STRUCT, [{2: (I64, len(MAGIC)), 3: (STRUCT, meta)}])),
         2: (I64, column[6][1]),
         3: (I64, n_rows),
     }
@@ -227,7 +227,7 @@ def _decode(
     facts: Struct = {number: footer[number] for number in (1, 6) if number in footer}  # who wrote it: some had faults
     facts |= {2: (LIST, (STRUCT, [root, element])), 3: (I64, n_rows), 4: (LIST, (STRUCT, [group]))}
     written = write_struct(facts)
-    small = b"".join([_MAGIC, body, written, len(written).to_bytes(4, "little"), _MAGIC])
+    small = b"".join([MAGIC, body, written, len(written).to_bytes(4, "little"), MAGIC])
     with pq.ParquetFile(pa.BufferReader(small), page_checksum_verification=True) as read:
         values: Any = read.read(use_threads=False)
     if len(values) != n_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +27,7 @@ COLOURS = {
 
 _EDGE = 1.3  # of the picture: a little beyond the index's own
 _WIDEST_LINEAR = 0.1
-_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 18  # binning takes a hundred bytes for each of them
 
 
 def draw_disruption(
@@ -65,8 +65,8 @@ def draw_disruption(
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     spread, classes = figure.subplots(1, 2, width_ratios=(2, 1))
     frame = cd_index if isinstance(cd_index, pl.LazyFrame) else cd_index.to_frame().lazy()
-    batches = frame.drop_nulls().collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming")
-    _draw_spread(spread, (batch.to_series().to_numpy() for batch in batches), thresholds)
+    batches = (batch.to_series().to_numpy() for batch in collect_some(frame.drop_nulls()))
+    _draw_spread(spread, batches, thresholds)
     draw_classes(classes, DISRUPTION_LABELS, eligible, drawn)
     if title:
         figure.suptitle(title)
@@ -112,6 +112,11 @@ def signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
     put([], minor=True)
     limits = axes.set_xlim if axis == "x" else axes.set_ylim
     limits(-_EDGE, _EDGE)
+
+
+def collect_some(works: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Execute a frame of works some at a time, unordered, so that a picture of all of them holds none."""
+    return works.collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming")
 
 
 def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThresholds) -> None:

@@ -17,6 +17,7 @@ from sciscidata.graph import CitationGraph, open_graph
 from sciscidata.labelled import LINES, REPORT
 from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import read_background
+from sciscidata.parquet_pages import MAGIC
 from sciscidata.release import read_release
 from sciscidata.score_files import read_result
 from sciscidata.sources.corpus_folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
@@ -87,7 +88,7 @@ def print_path(path: Path) -> None:
 
 def _begins_as_parquet(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+        return file.read(len(MAGIC)) == MAGIC
 
 
 class _Labelled(msgspec.Struct):

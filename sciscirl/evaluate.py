@@ -133,13 +133,9 @@ async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
 
 
 async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
-    from sciscirl.server import clear_errors, open_service
+    from sciscirl.server import open_sampling
 
-    with clear_errors(base_url), open_service(base_url) as service:
-        if subject.checkpoint is None:
-            client = await service.create_sampling_client(base_model=subject.preset.model)
-        else:
-            client = await service.create_sampling_client(model_path=subject.checkpoint)
+    async with open_sampling(subject.preset.model, subject.checkpoint, base_url) as client:
         await evaluator(client)
 
 

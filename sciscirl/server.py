@@ -5,8 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import re
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -228,6 +228,22 @@ def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]
         if not isinstance(error.__cause__, tinker.APIStatusError):
             raise
         raise _refused(url, error.__cause__, end) from error
+
+
+@asynccontextmanager
+async def open_sampling(
+    model: str, checkpoint: str | None = None, base_url: str | None = None
+) -> AsyncGenerator[tinker.SamplingClient]:
+    """Give a client of the base model, or of a checkpoint.
+
+    Raises:
+        SciSciRLError: if the server refuses.
+    """
+    with clear_errors(base_url), open_service(base_url) as service:
+        if checkpoint is None:
+            yield await service.create_sampling_client(base_model=model)
+        else:
+            yield await service.create_sampling_client(model_path=checkpoint)
 
 
 def _no_server(url: str, error: BaseException, end: str = "") -> SciSciRLError:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tinker
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
-
-from sciscirl.server import clear_errors, open_service
 
 _log = logging.getLogger(__name__)
 
@@ -67,19 +64,3 @@ class ServerRunner:
         if any(value is None for row in scores for value in row):
             return None
         return [[float(value or 0.0) for value in row] for row in scores]
-
-
-@asynccontextmanager
-async def open_server(
-    model: str, checkpoint: str | None, base_url: str | None
-) -> AsyncGenerator[tinker.SamplingClient]:
-    """Give a client of the base model, or of a checkpoint.
-
-    Raises:
-        SciSciRLError: if the server refuses.
-    """
-    with clear_errors(base_url), open_service(base_url) as service:
-        if checkpoint is None:
-            yield await service.create_sampling_client(base_model=model)
-        else:
-            yield await service.create_sampling_client(model_path=checkpoint)

@@ -24,12 +24,12 @@ from sciscirl.experiments import find_preset
 from sciscirl.folder_lock import locked_folder
 from sciscirl.repro.cells import hash_prompts, read_cell, run_cell, write_cell
 from sciscirl.repro.local_runner import describe_machine, hash_weights, open_local
-from sciscirl.repro.server_runner import ServerRunner, open_server
+from sciscirl.repro.server_runner import ServerRunner
 from sciscirl.repro.settings import ELSEWHERE, Axes, Cell, plan_cells
 from sciscirl.repro.sweep_folder import begin_sweep, check_comparable
 from sciscirl.repro.table import make_table, render_table
 from sciscirl.run_folder import describe_run
-from sciscirl.server import check_server, check_weights
+from sciscirl.server import check_server, check_weights, open_sampling
 from sciscirl.task import TARGETS, Paper, Side, read_split
 from sciscirl.task_rules import TaskRules, check_positive
 
@@ -156,7 +156,9 @@ class Sweep:
         config, setting = self.config, cell.setting
         async with AsyncExitStack() as stack:
             if config.model is not None:
-                client = await stack.enter_async_context(open_server(config.model, config.checkpoint, config.base_url))
+                client = await stack.enter_async_context(
+                    open_sampling(config.model, config.checkpoint, config.base_url)
+                )
                 runner = ServerRunner(client, setting.batch_size, self.max_tokens, config.seed)
             else:
                 runner = stack.enter_context(

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make, write_version_1
-from sciscidata import novelty_plots, parquet_pages
+from sciscidata import parquet_pages, plots
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
 from sciscidata.errors import (
@@ -1009,7 +1009,7 @@ def test_a_picture_counted_some_works_at_a_time_is_the_same_picture(tmp_path, mo
     counts = dict.fromkeys(("novel", "balanced", "conventional"), 1)
     pictures = []
     for at_once in (1 << 20, 700):
-        monkeypatch.setattr(novelty_plots, "_AT_ONCE", at_once)
+        monkeypatch.setattr(plots, "_AT_ONCE", at_once)
         path, thresholds = tmp_path / f"{at_once}.png", LabelThresholds(novelty_rule="uzzi")
         draw_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
         pictures.append(path.read_bytes())
