@@ -54,6 +54,10 @@ class StorageError(SciSciDataError, OSError):
     """The disk is full, or a folder cannot be written."""
 
 
+class UnsafeNameError(SciSciDataError, ValueError):
+    """A file names another file outside the folder it belongs to."""
+
+
 class ApiError(SciSciDataError, RuntimeError):
     """OpenAlex refused a request, or kept failing; ``status`` is the last HTTP status, None if there was none."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sciscidata.storage.cached import cached_folder, is_whole_folder, resumable_folder
 from sciscidata.storage.errors import storage_error
+from sciscidata.storage.names import is_plain_name, path_inside
 from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
 from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished
@@ -17,7 +18,9 @@ __all__ = [
     "expand_home",
     "flush",
     "hash_file",
+    "is_plain_name",
     "is_whole_folder",
+    "path_inside",
     "real_path",
     "resumable_folder",
     "scratch_folder",
