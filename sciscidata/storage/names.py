@@ -35,8 +35,8 @@ def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
         >>> path_inside(Path("corpus"), "../thesis.tex", stated_by="corpus.json")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.UnsafeNameError: corpus.json names '../thesis.tex', which is not a file inside corpus. The file
-        is damaged, or was made to mislead: get it again from where it came, or make it anew.
+        sciscidata.errors.UnsafeNameError: corpus.json names '../thesis.tex', which is not a file inside corpus. The
+        file is damaged, or was made to mislead: get it again from where it came, or make it anew.
     """
     if isinstance(name, str) and is_plain_name(name):
         path = folder / name
@@ -47,8 +47,8 @@ def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
         problem = "which is not a file inside"
     shown = repr(name) if len(repr(name)) <= _LONGEST_SHOWN else f"{repr(name)[:_LONGEST_SHOWN]}..."
     msg = (
-        f"{stated_by} names {shown}, {problem} {folder}. The file is damaged, or was made to mislead: get it again from "
-        "where it came, or make it anew."
+        f"{stated_by} names {shown}, {problem} {folder}. The file is damaged, or was made to mislead: get it again "
+        "from where it came, or make it anew."
     )
     raise UnsafeNameError(msg)
 
