@@ -13,24 +13,27 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from sciscidata.checks import check_threads
-from sciscidata.errors import InputNotFoundError
+from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph_build import DTYPES, lay_out, map_array
 from sciscidata.graph_nodes import Nodes, read_nodes
 from sciscidata.graph_spool import Int32Array, Int64Array, Means, edge_batches
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-from sciscidata.storage import cached_folder, scratch_folder
+from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 
 FORMAT_VERSION = 1  # also of what a killed build leaves: raise it with any constant of graph_spool.py
 _BYTES_PER_EDGE = 16  # while sorted: a pair of indices, its row entry, and another entry that waits to be written
+_MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
 
 
@@ -82,7 +85,7 @@ def build_graph(
     works: pl.LazyFrame,
     *,
     cache_dir: str | Path | None = None,
-    memory_limit_mb: int = 2048,
+    memory_limit_mb: int = _MEMORY_LIMIT_MB,
     n_threads: int | None = None,
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays. Executes.
@@ -118,36 +121,59 @@ def build_graph(
         >>> graph.work_ids, graph.year_offsets, graph.citers
         (array([10, 20, 30, 99]), array([0, 1, 3]), array([1, 2, 2], dtype=int32))
     """
-    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
-    columns = ("work_id", "publication_year")
-    works = require_columns(works, WORKS, frame_name="WORKS", stage="build_graph", columns=columns)
-    check_threads(n_threads)
-    citations = citations.select("citing_id", "cited_id").drop_nulls()
-    nodes = read_nodes(works.select(columns))
-    most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
-    means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
+    citations, nodes, means = _prepare(citations, works, memory_limit_mb, n_threads)
     if cache_dir is None:
         with scratch_folder() as scratch:
             return CitationGraph(n_known=nodes.ids.size, **lay_out(citations, nodes, scratch, None, means))
     n_edges, key = _content_key(citations, nodes, means.n_threads)
-
-    def make(folder: Path) -> None:
-        arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True, n_edges=n_edges))
-        facts = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
-        (folder / _FACTS).write_text(json.dumps(facts) + "\n")
-
-    return open_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True))
+    make = partial(_make, citations, nodes, replace(means, n_edges=n_edges))
+    return open_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
 
 
-def open_graph(folder: str | Path) -> CitationGraph:
-    """Map the arrays of a folder that build_graph has made into memory; reads nothing but their sizes.
+def write_graph(citations: pl.LazyFrame, works: pl.LazyFrame, folder: Path) -> None:
+    """Write the arrays of a graph into a folder of cached_folder, whose name says of what content they are. Executes.
 
     Args:
-        folder: ``graph-...`` in the ``cache_dir`` of build_graph. Its files are trusted: build_graph compares them with
-            their SHA-256, and so does ``sha256sum -c SHA256SUMS`` in the folder.
+        citations: as in build_graph, which does the same under a hash that it computes; read once.
+        works: as in build_graph.
+        folder: empty, or with what a killed run has finished.
+
+    Raises:
+        SciSciDataError: as build_graph raises.
+    """
+    citations, nodes, means = _prepare(citations, works, _MEMORY_LIMIT_MB, None)
+    _make(citations, nodes, means, folder)
+
+
+def _prepare(
+    citations: pl.LazyFrame, works: pl.LazyFrame, memory_limit_mb: int, n_threads: int | None
+) -> tuple[pl.LazyFrame, Nodes, Means]:
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
+    columns = ("work_id", "publication_year")
+    works = require_columns(works, WORKS, frame_name="WORKS", stage="build_graph", columns=columns)
+    check_threads(n_threads)
+    nodes = read_nodes(works.select(columns))
+    most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
+    means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
+    return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
+
+
+def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> None:
+    arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True))
+    facts = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
+    (folder / _FACTS).write_text(json.dumps(facts) + "\n")
+
+
+def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
+    """Map the arrays of a folder that build_graph has made into memory.
+
+    Args:
+        folder: ``graph-...`` in the ``cache_dir`` of build_graph.
+        trusted: do not compare its files with their SHA-256, which reads all of them, about a second per GB.
 
     Raises:
         InputNotFoundError: at once; there is no graph of this version in ``folder``.
+        StorageError: at once; a file of it is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -161,17 +187,26 @@ def open_graph(folder: str | Path) -> CitationGraph:
     """
     folder = Path(folder)
     try:
-        facts = json.loads((folder / _FACTS).read_text("utf-8"))
-    except FileNotFoundError:
+        facts: dict[str, Any] = {**json.loads((folder / _FACTS).read_bytes())}
+        version, n_known = facts["format_version"], facts["n_known"]
+    except OSError:
         msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
         raise InputNotFoundError(msg) from None
-    if facts["format_version"] != FORMAT_VERSION:
-        msg = (
-            f"{folder} holds a graph of format {facts['format_version']}, needs {FORMAT_VERSION}. Build it again with "
-            "this version."
-        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _damage(folder) from None
+    if version != FORMAT_VERSION:
+        msg = f"{folder} holds a graph of format {version!r}, needs {FORMAT_VERSION}. Build it again with this version."
         raise InputNotFoundError(msg)
-    return CitationGraph(n_known=facts["n_known"], **{name: map_array(folder, name) for name in DTYPES})
+    if not (trusted or is_whole_folder(folder)):
+        raise _damage(folder)
+    return CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+
+
+def _damage(folder: Path) -> StorageError:
+    return StorageError(
+        f"the citation graph in {folder} is damaged: its files differ from their SHA-256. Remove the folder, and run "
+        "again: the graph is built anew."
+    )
 
 
 def content_hash(graph: CitationGraph, *facts: object) -> str:

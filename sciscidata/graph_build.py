@@ -11,6 +11,7 @@ last stage that was finished. What lies in the spool depends on the order of the
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -25,7 +26,7 @@ from sciscidata.graph_nodes import Nodes
 from sciscidata.graph_spool import Int32Array, Int64Array, Means, Spool, spool_edges
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
-from sciscidata.storage import flush
+from sciscidata.storage import flush, note_finished
 
 DTYPES: dict[str, type[np.generic]] = {
     "work_ids": np.int64,
@@ -52,8 +53,10 @@ def lay_out(
         means: limits.
     """
     store = Store(folder, means.lasting)
-    refs = store.find("refs")
-    if refs is None:
+    # A damaged one of the three was removed: they are made together.
+    found = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
+    refs = found[-1]
+    if refs is None or any(array is None for array in found):
         if not (spool_folder := scratch / "spool").exists():
             spool_edges(citations, nodes.ids, scratch, means)
         spool = Spool(spool_folder, nodes.ids.size)
@@ -102,11 +105,16 @@ class Store:
             self._held[name] = whole[:size]
         else:
             unfinished = self._folder / f"{name}.part"
+            digest = hashlib.sha256()
             with unfinished.open("wb") as file:
                 for block in blocks:
-                    file.write(np.ascontiguousarray(block, DTYPES[name]).data)
+                    content = np.ascontiguousarray(block, DTYPES[name]).data
+                    file.write(content)
+                    if self._lasting:
+                        digest.update(content)
             if self._lasting:
                 flush(unfinished)
+                note_finished(self._folder, f"{name}.bin", f"sha256:{digest.hexdigest()}")
             unfinished.replace(self._folder / f"{name}.bin")
         return self.get(name)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from isal import isal_zlib
 
 from sciscidata.errors import WorkIdError
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
-from sciscidata.storage import flush
+from sciscidata.storage import file_checksum, flush, note_finished, quick_checksum
 
 _RESERVED = np.iinfo(np.int64).min
 _BATCH_EDGES = 1 << 20
@@ -99,6 +100,9 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
     if means.lasting:
         for path in (*unfinished.iterdir(), unfinished):
             flush(path)
+        note_finished(scratch, "spool/pairs", quick_checksum(writer.checksum))
+        for name in ("chunks", "new_ids"):
+            note_finished(scratch, f"spool/{name}", file_checksum(unfinished / name))
     unfinished.rename(scratch / "spool")
 
 
@@ -151,6 +155,7 @@ class _SpoolWriter:
         self._buffers = np.empty((n_buckets, _CHUNK_EDGES, 2), np.int32)
         self._filled = np.zeros(n_buckets, np.int64)
         self._chunks: list[tuple[int, int]] = []
+        self.checksum = 0  # CRC-32 of the pairs
 
     def __enter__(self) -> _SpoolWriter:
         self._file = (self._folder / "pairs").open("wb")
@@ -175,6 +180,7 @@ class _SpoolWriter:
 
     def _flush(self, bucket: int) -> None:
         self._file.write(self._buffers[bucket].data)
+        self.checksum = isal_zlib.crc32(self._buffers[bucket].data, self.checksum)
         self._chunks.append((bucket, int(self._filled[bucket])))
         self._filled[bucket] = 0
 

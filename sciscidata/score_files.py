@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.checks import require_parquet_name
-from sciscidata.errors import InputNotFoundError, ReleaseExistsError
+from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
 from sciscidata.sources.corpus_folder import scan_corpus
-from sciscidata.storage import atomic_file, clear_leftovers
+from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
+from sciscidata.storage.parquet import CHECKED
 
 logger = logging.getLogger(__name__)
 
 _KEY: Final = b"sciscidata_stage"
-_COUNTED: Final = ("rows", "columns")  # what read_result adds
+_COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # what no caller states
 _ROWS_PER_GROUP: Final = 1 << 18
 #: Raised by one whenever the same corpus and config give other scores.
 _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
@@ -45,12 +46,47 @@ def read_result(path: str | Path) -> dict[str, Any]:
         path.
     """
     try:
+        if not Path(path).is_file():  # a pipe would be waited for
+            raise FileNotFoundError(path)
         metadata = pq.read_metadata(path)
-        facts: dict[str, Any] = json.loads((metadata.metadata or {})[_KEY])
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        facts = _checked_facts(json.loads((metadata.metadata or {})[_KEY]))
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as error:
         msg = f"{path} is no file of scores that this package has written. Check the path."
         raise InputNotFoundError(msg) from error
     return facts | {"rows": metadata.num_rows, "columns": metadata.schema.names}
+
+
+def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
+    if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
+        raise ValueError
+    return {**dict.fromkeys(("source", "corpus_sha256")), **facts}
+
+
+def verify_scores(path: str | Path) -> dict[str, Any]:
+    """Compare a file of scores, all of it, with the SHA-256 that it holds.
+
+    Returns:
+        What ``read_result`` gives.
+
+    Raises:
+        InputNotFoundError: there is no such file, or it is something else.
+        VerificationError: it is damaged, or was made by a version that wrote no such SHA-256.
+
+    Example:
+        >>> verify_scores("none.parquet")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
+        path.
+    """
+    facts = read_result(path)
+    if not is_sealed(Path(path)):
+        msg = (
+            f"{path} is damaged: it differs from the SHA-256 that it holds. Write it anew with `sciscidata "
+            f"{facts.get('stage')}`: the same command replaces it."
+        )
+        raise VerificationError(msg)
+    return facts
 
 
 def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +106,7 @@ def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[
 
 
 def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
-    """Whether the scores are there already.
+    """Whether the scores are there already, and whole. Damaged ones are to be made again, with a warning in the log.
 
     Raises:
         ConfigError: at once, if ``out`` is named like another kind of file than Parquet.
@@ -85,6 +121,9 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
         msg = f"{out} is there and no file of scores, so it is not replaced. Choose another file, or remove it."
         raise ReleaseExistsError(msg) from error
     if {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts)):
+        if not is_sealed(out):
+            logger.warning("%s is damaged; it is made again", out)
+            return False
         clear_leftovers(out)
         logger.info("%s holds these scores already", out)
         return True
@@ -105,7 +144,10 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
         for rows in batches:
             table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
             if writer is None:
-                schema = table.schema.with_metadata({_KEY: json.dumps(facts, sort_keys=True)})
-                writer = stack.enter_context(pq.ParquetWriter(file, schema, compression="zstd"))
+                writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
+                # Not with the schema, which pyarrow writes a second time in a form of its own.
+                writer.add_key_value_metadata({_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+        stack.close()
+        seal(file)
     return out

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.storage import flush
+from sciscidata.storage import file_checksum, flush, note_finished
+from sciscidata.storage.parquet import write_parquet
 
 _ROWS_PER_BATCH = 1 << 21  # about, and at once in memory, with what sorting them needs about 1 GB
 _SAMPLE = 1 << 16
+_ROWS_PER_GROUP = 1 << 18
 
 
 def part_path(folder: Path, j: int, name: object) -> Path:
@@ -33,8 +35,9 @@ def part_path(folder: Path, j: int, name: object) -> Path:
 def write_part(path: Path, rows: pl.DataFrame) -> None:
     """Write one file whole or not at all."""
     unfinished = path.with_name(f".{path.name}")
-    rows.write_parquet(unfinished)
+    write_parquet(rows, unfinished, row_group_size=_ROWS_PER_GROUP)
     flush(unfinished)
+    note_finished(path.parent, path.name, file_checksum(unfinished))
     unfinished.rename(path)
 
 

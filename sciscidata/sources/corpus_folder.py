@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,9 +18,11 @@ import polars as pl
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError
+from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside
+from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 
 TEXT = ("title", "abstract")
 #: The three tables, as folders of Parquet files: text apart from structure, so that graph work never reads text.
@@ -30,6 +32,7 @@ TABLES: dict[str, pl.Schema] = {
     "citations": CITATIONS,
 }
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
+UNFINISHED = ".unfinished"  # parts that workers are at
 _KEY = "work_id"
 _TOLD_PARTS = 20
 _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
@@ -67,14 +70,18 @@ def scan_corpus(out: str | Path) -> Corpus:
 
     Returns:
         WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` that needs neither title
-        nor abstract reads only the files of structure. One that filters by structure (ids, say) and asks for text
-        reads of the texts only the row groups (4,096 works) in which something is left. The provenance is the
+        nor abstract reads only the files of structure. One that filters by structure (by ids, for example) and asks for
+        text reads of the texts only the row groups (4,096 works) in which something is left. The provenance is the
         report without the list of parts, and the SHA-256 of the whole report.
+
+        Files of works and citations are compared with their SHA-256 once, before their first row is read. A row group
+        of texts is compared with its checksum whenever it is read.
 
     Raises:
         InputNotFoundError: at once; there is no corpus, or the run that makes it has not ended.
-        StorageError: at once; a file is missing or has another size, or ``removed.parquet`` another content. At
-            collect; a file is damaged, and it says which.
+        UnsafeNameError: at once; the report names a file that is none of a corpus.
+        StorageError: at once; the report is damaged, a file is missing or has another size, or ``removed.parquet``
+            another content. At collect; a file is damaged, and it says which.
 
     Example:
         >>> scan_corpus("no/such/folder")
@@ -87,39 +94,82 @@ def scan_corpus(out: str | Path) -> Corpus:
     report, digest = read_report(out)
     parts: list[dict[str, Any]] = report.pop("parts")
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
-    for part in parts:
-        for name, file in part["files"].items():
-            _check_file(out / name, file["bytes"])
-            stems[Path(name).parent.name].append(Path(name).stem)
-    if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report.get("removed_sha256")}):
+    facts = {name: file for part in parts for name, file in part["files"].items()}
+    for name, file in facts.items():
+        _check_file(out / name, file["bytes"])
+        stems[Path(name).parent.name].append(Path(name).stem)
+    if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report["removed_sha256"]}):
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
-    removed = pl.read_parquet(out / REMOVED_FILE, glob=False)
+    removed = read_parquet(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
-    works = _source(out, _works_reader(out, stems, by_part), WORKS)
-    citations = _source(out, _citations_reader(out, stems["citations"], by_part), CITATIONS)
+    files = _Files(out, facts)
+    works = _source(out, _works_reader(files, stems, by_part), WORKS)
+    citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)
     return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
 
 
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
-    """Read ``corpus.json`` and its SHA-256.
+    """Read ``corpus.json`` and its SHA-256. Every name in it is one that this package gives, inside ``out``.
 
     Raises:
-        InputNotFoundError: at once; there is none, or it is not one.
+        InputNotFoundError: at once; there is none, or it is not one, or was made by an earlier version.
+        StorageError: at once; it differs from the SHA-256 that it holds.
+        UnsafeNameError: at once; it names a file that is none of a corpus.
     """
     try:
         text = (out / INDEX).read_bytes()
         report: dict[str, Any] = json.loads(text)
-        if not isinstance(report["parts"], list):
+        is_report = isinstance(report["parts"], list) and isinstance(report["removed_sha256"], str)
+        if not is_report or not BLANK_SEAL.keys() <= report.keys():
             raise TypeError
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if not out.is_dir():
             msg = f"no corpus in {out}: there is no such folder. Make one with `sciscidata ingest`, or check the path."
         elif any((out / name).is_dir() for name in TABLES):
-            msg = f"the corpus in {out} is not finished: no readable {INDEX}. Run the same ingest again: it goes on."
+            msg = (
+                f"the corpus in {out} is not finished, or was made by an earlier version: no readable {INDEX}. Run the "
+                "same ingest again: it goes on."
+            )
         else:
             msg = f"no corpus in {out}: no readable {INDEX}. Make one with `sciscidata ingest`, or check the path."
         raise InputNotFoundError(msg) from error
-    return report, hashlib.sha256(text).hexdigest()
+    if not is_sealed_text(text):
+        raise _damage(out / INDEX, "is damaged: it differs from the SHA-256 that it holds")
+    for part in report["parts"]:
+        _check_part(out, part)
+    return {name: value for name, value in report.items() if name not in BLANK_SEAL}, hashlib.sha256(text).hexdigest()
+
+
+def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
+    """Refuse a part of the report that this package has not written: its names become paths.
+
+    Raises:
+        UnsafeNameError: a name is none of a corpus, or leads out of it.
+        InputNotFoundError: it is something else than a part.
+    """
+    try:
+        for name, facts in part["files"].items():
+            path = path_inside(out, name, stated_by=out / INDEX)
+            table, _, file = str(name).partition("/")
+            if table not in TABLES or not _OWN_NAME.fullmatch(file) or path.suffix != ".parquet":
+                msg = f"{out / INDEX} names {name!r}, which is no file of a corpus. Get it again from where it came."
+                raise UnsafeNameError(msg)
+            sums = facts.get("sums", [])
+            if type(facts["bytes"]) is not int or not isinstance(facts["sha256"], str) or not isinstance(sums, list):
+                raise TypeError
+    except (AttributeError, KeyError, TypeError) as error:
+        msg = f"{out / INDEX} holds no list of parts that this version can read ({error!r}). Run the same ingest again."
+        raise InputNotFoundError(msg) from error
+
+
+def describe_part(path: Path, table: str) -> dict[str, Any]:
+    """State what a finished file of a corpus holds, for the report: ``bytes``, ``sha256``, and ``sums`` of texts.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    facts: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+    return facts | ({"sums": sum_groups(path)} if table == "texts" else {})
 
 
 def own_files(out: Path, folder: str) -> list[Path]:
@@ -132,25 +182,24 @@ def own_files(out: Path, folder: str) -> list[Path]:
     return [path for path in sorted((out / folder).glob("part-*")) if _OWN_NAME.fullmatch(path.name)]
 
 
-def find_damaged(out: Path, sums: Mapping[str, str | None]) -> list[str]:
+def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
     """Read files of a corpus, and name those that are missing or have another SHA-256 than ``sums`` says.
 
     Args:
         out: the corpus.
-        sums: by name; None where only a missing file is damage.
+        sums: by name.
 
     Raises:
         PermissionError: one may not be read.
 
     Example:
-        >>> find_damaged(Path("no/such/folder"), {"removed.parquet": None})
+        >>> find_damaged(Path("no/such/folder"), {"removed.parquet": "77"})
         ['removed.parquet']
     """
 
-    def is_whole(item: tuple[str, str | None]) -> bool:
+    def is_whole(item: tuple[str, str]) -> bool:
         try:
-            with (out / item[0]).open("rb") as file:
-                return item[1] is None or hashlib.file_digest(file, "sha256").hexdigest() == item[1]
+            return (out / item[0]).is_file() and hash_file(out / item[0]) == item[1]  # a pipe would be waited for
         except PermissionError:  # to make it again would help nobody
             raise
         except OSError:
@@ -160,15 +209,16 @@ def find_damaged(out: Path, sums: Mapping[str, str | None]) -> list[str]:
         return [name for name, whole in zip(sums, pool.map(is_whole, sums.items()), strict=True) if not whole]
 
 
-def recorded_sums(report: Mapping[str, Any]) -> dict[str, str | None]:
+def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of every file of a corpus, as its report says.
 
     Example:
-        >>> recorded_sums({"parts": [{"files": {"works/part-000000.parquet": {"bytes": 4, "sha256": "99"}}}]})
-        {'works/part-000000.parquet': '99', 'removed.parquet': None}
+        >>> files = {"works/part-000000.parquet": {"bytes": 4, "sha256": "99"}}
+        >>> recorded_sums({"parts": [{"files": files}], "removed_sha256": "77"})
+        {'works/part-000000.parquet': '99', 'removed.parquet': '77'}
     """
     sums = {name: facts["sha256"] for part in report["parts"] for name, facts in part["files"].items()}
-    return sums | {REMOVED_FILE: report.get("removed_sha256")}
+    return sums | {REMOVED_FILE: report["removed_sha256"]}
 
 
 def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
@@ -198,9 +248,7 @@ def naming_damage(out: Path) -> Generator[None]:
     except (Exception, pl.exceptions.PanicException) as error:
         damaged = find_damaged(out, recorded_sums(read_report(out)[0]))
         if damaged:
-            first = out / damaged[0]
-            what = "is damaged: its SHA-256 is not the recorded one" if first.exists() else "is missing"
-            raise _damage(first, what) from error
+            raise _damage_of(out / damaged[0]) from error
         raise
 
 
@@ -210,30 +258,71 @@ def _check_file(path: Path, n_bytes: int) -> None:
         raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}")
 
 
+def _damage_of(path: Path) -> StorageError:
+    return _damage(path, "is damaged: its SHA-256 is not the recorded one" if path.exists() else "is missing")
+
+
 def _damage(path: Path, what: str) -> StorageError:
     return StorageError(f"{path} {what}. Run the same ingest again: it mends what is damaged.")
 
 
-def _scan(folder: Path, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
+class _Files:
+    """The files of one corpus, compared with their SHA-256 the first time that rows of them are asked for."""
+
+    def __init__(self, out: Path, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        self.out = out
+        self._facts = facts
+        self._whole: set[str] = set()
+
+    def paths(self, table: str, stems: Sequence[str]) -> list[Path]:
+        """Return the files of a table, each compared.
+
+        Raises:
+            StorageError: one is damaged or missing.
+        """
+        names = [f"{table}/{stem}.parquet" for stem in stems]
+        unknown = [name for name in names if name not in self._whole]
+        for name in find_damaged(self.out, {name: self._facts[name]["sha256"] for name in unknown}):
+            raise _damage_of(self.out / name)
+        self._whole.update(unknown)
+        return [self.out / name for name in names]
+
+    @contextmanager
+    def texts(self, stem: str) -> Generator[CheckedGroups]:
+        """Open a file of texts to read some of its row groups, each of which is compared.
+
+        Raises:
+            StorageError: at once, or when a row group is read: it is damaged.
+        """
+        name = f"texts/{stem}.parquet"
+        if name not in self._facts:
+            raise _damage(self.out / name, f"is not in {INDEX}")
+        try:
+            with open_groups(self.out / name, self._facts[name].get("sums", [])) as groups:
+                yield groups
+        except ChecksumError as error:
+            raise _damage_of(self.out / name) from error
+
+
+def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
     """Scan the files of one table, in order; parts of which nothing is removed, together."""
     runs: list[pl.LazyFrame] = []
     clean: list[Path] = []
-    for stem in stems:
+    for stem, path in zip(stems, files.paths(table, stems), strict=True):
         if stem not in removed:
-            clean.append(folder / f"{stem}.parquet")
+            clean.append(path)
             continue
         if clean:
             runs.append(pl.scan_parquet(clean, glob=False))
             clean = []
-        rows = pl.scan_parquet(folder / f"{stem}.parquet", glob=False)
-        runs.append(rows.filter(~pl.col(key).is_in(removed[stem].implode())))
+        runs.append(pl.scan_parquet(path, glob=False).filter(~pl.col(key).is_in(removed[stem].implode())))
     if clean:
         runs.append(pl.scan_parquet(clean, glob=False))
-    return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[folder.name])
+    return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[table])
 
 
 def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
-    """Make a lazy frame of a reader. Whoever collects it, at whatever stage, hears which file is damaged."""
+    """Make a lazy frame of a reader. Whatever stage collects it raises an error that names a damaged file."""
 
     def rows(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
@@ -244,26 +333,31 @@ def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
     return register_io_source(rows, schema=schema, explain_name="corpus on disk")
 
 
-def _citations_reader(out: Path, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
+def _citations_reader(files: _Files, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
     def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        rows = _scan(out / "citations", stems, removed, "citing_id")
-        yield from _batches(rows, columns or list(CITATIONS), predicate, n_rows)
+        def scan(some: Sequence[str]) -> pl.LazyFrame:
+            return _scan(files, "citations", some, removed, "citing_id")
+
+        yield from _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
 
     return read
 
 
-def _works_reader(out: Path, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
+def _works_reader(files: _Files, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
     def read(with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
         columns = with_columns if with_columns is not None else list(WORKS)
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
         if asked.isdisjoint(TEXT) or not stems["texts"]:
-            rows = _scan(out / "works", stems["works"], removed, _KEY)
-            rows = rows.with_columns(pl.lit(None, dtype=pl.String()).alias(name) for name in TEXT)
-            yield from _batches(rows, columns, predicate, n_rows)
+
+            def scan(some: Sequence[str]) -> pl.LazyFrame:
+                rows = _scan(files, "works", some, removed, _KEY)
+                return rows.with_columns(pl.lit(None, dtype=pl.String()).alias(name) for name in TEXT)
+
+            yield from _batches(scan, stems["works"], columns, predicate, n_rows)
             return
         left = n_rows
         for stem in stems["works"]:
-            for rows in _with_text(out, stem, removed.get(stem), asked, predicate):
+            for rows in _with_text(files, stem, removed.get(stem), asked, predicate):
                 rows = (rows if left is None else rows.head(left)).select(columns)
                 yield rows
                 if left is not None and (left := left - rows.height) <= 0:
@@ -273,15 +367,28 @@ def _works_reader(out: Path, stems: Mapping[str, Sequence[str]], removed: dict[s
 
 
 def _batches(
-    rows: pl.LazyFrame, columns: list[str], predicate: pl.Expr | None, n_rows: int | None
+    scan: Callable[[Sequence[str]], pl.LazyFrame],
+    stems: Sequence[str],
+    columns: list[str],
+    predicate: pl.Expr | None,
+    n_rows: int | None,
 ) -> Iterator[pl.DataFrame]:
-    rows = rows if predicate is None else rows.filter(predicate)
-    rows = rows if n_rows is None else rows.head(n_rows)
-    yield from rows.select(columns).collect_batches(maintain_order=True)
+    """Read all files in one query; for the first few rows, one file after the other until there are enough."""
+    runs = [stems] if n_rows is None else [[stem] for stem in stems]
+    left = n_rows
+    for some in runs:
+        rows = scan(some)
+        rows = rows if predicate is None else rows.filter(predicate)
+        rows = rows if left is None else rows.head(left)
+        for batch in rows.select(columns).collect_batches(maintain_order=True):
+            yield batch
+            left = None if left is None else left - batch.height
+        if left is not None and left <= 0:
+            return
 
 
 def _with_text(
-    out: Path, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
+    files: _Files, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
     """Read works and their texts side by side; no text where the structure alone leaves nothing."""
     structure = [name for name in TABLES["works"] if name in asked or name == _KEY]
@@ -289,22 +396,15 @@ def _with_text(
     first = predicate if predicate is not None and set(predicate.meta.root_names()).isdisjoint(TEXT) else None
     keep = pl.col(_KEY).is_not_null() if removed is None else ~pl.col(_KEY).is_in(removed.implode())
     keep = keep if first is None else keep & first
-    with pq.ParquetFile(out / "works" / f"{stem}.parquet") as works:
-        texts: pq.ParquetFile | None = None
-        try:
-            for group in range(works.metadata.num_row_groups):
-                rows = _rows(works, group, structure)
-                kept = rows.select(keep.alias("kept")).to_series()
-                if not kept.any():
-                    continue
-                texts = texts or pq.ParquetFile(out / "texts" / f"{stem}.parquet")
-                rows = rows.hstack(_rows(texts, group, text)).filter(kept)
-                yield rows if predicate is None or first is not None else rows.filter(predicate)
-        finally:
-            if texts is not None:
-                texts.close()
-
-
-def _rows(file: pq.ParquetFile, group: int, columns: list[str]) -> pl.DataFrame:
-    rows: Any = pl.from_arrow(file.read_row_group(group, columns=columns))
-    return rows
+    (path,) = files.paths("works", [stem])
+    with ExitStack() as stack:
+        works = stack.enter_context(pq.ParquetFile(path, page_checksum_verification=True))
+        texts: CheckedGroups | None = None
+        for group in range(works.metadata.num_row_groups):
+            rows: Any = pl.from_arrow(works.read_row_group(group, columns=structure))
+            kept = rows.select(keep.alias("kept")).to_series()
+            if not kept.any():
+                continue
+            texts = texts or stack.enter_context(files.texts(stem))
+            rows = rows.hstack(texts.read(group, text)).filter(kept)
+            yield rows if predicate is None or first is not None else rows.filter(predicate)

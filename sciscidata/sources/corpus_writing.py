@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow.parquet as pq
+import pyarrow as pa
 
-from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.errors import (
+    EmptyInputError,
+    InputNotFoundError,
+    ReleaseExistsError,
+    StorageError,
+    UnsafeNameError,
+)
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import (
@@ -23,18 +29,21 @@ from sciscidata.sources.corpus_folder import (
     RECEIPTS,
     REMOVED_FILE,
     TABLES,
+    UNFINISHED,
+    describe_part,
     find_damaged,
     own_files,
     read_report,
     recorded_sums,
     scan_corpus,
 )
-from sciscidata.storage import flush, hash_file, storage_error
+from sciscidata.storage import BLANK_SEAL, flush, hash_file, open_lock, refuse_link, seal_text, storage_error
+from sciscidata.storage.parquet import read_parquet, write_parquet
 
 logger = logging.getLogger(__name__)
 
 #: Raised by one whenever the same corpus gives other files.
-_FORMAT_VERSION: Final = 1
+_FORMAT_VERSION: Final = 2  # 1 had no checksums of pages and row groups, and no seal
 _BATCH_ROWS: Final = 4_096  # a row group of works: what is read of the texts for one of them
 _PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
 
@@ -51,9 +60,10 @@ def write_corpus(
     """Write works, citations and texts as Parquet, in bounded memory but for what the frames themselves take. Executes.
 
     Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
-    ``corpus.json`` is written last. A killed run goes on after what it has written, with the same bytes; a finished
-    one is used as it is, when the SHA-256 of all its files have been checked. Of another corpus, which is only replaced
-    when asked, the files that this package has written are removed, and nothing else.
+    ``corpus.json`` is written last. What a killed run has written is kept where it holds the same rows, and the bytes
+    are the same in the end; a finished corpus is used as it is, when the SHA-256 of all its files have been checked. Of
+    another corpus, which is only replaced when asked, the files that this package has written are removed, and nothing
+    else.
 
     Args:
         corpus: of any source; its frames need to give the same rows in the same order every time.
@@ -143,8 +153,8 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
         msg = (
-            f"{out} holds another corpus: of another source, with other options, or of files that have changed since. "
-            "Choose another folder, or replace it: overwrite=True (--overwrite)."
+            f"{out} holds another corpus: of another source, with other options, of files that have changed since, or "
+            "of an earlier version. Choose another folder, or replace it: overwrite=True (--overwrite)."
         )
         raise ReleaseExistsError(msg)
     _clear_corpus(out)
@@ -168,6 +178,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
     """
     unfinished = target.with_name(f".{target.name}.tmp")
     try:
+        unfinished.unlink(missing_ok=True)  # a link there would be written through
         write(unfinished)
         flush(unfinished)
         unfinished.replace(target)
@@ -180,12 +191,14 @@ def locked_folder(out: Path) -> Generator[None]:
     """Make the folder of a corpus and keep a second run out of it; the lock ends with the process, whatever ends it.
 
     Raises:
-        StorageError: the folder cannot be made, or another run is at work in it.
+        StorageError: the folder cannot be made, a link leads out of it, or another run is at work in it.
     """
+    for name in (*TABLES, RECEIPTS, UNFINISHED):
+        refuse_link(out / name)
     try:
         for name in TABLES:
             (out / name).mkdir(parents=True, exist_ok=True)
-        lock = (out / ".lock").open("w")
+        lock = open_lock(out / ".lock")
     except OSError as error:
         raise storage_error(error, out) from error
     with lock:
@@ -206,7 +219,7 @@ def _remove_damaged(out: Path) -> bool:
     """Remove from a finished corpus the files that are not what they were, and say whether there were any."""
     try:
         damaged = [out / name for name in find_damaged(out, recorded_sums(read_report(out)[0]))]
-    except InputNotFoundError:  # the report itself
+    except (InputNotFoundError, StorageError, UnsafeNameError):  # the report itself
         damaged = [out / INDEX]
     if damaged:
         logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
@@ -220,7 +233,7 @@ def _holds(path: Path, key: str) -> bool:
     """Whether a file is JSON of ours."""
     try:
         facts: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(facts, dict) and key in facts
 
@@ -228,23 +241,38 @@ def _holds(path: Path, key: str) -> bool:
 def _write_parts(
     frame: pl.LazyFrame, out: Path, kind: str, tables: list[str], advance: Callable[[float], None] | None
 ) -> int:
-    """Write a frame in files of a fixed number of rows; those that are there are not written again."""
-    n_rows = 0
+    """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept."""
+    n_rows, written = 0, set[Path]()
     for number, part in enumerate(_parts(frame, _PART_ROWS[kind])):
         for name in tables or [kind]:
             target = out / name / f"part-{number:06}.parquet"
-            if not target.exists():
-                rows = part.select(TABLES[name].names())
-                write_small(target, lambda path, rows=rows: _write_table(rows, path, 16 if kind == "citations" else 1))
+            rows = part.select(TABLES[name].names())
+            if not _holds_rows(target, rows):
+                groups = {"row_group_size": _BATCH_ROWS * (16 if kind == "citations" else 1)}
+                write_small(target, partial(write_parquet, rows, compression_level=1, **groups))
+            written.add(target)
         n_rows += part.height
         if advance is not None:
             advance(part.height)
+    for path in (path for name in tables or [kind] for path in own_files(out, name)):
+        if path not in written:  # of nothing that is known: it would count as a part
+            path.unlink()
     return n_rows
 
 
-def _write_table(rows: pl.DataFrame, path: Path, n_batches: int) -> None:
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=_BATCH_ROWS * n_batches)
+def _holds_rows(path: Path, rows: pl.DataFrame) -> bool:
+    """Whether an earlier run has left these rows, undamaged. What else is there is written again."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        if read_parquet(path).equals(rows):
+            return True
+    except PermissionError as error:
+        raise storage_error(error, path) from error
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        pass
+    logger.warning("%s is damaged, or of another run; it is made again", path)
+    return False
 
 
 def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
@@ -264,24 +292,32 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
 def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: dict[str, int]) -> None:
     """Write the report that makes the folder a corpus."""
     nothing = pl.DataFrame(schema={"part": pl.String(), "work_id": pl.Int64()})
-    write_small(out / REMOVED_FILE, nothing.write_parquet)
+    write_small(out / REMOVED_FILE, partial(write_parquet, nothing))
     parts: dict[str, dict[str, Any]] = {}
     for table in tables:
         for path in own_files(out, table):
-            facts = {"bytes": path.stat().st_size, "sha256": hash_file(path)}
-            parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = facts
+            parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = describe_part(path, table)
     report = {
         **provenance,
         **counts,
         "parts": [{"name": name, "files": files} for name, files in sorted(parts.items())],
-        "removed_sha256": hashlib.sha256((out / REMOVED_FILE).read_bytes()).hexdigest(),
+        "removed_sha256": hash_file(out / REMOVED_FILE),
     }
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_small(out / INDEX, lambda path: path.write_text(text, "utf-8"))
+    write_report(out, report)
+
+
+def write_report(out: Path, report: dict[str, Any]) -> None:
+    """Write ``corpus.json``, sealed: it makes the folder a corpus.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    text = seal_text(json.dumps({**report, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
+    write_small(out / INDEX, lambda path: path.write_bytes(text))
 
 
 def _read(path: Path) -> str | None:
     try:
         return path.read_text("utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -11,21 +10,30 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import polars as pl
 
 from sciscidata.checks import is_whole, require_config
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
-from sciscidata.sources.corpus_writing import claim_folder, locked_folder, refuse_foreign, write_small
+from sciscidata.sources.corpus_writing import (
+    claim_folder,
+    locked_folder,
+    refuse_foreign,
+    write_report,
+    write_small,
+)
 from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
 from sciscidata.sources.snapshot_workers import run_jobs
-from sciscidata.storage import expand_home
+from sciscidata.storage import expand_home, hash_file
+from sciscidata.storage.parquet import write_parquet
 from sciscidata.works import PARSER_VERSION
 
 _LOG = logging.getLogger(__name__)
@@ -247,7 +255,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
     removed = find_removals(files, read_deleted_ids([Path(file) for file in layout.deleted]), totals["works"])
-    write_small(out / REMOVED_FILE, lambda path: removed.write_parquet(path))
+    write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())
     report = {
         "kind": _KIND,
@@ -268,16 +276,17 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
                 "citations": receipt.citations,
                 "first_corrupt_lines": receipt.first_corrupt_lines,
                 "files": {
-                    f"{name}/{stems[receipt.part]}.parquet": {"bytes": table.bytes, "sha256": table.sha256}
+                    f"{name}/{stems[receipt.part]}.parquet": {
+                        fact: value for fact, value in msgspec.structs.asdict(table).items() if value is not None
+                    }
                     for name, table in receipt.tables.items()
                 },
             }
             for receipt in receipts
         ],
-        "removed_sha256": hashlib.sha256((out / REMOVED_FILE).read_bytes()).hexdigest(),
+        "removed_sha256": hash_file(out / REMOVED_FILE),
     }
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_small(out / INDEX, lambda path: path.write_text(text, "utf-8"))
+    write_report(out, report)
     for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
         if totals[name]:
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))

@@ -15,17 +15,17 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, SciSciDataError
-from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, find_damaged, own_files
+from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
-from sciscidata.storage import hash_file, storage_error
+from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
+from sciscidata.storage.parquet import CHECKED
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 #: Raised by one whenever the same works give other files.
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 _KEPT_PROBLEMS = 20
-_UNFINISHED = ".unfinished"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -38,10 +38,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One finished file."""
+    """One finished file, as describe_part states it."""
 
     bytes: int
     sha256: str
+    sums: list[str] | None = None
 
 
 class Receipt(msgspec.Struct):
@@ -78,14 +79,14 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
     state = Path(part.path).stat()
     receipt = Receipt(part.name, state.st_size, state.st_mtime_ns, _made_by(job))
     # The random name keeps a run that was killed, and whose workers are still ending, out of the way of this one.
-    scratch = out / _UNFINISHED / f"{part.stem}-{secrets.token_hex(8)}"
+    scratch = out / UNFINISHED / f"{part.stem}-{secrets.token_hex(8)}"
     with _storage_errors(out):
         scratch.mkdir(parents=True)
         try:
             _write_tables(job, receipt, scratch, advance)
             for name in TABLES:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
-            (scratch / RECEIPTS).write_bytes(msgspec.json.format(msgspec.json.encode(receipt), indent=1))
+            (scratch / RECEIPTS).write_bytes(_render(receipt))
             _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -95,13 +96,16 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
 def read_receipt(job: Job) -> Receipt | None:
     """Give the receipt of an earlier run, if the part and what was made of it are still the same.
 
-    Compared are the size and time of the part, the options, and the SHA-256 of the three files.
+    Compared are the size and time of the part, the options, and the SHA-256 of the receipt and of the three files.
     """
     out, stem = Path(job.out), job.part.stem
     try:
-        receipt = msgspec.json.decode(_receipt_path(out, stem).read_bytes(), type=Receipt)
+        content = _receipt_path(out, stem).read_bytes()
+        receipt = msgspec.json.decode(content, type=Receipt)
         state = Path(job.part.path).stat()
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not is_sealed_text(content) or receipt.tables.keys() != TABLES.keys():
         return None
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
         job.part.name, state.st_size, state.st_mtime_ns, _made_by(job),
@@ -109,6 +113,11 @@ def read_receipt(job: Job) -> Receipt | None:
     had_loss = job.strict and receipt.corrupt_lines > 0
     sums = {f"{name}/{stem}.parquet": table.sha256 for name, table in receipt.tables.items()}
     return receipt if is_same and not had_loss and not find_damaged(out, sums) else None
+
+
+def _render(receipt: Receipt) -> bytes:
+    facts = msgspec.to_builtins(receipt) | BLANK_SEAL
+    return seal_text(msgspec.json.format(msgspec.json.encode(facts), indent=1).decode())
 
 
 def remove_part(out: Path, stem: str) -> None:
@@ -120,7 +129,7 @@ def remove_part(out: Path, stem: str) -> None:
 
 def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
     """Remove the half work of killed runs, and all parts that are not among ``stems``; name these."""
-    shutil.rmtree(out / _UNFINISHED, ignore_errors=True)
+    shutil.rmtree(out / UNFINISHED, ignore_errors=True)
     found = {path.stem for name in (RECEIPTS, *TABLES) for path in own_files(out, name)}
     for stem in found - stems:
         remove_part(out, stem)
@@ -166,7 +175,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[
     for name in TABLES:
         with (scratch / name).open("rb") as file:
             os.fsync(file.fileno())
-        receipt.tables = receipt.tables | {name: Table((scratch / name).stat().st_size, hash_file(scratch / name))}
+        receipt.tables = receipt.tables | {name: Table(**describe_part(scratch / name, name))}
 
 
 def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> None:
@@ -185,7 +194,7 @@ def _writers(folder: Path) -> Generator[Callable[[str, pl.DataFrame], None]]:
         writers: dict[str, Any] = {}
         for name, schema in TABLES.items():
             arrow = _arrow(schema.to_frame()).schema
-            writer = pq.ParquetWriter(folder / name, arrow, compression="zstd", compression_level=1)
+            writer = pq.ParquetWriter(folder / name, arrow, compression_level=1, **CHECKED)
             writers[name] = stack.enter_context(writer)
 
         def write(name: str, frame: pl.DataFrame) -> None:

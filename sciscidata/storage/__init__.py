@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from sciscidata.storage.cached import cached_folder, is_whole_folder, resumable_folder
+from sciscidata.storage.cached import (
+    cached_folder,
+    file_checksum,
+    is_whole_folder,
+    note_finished,
+    quick_checksum,
+    refuse_link,
+    resumable_folder,
+)
 from sciscidata.storage.errors import storage_error
 from sciscidata.storage.names import is_plain_name, path_inside
 from sciscidata.storage.paths import expand_home, hash_file, real_path
+from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
-from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished
+from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished, open_lock
 
 __all__ = [
+    "BLANK_SEAL",
     "atomic_file",
     "atomic_folder",
     "cached_folder",
     "clear_leftovers",
     "clear_unfinished",
     "expand_home",
+    "file_checksum",
     "flush",
     "hash_file",
     "is_plain_name",
+    "is_sealed",
+    "is_sealed_text",
     "is_whole_folder",
+    "note_finished",
+    "open_lock",
     "path_inside",
+    "quick_checksum",
     "real_path",
+    "refuse_link",
     "resumable_folder",
     "scratch_folder",
+    "seal",
+    "seal_text",
     "storage_error",
 ]

@@ -5,31 +5,37 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from isal import isal_zlib
+
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
 from sciscidata.storage.paths import hash_file, real_path
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
-from sciscidata.storage.workspaces import LOCK, clear_leftovers, try_lock
+from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
 
 logger = logging.getLogger(__name__)
 
 _SUMS: Final = "SHA256SUMS"
+_LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their checksums
+_ledger_lock = threading.Lock()
 
 
 @contextmanager
 def resumable_folder(target: Path) -> Generator[Path]:
     """Give a folder to fill like atomic_folder, with what a killed run left of the same one.
 
-    It lies in ``.{target.name}.unfinished`` beside ``target``. Whoever fills it must tell whole files from others, for
-    example by a rename at their end, and may leave nothing else behind at its own end. A run that is killed or
-    interrupted, or whose disk is full, leaves the folder for the next one; a run that fails in another way removes it.
-    Where another run is at work on the same target, or the disk knows no locks, it is a folder of atomic_folder.
+    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
+    full, leaves it for the next one; a run that fails in another way removes it. What was left is checked before the
+    block begins: a file stays if ``note_finished`` noted it and it still has that checksum, a folder if this holds for
+    all its files; the rest is removed. Where another run is at work on the same target, or the disk knows no locks,
+    it is a folder of atomic_folder.
 
     Raises:
         StorageError: as atomic_folder.
@@ -40,7 +46,9 @@ def resumable_folder(target: Path) -> Generator[Path]:
         >>> with TemporaryDirectory() as home:
         ...     try:
         ...         with resumable_folder(Path(home, "result")) as folder:
-        ...             _ = (folder / "first.txt").write_text("1")
+        ...             for name in ("first.txt", "second.txt"):
+        ...                 _ = (folder / name).write_text("1")
+        ...             note_finished(folder, "first.txt", file_checksum(folder / "first.txt"))
         ...             raise KeyboardInterrupt
         ...     except KeyboardInterrupt:
         ...         with resumable_folder(Path(home, "result")) as folder:
@@ -52,12 +60,15 @@ def resumable_folder(target: Path) -> Generator[Path]:
     with ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            refuse_link(workspace)
             workspace.mkdir(exist_ok=True)
-            lock = stack.enter_context((workspace / LOCK).open("a"))
+            lock = stack.enter_context(open_lock(workspace / LOCK))
             # Its owner may have removed it while we waited for the lock.
             ours = try_lock(lock) and os.path.samestat(os.fstat(lock.fileno()), (workspace / LOCK).stat())
         except FileNotFoundError:
             ours = False
+        except StorageError:
+            raise
         except OSError as error:
             raise storage_error(error, target) from error
         if not ours:
@@ -67,7 +78,9 @@ def resumable_folder(target: Path) -> Generator[Path]:
         new = workspace / "new"
         try:
             with errors_about(target):
+                refuse_link(new)
                 new.mkdir(exist_ok=True)
+                _remove_untrusted(new)
                 yield new
                 flush_folder(new)
                 new.rename(target)
@@ -80,6 +93,48 @@ def resumable_folder(target: Path) -> Generator[Path]:
             shutil.rmtree(workspace, ignore_errors=True)
             raise
         shutil.rmtree(workspace, ignore_errors=True)
+
+
+def note_finished(folder: Path, name: str, checksum: str) -> None:
+    """Note that a file of a resumable folder is whole. In any other folder this does nothing.
+
+    Args:
+        folder: what resumable_folder gave.
+        name: the file's, from ``folder``; it may appear under this name right after.
+        checksum: of what was written: ``file_checksum`` of it, or the same made while writing; or quick_checksum's.
+
+    Raises:
+        OSError: the note cannot be written.
+    """
+    ledger = folder.parent / _LEDGER
+    if ledger.is_file():
+        with _ledger_lock, ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{checksum}  {name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def file_checksum(path: Path) -> str:
+    """Return what note_finished is given of a file: its SHA-256.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Example:
+        >>> file_checksum(Path(os.devnull))[:15]
+        'sha256:e3b0c442'
+    """
+    return f"sha256:{hash_file(path)}"
+
+
+def quick_checksum(value: int) -> str:
+    """Return what note_finished is given of a large file that is gone in the end: its CRC-32, made while writing.
+
+    Example:
+        >>> quick_checksum(isal_zlib.crc32(b"abc"))
+        'crc32:352441c2'
+    """
+    return f"crc32:{value:08x}"
 
 
 def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
@@ -109,6 +164,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         0
         ['5', 'SHA256SUMS']
     """
+    refuse_link(target)
     was_there = target.exists()  # asked first: another run may be about to make it
     if is_whole_folder(target):
         logger.info("reusing %s", target)
@@ -119,7 +175,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     try:
         with resumable_folder(target) if resume else atomic_folder(target) as folder:
             make(folder)
-            (folder / _SUMS).write_bytes(_sums(folder))
+            (folder / _SUMS).write_bytes(_sums(folder, _read_ledger(folder)))
     except StorageError:
         if not is_whole_folder(target):  # else another run has made the same folder meanwhile
             raise
@@ -139,12 +195,84 @@ def is_whole_folder(folder: Path) -> bool:
         return False
 
 
-def _sums(folder: Path) -> bytes:
+def refuse_link(path: Path) -> None:
+    """Refuse a link where this package makes a folder of its own: what it leads to may be anything.
+
+    Raises:
+        StorageError: there is one.
+
+    Example:
+        >>> refuse_link(Path("no/such/folder"))
+    """
+    if path.is_symlink():
+        msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
+        raise StorageError(msg)
+
+
+def _remove_untrusted(new: Path) -> None:
+    """Remove what a run before left behind without a note, or other than it was noted."""
+    noted, ledger = _read_ledger(new), new.parent / _LEDGER
+    for entry in sorted(new.iterdir()):
+        found = _files_of(entry)
+        names = [path.relative_to(new).as_posix() for path in found]
+        stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
+        is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
+        if is_whole and all(_has_checksum(path, noted[name]) for path, name in zip(found, names, strict=True)):
+            continue
+        if set(stated) & set(names):
+            logger.warning("%s is damaged; it is made again", entry.name)
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    ledger.unlink(missing_ok=True)  # which may be a link
+    kept = [f"{noted[name]}  {name}\n" for entry in new.iterdir() for name in _names_of(entry, new)]
+    ledger.write_text("".join(kept), "utf-8")
+
+
+def _files_of(entry: Path) -> list[Path]:
+    if entry.is_symlink() or not entry.is_dir():
+        return [entry]
+    return [path for path in sorted(entry.rglob("*")) if path.is_symlink() or not path.is_dir()]
+
+
+def _names_of(entry: Path, new: Path) -> list[str]:
+    return [path.relative_to(new).as_posix() for path in _files_of(entry)]
+
+
+def _has_checksum(path: Path, checksum: str) -> bool:
+    try:
+        if path.is_symlink() or not path.is_file():
+            return False
+        if checksum.startswith("sha256:"):
+            return file_checksum(path) == checksum
+        value = 0
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                value = isal_zlib.crc32(block, value)
+        return quick_checksum(value) == checksum
+    except OSError:
+        return False
+
+
+def _read_ledger(folder: Path) -> dict[str, str]:
+    """Read which files of a resumable folder were noted, and with what checksum; the last note of a name counts."""
+    ledger = folder.parent / _LEDGER
+    try:
+        text = ledger.read_bytes().decode("utf-8", "replace") if not ledger.is_symlink() else ""
+    except OSError:
+        return {}
+    lines = (line.partition("  ") for line in text.splitlines(keepends=True) if line.endswith("\n"))
+    return {name.rstrip("\n"): checksum for checksum, _, name in lines}
+
+
+def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
     # File managers leave hidden files anywhere.
     paths = [path for path in sorted(folder.iterdir()) if path.name != _SUMS and not path.name.startswith(".")]
+
+    def line(path: Path) -> str:
+        checksum = (noted or {}).get(path.name, "")
+        return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"
+
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(_sum_line, paths)).encode()
-
-
-def _sum_line(path: Path) -> str:
-    return f"{hash_file(path)}  {path.name}\n"
+        return "".join(pool.map(line, paths)).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -67,9 +68,9 @@ def clear_leftovers(target: Path) -> None:
     """
     ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
     for leftover in sorted(target.parent.iterdir()):
-        if ours.fullmatch(leftover.name):
+        if ours.fullmatch(leftover.name) and not leftover.is_symlink():  # a link is none of ours
             # Another run may be clearing it too, or it may be another user's.
-            with suppress(OSError), (leftover / LOCK).open("r+") as lock:
+            with suppress(OSError), open_lock(leftover / LOCK, create=False) as lock:
                 if try_lock(lock):
                     _clear(leftover, target)
 
@@ -90,6 +91,22 @@ def _clear(workspace: Path, target: Path) -> None:
         aside.rename(target)
     # Whatever cannot be removed now is a leftover, not a failure.
     shutil.rmtree(workspace, ignore_errors=True)
+
+
+def open_lock(path: Path, *, create: bool = True) -> IO[str]:
+    """Open a file to lock it, never the one that a link in its place leads to.
+
+    Raises:
+        OSError: it cannot be opened, or is a link.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home, open_lock(Path(home, "lock")) as lock:
+        ...     lock.writable()
+        True
+    """
+    flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "r+")
 
 
 def try_lock(file: IO[str]) -> bool:

@@ -9,12 +9,22 @@ import shutil
 import stat
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
 from sciscidata.errors import EmptyInputError, StorageError
-from sciscidata.storage import atomic_file, atomic_folder, cached_folder, resumable_folder, scratch_folder
+from sciscidata.storage import (
+    atomic_file,
+    atomic_folder,
+    cached_folder,
+    file_checksum,
+    note_finished,
+    quick_checksum,
+    resumable_folder,
+    scratch_folder,
+)
 
 STALE = ".result.tmp-0123456789abcdef"
 
@@ -416,10 +426,16 @@ def test_what_is_no_cached_folder_is_not_taken_for_one(tmp_path):
     assert (tmp_path / "kept").read_text() == "a file"
 
 
+def finish(folder: Path, name: str, content: bytes = b"") -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    note_finished(folder, name, file_checksum(folder / name))
+
+
 def fill_and_stop(target: Path, error: BaseException, expected: type[BaseException] | None = None):
     def fill_some():
         with resumable_folder(target) as folder:
-            (folder / "first").touch()
+            finish(folder, "first")
             raise error
 
     with pytest.raises(expected or type(error)):
@@ -490,9 +506,12 @@ def test_a_folder_that_its_owner_finishes_while_the_lock_is_asked_for_is_not_tak
 
 def test_a_killed_run_is_resumed(tmp_path):
     program = (
-        "import os, signal, sys; from pathlib import Path; from sciscidata.storage import resumable_folder\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from sciscidata.storage import file_checksum, note_finished, resumable_folder\n"
         "with resumable_folder(Path(sys.argv[1])) as folder:\n"
-        "    (folder / 'first').touch(); os.kill(os.getpid(), signal.SIGKILL)"
+        "    (folder / 'first').touch(); (folder / 'second').touch()\n"
+        "    note_finished(folder, 'first', file_checksum(folder / 'first'))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "result")], check=False)
     assert done.returncode == -9
@@ -503,7 +522,7 @@ def test_a_killed_run_is_resumed(tmp_path):
 
 def test_a_cached_folder_that_was_interrupted_goes_on(tmp_path):
     def interrupted(folder):
-        (folder / "a.bin").write_bytes(bytes(1000))
+        finish(folder, "a.bin", bytes(1000))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -511,3 +530,78 @@ def test_a_cached_folder_that_was_interrupted_goes_on(tmp_path):
     made = cached_folder(tmp_path / "kept", lambda folder: (folder / "b.json").write_text("{}"), resume=True)
     assert names(made) == ["SHA256SUMS", "a.bin", "b.json"]
     assert cached_folder(tmp_path / "kept", lambda _: pytest.fail("made again")) == made
+
+
+HALF_WORK = {
+    "a file cut off": lambda folder: os.truncate(folder / "a", 2),
+    "a byte changed": lambda folder: (folder / "a").write_bytes(b"aaaX"),
+    "a file replaced by a link to the same content": lambda folder: swap_for_link(folder / "a"),
+    "the note lost": lambda folder: (folder.parent / "finished").write_text(""),
+    "the note damaged": lambda folder: (folder.parent / "finished").write_bytes(b"\xff\xfe\n"),
+    "the note a link": lambda folder: swap_for_link(folder.parent / "finished"),
+    "half a note": lambda folder: os.truncate(folder.parent / "finished", 70),
+}
+
+
+def swap_for_link(path: Path) -> None:
+    path.rename(path.with_name("aside"))
+    path.symlink_to("aside")
+
+
+@pytest.mark.parametrize("damage", HALF_WORK.values(), ids=HALF_WORK.keys())
+def test_half_work_that_was_damaged_is_not_gone_on_with(tmp_path, damage):
+    def stop():
+        with resumable_folder(tmp_path / "result") as folder:
+            finish(folder, "a", b"aaaa")
+            (folder / "unfinished").write_bytes(b"bb")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    damage(tmp_path / ".result.unfinished" / "new")
+    with resumable_folder(tmp_path / "result") as folder:
+        assert names(folder) == []
+        finish(folder, "a", b"aaaa")
+    assert names(tmp_path) == ["result"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "lost", "too many"])
+def test_a_folder_of_half_work_is_kept_whole_or_not_at_all(tmp_path, damage):
+    def stop():
+        with resumable_folder(tmp_path / "result") as folder:
+            finish(folder, "spool/one", b"1")
+            (folder / "spool" / "two").write_bytes(b"22")
+            note_finished(folder, "spool/two", quick_checksum(zlib.crc32(b"22")))
+            finish(folder, "other", b"3")
+            raise KeyboardInterrupt
+
+    for again in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+        spool = tmp_path / ".result.unfinished" / "new" / "spool"
+        if again:
+            {
+                "changed": lambda: (spool / "two").write_bytes(b"23"),
+                "lost": lambda: (spool / "one").unlink(),
+                "too many": lambda: (spool / "three").touch(),
+            }[damage]()
+        with pytest.raises(RuntimeError), resumable_folder(tmp_path / "result") as folder:
+            assert names(folder) == (["other"] if again else ["other", "spool"])
+            raise RuntimeError
+
+
+def test_nothing_is_written_through_a_link_in_the_place_of_our_own_folders(tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "lock").write_text("mine")
+    (victim / "old").mkdir()
+    for link in (".kept.unfinished", "kept"):
+        (tmp_path / link).symlink_to(victim)
+        with pytest.raises(StorageError, match="is a link"):
+            cached_folder(tmp_path / "kept", fill, resume=True)
+        (tmp_path / link).unlink()
+    (tmp_path / ".kept.tmp-0123456789abcdef").symlink_to(victim)  # what a killed run leaves, but for the link
+    cached_folder(tmp_path / "kept", fill, resume=True)
+    assert names(tmp_path / "kept") == ["SHA256SUMS", "a.bin", "b.json"]
+    assert names(victim) == ["lock", "old"]
+    assert (victim / "lock").read_text() == "mine"

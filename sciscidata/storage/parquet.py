@@ -1,0 +1,171 @@
+"""Parquet with checksums: written with one per page, and read by row group with one per group and footer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow.parquet as pq
+from isal import isal_zlib  # its CRC-32 is five times as fast as zlib's
+
+#: How this package writes Parquet.
+CHECKED: Final[dict[str, Any]] = {"compression": "zstd", "write_page_checksum": True}
+_TAIL: Final = 8  # the footer's length, and the four letters at the end
+_BLOCK: Final = 1 << 22
+
+
+class ChecksumError(Exception):
+    """A part of a Parquet file is not what was written."""
+
+
+def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
+    """Write a frame with a checksum on every page.
+
+    Args:
+        rows: the frame.
+        path: where to.
+        options: further ones of ``pyarrow.parquet.write_table``.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     write_parquet(pl.DataFrame({"n": [1, 2]}), Path(home, "n.parquet"))
+        ...     read_parquet(Path(home, "n.parquet"))["n"].to_list()
+        [1, 2]
+    """
+    pq.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()), path, **CHECKED | options)
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """Read a whole file, and compare every page with its checksum.
+
+    Raises:
+        OSError: the file cannot be read, or a page is damaged.
+        pyarrow.ArrowException: it is damaged, or no Parquet.
+
+    Example:
+        >>> read_parquet(Path("none.parquet"))
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: [Errno 2] No such file or directory: 'none.parquet'
+    """
+    with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as read:
+        rows: Any = pl.from_arrow(read.read(use_threads=False))
+    return rows
+
+
+def sum_groups(path: Path) -> list[str]:
+    """Return a checksum for each row group of a finished file and, last, one for its footer: CRC-32, 8 hex digits.
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     write_parquet(pl.DataFrame({"n": range(5)}), Path(home, "n.parquet"), row_group_size=2)
+        ...     len(sum_groups(Path(home, "n.parquet")))
+        4
+    """
+    with path.open("rb") as file, pq.ParquetFile(file) as read:
+        footer = _footer_start(file)
+        bounds = [0, *_group_ends(read.metadata)[:-1], footer] if read.metadata.num_row_groups else [footer]
+        spans = zip(bounds, [*bounds[1:], path.stat().st_size], strict=True)
+        return [_sum(file, start, end) for start, end in spans]
+
+
+class CheckedGroups:
+    """The row groups of an open Parquet file, each compared with its checksum before it is decoded."""
+
+    def __init__(self, file: Any, read: pq.ParquetFile, sums: Sequence[str]) -> None:  # noqa: ANN401
+        self._file, self._read, self._sums = file, read, sums
+        self._bounds = [0, *_group_ends(read.metadata)[:-1], _footer_start(file)]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of row groups."""
+        return self._read.metadata.num_row_groups
+
+    def read(self, group: int, columns: list[str]) -> pl.DataFrame:
+        """Read some columns of one row group.
+
+        Raises:
+            ChecksumError: the row group is damaged.
+            OSError, pyarrow.ArrowException: it cannot be read.
+        """
+        start, end = self._bounds[group], self._bounds[group + 1]
+        if _sum(self._file, start, end) != self._sums[group]:
+            msg = f"row group {group} differs from its checksum"
+            raise ChecksumError(msg)
+        rows: Any = pl.from_arrow(self._read.read_row_group(group, columns=columns))
+        return rows
+
+
+@contextmanager
+def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
+    """Open a Parquet file to read it by row group, each compared with its checksum.
+
+    Args:
+        path: the file.
+        sums: what ``sum_groups`` gave when it was written.
+
+    Raises:
+        ChecksumError: the footer is damaged.
+        OSError, pyarrow.ArrowException: the file cannot be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     path = Path(home, "n.parquet")
+        ...     write_parquet(pl.DataFrame({"n": range(5)}), path, row_group_size=2)
+        ...     with open_groups(path, sum_groups(path)) as groups:
+        ...         [groups.read(group, ["n"])["n"].to_list() for group in range(groups.n_groups)]
+        [[0, 1], [2, 3], [4]]
+    """
+    with path.open("rb") as file:
+        # Compared before it is parsed: a damaged footer may claim anything.
+        footer = _footer_start(file)
+        if not sums or _sum(file, footer, path.stat().st_size) != sums[-1]:
+            msg = "the footer differs from its checksum"
+            raise ChecksumError(msg)
+        with pq.ParquetFile(file, page_checksum_verification=True) as read:
+            if len(sums) != read.metadata.num_row_groups + 1:
+                msg = f"{len(sums)} checksums for {read.metadata.num_row_groups} row groups"
+                raise ChecksumError(msg)
+            yield CheckedGroups(file, read, sums)
+
+
+def _footer_start(file: Any) -> int:  # noqa: ANN401
+    size: int = file.seek(0, 2)
+    file.seek(max(size - _TAIL, 0))
+    length = int.from_bytes(file.read(_TAIL)[:4], "little")
+    return max(size - _TAIL - length, 0)
+
+
+def _group_ends(metadata: Any) -> list[int]:  # noqa: ANN401
+    """Say where each row group ends."""
+    ends: list[int] = []
+    for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+        columns = [group.column(i) for i in range(group.num_columns)]
+        ends.append(max(_start(column) + column.total_compressed_size for column in columns))
+    return ends
+
+
+def _start(column: Any) -> int:  # noqa: ANN401
+    return column.dictionary_page_offset or column.data_page_offset
+
+
+def _sum(file: Any, start: int, end: int) -> str:  # noqa: ANN401
+    value = 0
+    file.seek(start)
+    left = end - start
+    while left > 0 and (block := file.read(min(left, _BLOCK))):
+        value = isal_zlib.crc32(block, value)
+        left -= len(block)
+    return f"{value:08x}"

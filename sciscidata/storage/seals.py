@@ -1,0 +1,135 @@
+"""A file that holds its own SHA-256, so that a change of any bit of it shows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import IO, Final
+
+_FIELD: Final = "sealed_sha256"
+_DIGITS: Final = 64
+_ZEROS: Final = "0" * _DIGITS
+#: What a file has to hold, as JSON, before it is sealed: one field, filled in by ``seal``.
+BLANK_SEAL: Final = {_FIELD: _ZEROS}
+_SEAL: Final = re.compile(rb'"' + _FIELD.encode() + rb'": ?"([0-9a-f]{64})"')
+_PARQUET_END: Final = b"PAR1"
+
+
+def seal(path: Path) -> None:
+    """Fill in the seal of a finished file: the SHA-256 of the file in which the seal's 64 digits are zeros.
+
+    Args:
+        path: a JSON file, or a Parquet file with JSON among its metadata, that holds the field of BLANK_SEAL once.
+
+    Raises:
+        ValueError: the field is not there, or there twice.
+        OSError: the file cannot be read or written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     path = Path(home, "report.json")
+        ...     _ = path.write_text('{"works": 7, "sealed_sha256": "' + "0" * 64 + '"}')
+        ...     seal(path)
+        ...     before = is_sealed(path)
+        ...     _ = path.write_text(path.read_text().replace("7", "8"))
+        ...     before, is_sealed(path)
+        (True, False)
+    """
+    with path.open("r+b") as file:
+        at = _find_seal(file)
+        if at is None:
+            msg = f"{path} has no room for one seal"
+            raise ValueError(msg)
+        digest = _hash_blanked(file, at)
+        file.seek(at)
+        file.write(digest.encode())
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file is as it was when it was sealed. Reads all of it.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import os
+        >>> is_sealed(Path(os.devnull))
+        False
+    """
+    with path.open("rb") as file:
+        at = _find_seal(file)
+        if at is None:
+            return False
+        file.seek(at)
+        stated = file.read(_DIGITS).decode()
+        return _hash_blanked(file, at) == stated
+
+
+def seal_text(text: str) -> bytes:
+    r"""Fill in the seal of a text that is about to be written.
+
+    Raises:
+        ValueError: BLANK_SEAL is not in it, or there twice.
+
+    Example:
+        >>> sealed = seal_text('{"sealed_sha256": "' + "0" * 64 + '"}\n')
+        >>> is_sealed_text(sealed), is_sealed_text(sealed + b" ")
+        (True, False)
+    """
+    content = text.encode()
+    at = _place(content)
+    if at is None:
+        msg = "the text has no room for one seal"
+        raise ValueError(msg)
+    return content[:at] + hashlib.sha256(content).hexdigest().encode() + content[at + _DIGITS :]
+
+
+def is_sealed_text(content: bytes) -> bool:
+    """Whether what a sealed file holds is as it was.
+
+    Example:
+        >>> is_sealed_text(b"{}")
+        False
+    """
+    at = _place(content)
+    if at is None:
+        return False
+    blank = content[:at] + _ZEROS.encode() + content[at + _DIGITS :]
+    return hashlib.sha256(blank).hexdigest().encode() == content[at : at + _DIGITS]
+
+
+def _place(content: bytes) -> int | None:
+    """Say where the 64 digits begin; None where there is no seal, or more than one."""
+    found = list(_SEAL.finditer(content))
+    return found[0].start(1) if len(found) == 1 else None
+
+
+def _find_seal(file: IO[bytes]) -> int | None:
+    """Do the same for a file; of Parquet only the footer is looked through, which holds the metadata."""
+    size = file.seek(0, 2)
+    start = 0
+    if size >= 8:
+        file.seek(size - 8)
+        tail = file.read(8)
+        if tail[4:] == _PARQUET_END:
+            start = max(size - 8 - int.from_bytes(tail[:4], "little"), 0)
+    file.seek(start)
+    at = _place(file.read())
+    return None if at is None else start + at
+
+
+def _hash_blanked(file: IO[bytes], at: int) -> str:
+    """Hash a file as if the seal were zeros."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    left = at
+    while left > 0 and (block := file.read(min(left, 1 << 20))):
+        digest.update(block)
+        left -= len(block)
+    digest.update(_ZEROS.encode())
+    file.seek(at + _DIGITS)
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
