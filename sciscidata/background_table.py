@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.schemas import PAIR_STATISTICS
+from sciscidata.storage import is_sealed
 from sciscidata.venue_pairs import venue_ids
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
 METADATA_KEY = b"sciscidata_background"
 _PAIR = ["source_id_a", "source_id_b"]
 _COUNTS = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl.Int64, "n_pairs": pl.Int64}
@@ -114,7 +115,7 @@ class Background:
 
 
 def read_background(path: str | Path) -> Background:
-    """Open a table of venue pairs; its rows are read when asked for.
+    """Open a table of venue pairs: compare the file with the SHA-256 that it holds. Its rows are read when asked for.
 
     Args:
         path: a file of write_background.
@@ -154,6 +155,8 @@ def read_background(path: str | Path) -> Background:
         problem = f"lacks the column {', '.join(missing)}; it has {', '.join(names)}"
     elif (counts := _counts(facts.get("years"))) is None or not isinstance(facts.get("null_model"), dict):
         problem = "has damaged metadata: they do not say what null model it was made under, or of which years"
+    elif not is_sealed(path):
+        problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
         return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
     msg = f"{path} {problem}. Write it anew with write_background."
@@ -164,7 +167,7 @@ def _facts(text: bytes) -> dict[str, Any]:
     """Parse the metadata; what is no JSON object says nothing."""
     try:
         facts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 

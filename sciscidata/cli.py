@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     background.set_defaults(run=_background)
     add_stages(commands, _configuration)
     for name, run, what, text in (
-        ("verify", _verify, "FOLDER", "recompute every hash and count of a release"),
+        ("verify", _verify, "PATH", "check a release, corpus, graph, export, file of scores or background"),
         ("describe", _describe, "PATH", "print what a release, corpus, graph, file of scores or background holds"),
     ):
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
@@ -196,10 +196,10 @@ def _configuration(options: argparse.Namespace, base: dict[str, Any] | None = No
 
 
 def _verify(options: argparse.Namespace) -> None:
-    from sciscidata.summary import print_verified
-    from sciscidata.verification import verify_release
+    from sciscidata.summary_stages import print_verified
+    from sciscidata.verify_paths import verify_path
 
-    print_verified(verify_release(options.path))
+    print_verified(verify_path(options.path))
 
 
 def _describe(options: argparse.Namespace) -> None:

@@ -52,6 +52,7 @@ from sciscidata.splits import SplitConfig, draw_split, split_keys
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
 from sciscidata.venue_pairs import venue_numbers
 from sciscidata.verification import verify_release
+from sciscidata.verify_paths import verify_path
 
 __all__ = [
     "ATYPICALITY",
@@ -127,6 +128,7 @@ __all__ = [
     "shard_range",
     "split_keys",
     "venue_numbers",
+    "verify_path",
     "verify_release",
     "write_atypicality",
     "write_background",

@@ -12,16 +12,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import polars as pl
 
 from sciscidata.checks import check_threads
+from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.json_lines import render_lines
 from sciscidata.label_lookup import LabelLookup, check_labelled
 from sciscidata.labels import VOCABULARIES
 from sciscidata.progress import progress_bar
 from sciscidata.release import check_target
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import atomic_folder, real_path
+from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
 
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
@@ -106,8 +108,94 @@ def write_labelled(
             "sha256": digest.hexdigest(),
             "source": dict(source or {}),
         }
-        (unfinished / REPORT).write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        text = json.dumps({**report, **BLANK_SEAL}, indent=2, ensure_ascii=False)
+        (unfinished / REPORT).write_bytes(seal_text(f"{text}\n"))
     return report
+
+
+class _Report(msgspec.Struct):
+    rows: int
+    classes: dict[str, dict[str, int]]
+    bytes: int
+    sha256: str
+    source: dict[str, Any]
+
+
+def read_labelled(folder: str | Path) -> dict[str, Any]:
+    """Read what an export says of itself.
+
+    Returns:
+        The report of ``write_labelled``.
+
+    Raises:
+        InputNotFoundError: there is no export, or its report is damaged.
+
+    Example:
+        >>> read_labelled("no/such/folder")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: the export in no/such/folder has no readable labelled.json. Write it anew
+        with `sciscidata export`.
+    """
+    try:
+        content = (Path(folder) / REPORT).read_bytes()
+        report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
+        if not is_sealed_text(content):
+            msg = "it differs from the SHA-256 that it holds"
+            raise ValueError(msg)
+    except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
+        raise InputNotFoundError(msg) from error
+    return report
+
+
+def verify_labelled(folder: str | Path) -> dict[str, Any]:
+    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputNotFoundError: as read_labelled; or the lines are not there.
+        VerificationError: they are not what the report says.
+    """
+    report, path = read_labelled(folder), Path(folder) / LINES
+    if not path.is_file():
+        msg = f"{path} is missing, or no file. Write the export anew with `sciscidata export`."
+        raise InputNotFoundError(msg)
+    found = {"bytes": path.stat().st_size, "sha256": "", "rows": 0, "classes": report["classes"]}
+    if found["bytes"] == report["bytes"]:  # else it need not be read: it may be of any size
+        found |= {"sha256": hash_file(path), **_count(path, report["classes"])}
+    wrong = [name for name in found if found[name] != report[name]]
+    if wrong:
+        msg = (
+            f"{path} is not what {REPORT} says: {', '.join(wrong)} differ. Write the export anew with `sciscidata "
+            "export`."
+        )
+        raise VerificationError(msg)
+    return report
+
+
+class _Labels(msgspec.Struct):
+    disruption_label: str | None
+    novelty_label: str | None
+
+
+def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Count rows, and works by label."""
+    decoder, n_rows = msgspec.json.Decoder(_Labels), 0
+    classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                labels = decoder.decode(line)
+                n_rows += 1
+                for column, counts in classes.items():
+                    label = getattr(labels, column) or "null"
+                    counts[label] = counts.get(label, 0) + 1
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError):
+        return {"rows": None, "classes": None}
+    return {"rows": n_rows, "classes": classes}
 
 
 class _Batch(NamedTuple):

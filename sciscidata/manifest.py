@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import platform
+import stat
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +17,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.splits import SIDES, SplitConfig
+from sciscidata.storage import hash_file
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
@@ -26,7 +29,7 @@ _SELF_HASH: Final = "manifest_sha256"
 _OWN_KEYS: Final = ("class_counts", "files", "format_version", _SELF_HASH, "novelty", "sides", "versions")
 _PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
 
-_REMEDY: Final = "Copy the release again, or rebuild it."
+REMEDY: Final = "Copy the release again, or rebuild it."
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
@@ -131,6 +134,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         one with scripts/build_slice.py.
     """
     try:
+        mode = (folder / MANIFEST).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "It is no file")
         manifest = json.loads((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
@@ -138,8 +144,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except OSError as error:
         msg = f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
         raise InputNotFoundError(msg) from error
-    except ValueError as error:
-        msg = f"{folder / MANIFEST} is not JSON ({error}). {_REMEDY}"
+    except (ValueError, RecursionError) as error:
+        msg = f"{folder / MANIFEST} is not JSON ({error}). {REMEDY}"
         raise VerificationError(msg) from error
     found = cast("dict[str, Any]", manifest).get("format_version") if isinstance(manifest, dict) else None
     if found != FORMAT_VERSION:
@@ -159,7 +165,7 @@ def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
     except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
         found = str(error)
     if found != stated:
-        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {_REMEDY}"
+        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {REMEDY}"
         raise VerificationError(msg)
 
 
@@ -206,8 +212,7 @@ def describe_file(path: Path) -> dict[str, Any]:
         ...     describe_file(path)["bytes"]
         0
     """
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": _sha256(content)}
+    return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
 
 
 def list_files(folder: Path) -> list[str]:

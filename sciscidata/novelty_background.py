@@ -1,8 +1,8 @@
 """A saved table of venue pairs: score a small pull of works against a large corpus.
 
 One Parquet file, a row per citing year and venue pair (PAIR_STATISTICS), sorted; no row group spans two years, and
-every page has a checksum. Its metadata hold the null model and, per year, how many works and references it was made
-of. Venues are known by their source_id, so that any corpus with the same ids can be scored.
+every page has a checksum. Its metadata hold the null model, per year how many works and references it was made of, and
+the SHA-256 of the file. Venues are known by their source_id, so that any corpus with the same ids can be scored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_nulls import pair_moments
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import PAIR_STATISTICS
-from sciscidata.storage import atomic_file, storage_error
+from sciscidata.storage import BLANK_SEAL, atomic_file, seal, storage_error
+from sciscidata.storage.parquet import CHECKED
 from sciscidata.venue_pair_scores import require_corpus
 from sciscidata.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
 
@@ -100,8 +101,8 @@ def write_background(
     years: list[dict[str, int]] = []
     with (
         atomic_file(path) as file,
-        pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
         progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
+        pq.ParquetWriter(file, schema, **CHECKED) as writer,
     ):
         for counts, rows in _in_order(corpus, n_threads or pl.thread_pool_size()):
             years.append(counts)
@@ -109,7 +110,9 @@ def write_background(
                 writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
             advance(counts["n_references"])
         facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
-        writer.add_key_value_metadata({METADATA_KEY: json.dumps(facts)})
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
+        writer.close()
+        seal(file)
     return path
 
 

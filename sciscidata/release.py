@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ from sciscidata.manifest import (
     DATA_FILES,
     MANIFEST,
     NOVELTY_COLUMNS,
+    REMEDY,
     check_stated,
     complete_manifest,
     list_files,
@@ -46,7 +49,7 @@ _LINE_ENDS: Final = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u20
 
 @dataclass(frozen=True)
 class Release:
-    """A release on disk. The frames are read from Parquet when first asked for.
+    """A release on disk. The frames are read from Parquet, and compared with the manifest, when first asked for.
 
     Attributes:
         folder: where it lies.
@@ -58,13 +61,32 @@ class Release:
 
     @cached_property
     def train(self) -> pl.DataFrame:
-        """The training works: EXAMPLE, in the order of their split keys."""
-        return pl.read_parquet(self.folder / "train.parquet", glob=False)
+        """The training works: EXAMPLE, in the order of their split keys.
+
+        Raises:
+            InputNotFoundError: the file cannot be read.
+            VerificationError: it has another SHA-256 than the manifest says.
+        """
+        return self._read("train")
 
     @cached_property
     def test(self) -> pl.DataFrame:
-        """The test works: EXAMPLE, in the order of their split keys."""
-        return pl.read_parquet(self.folder / "test.parquet", glob=False)
+        """The test works, as ``train``."""
+        return self._read("test")
+
+    def _read(self, side: str) -> pl.DataFrame:
+        path = self.folder / f"{side}.parquet"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            msg = f"{path} cannot be read: {error.strerror}. {REMEDY}"
+            raise InputNotFoundError(msg) from error
+        files: Any = self.manifest.get("files")
+        facts: Any = files.get(path.name) if isinstance(files, dict) else None
+        if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
+            msg = f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}"
+            raise VerificationError(msg)
+        return pl.read_parquet(io.BytesIO(content))
 
 
 def write_release(
@@ -202,7 +224,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
 
 
 def read_release(folder: str | Path) -> Release:
-    """Open a release folder. Reads the manifest; the hashes are for ``verify_release`` to check.
+    """Open a release folder. Reads the manifest; ``verify_release`` checks all that it states.
 
     Args:
         folder: what ``write_release`` made.
@@ -222,7 +244,7 @@ def read_release(folder: str | Path) -> Release:
     manifest = read_manifest(folder)
     missing = [name for name in DATA_FILES if not (folder / name).is_file()]
     if missing:
-        msg = f"{folder} lacks {', '.join(missing)}. Copy the release again, or rebuild it."
+        msg = f"{folder} lacks {', '.join(missing)}. {REMEDY}"
         raise InputNotFoundError(msg)
     return Release(folder, manifest)
 

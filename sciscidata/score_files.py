@@ -56,6 +56,19 @@ def read_result(path: str | Path) -> dict[str, Any]:
     return facts | {"rows": metadata.num_rows, "columns": metadata.schema.names}
 
 
+def is_score_file(path: Path) -> bool:
+    """Whether a Parquet file says of itself that it holds scores of this package, whatever else is the matter with it.
+
+    Example:
+        >>> is_score_file(Path("none.parquet"))
+        False
+    """
+    try:
+        return path.is_file() and _KEY in (pq.read_metadata(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
     if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
         raise ValueError

@@ -62,17 +62,6 @@ def print_release(release: Release) -> None:
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
 
 
-def print_verified(release: Release) -> None:
-    """Print that a release holds what its manifest says.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
-    rows = ", ".join(f"{side} {facts['rows']:,}" for side, facts in release.manifest["sides"].items())
-    with standard_output() as console:
-        console.print(f"verified: {shown(release.folder)} ({rows} works)")
-
-
 def print_background(table: Background, seconds: float | None = None) -> None:
     """Print what a saved null model holds, where it lies, and how long it took to make.
 

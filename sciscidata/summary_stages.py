@@ -9,21 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
-from sciscidata.errors import InputNotFoundError
 from sciscidata.graph import CitationGraph, open_graph
-from sciscidata.labelled import LINES, REPORT
-from sciscidata.manifest import MANIFEST, describe_file
+from sciscidata.labelled import LINES, read_labelled
+from sciscidata.manifest import describe_file
 from sciscidata.novelty_background import read_background
-from sciscidata.parquet_pages import MAGIC
 from sciscidata.release import read_release
-from sciscidata.score_files import read_result
+from sciscidata.score_files import verify_scores
 from sciscidata.sources.corpus_folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.summary import print_background, print_release, shown, standard_output
-
-_GRAPH = "graph.json"
+from sciscidata.verify_paths import Verified, kind_of
 
 
 @contextmanager
@@ -64,49 +60,34 @@ def print_path(path: Path) -> None:
         InputNotFoundError: none of these, or an export whose report is damaged.
         SciSciDataError: as reading it raises.
     """
-    if path.is_dir():
-        if (path / _GRAPH).is_file():
-            print_graph(open_graph(path), path)
-        elif (path / REPORT).is_file():
-            print_labelled(_read_labelled(path), path)
-        elif (path / INDEX).is_file() or (not (path / MANIFEST).is_file() and (path / "works").is_dir()):
-            print_corpus(path)
-        else:
-            print_release(read_release(path))
-        return
-    try:
+    kind = kind_of(path)
+    if kind == "graph":
+        print_graph(open_graph(path), path)
+    elif kind == "export":
+        print_labelled(read_labelled(path), path)
+    elif kind == "corpus":
+        print_corpus(path)
+    elif kind == "scores":
         print_result(path)
-    except InputNotFoundError:
-        if not path.exists():
-            msg = f"{path} does not exist. Name a release, a corpus, a graph, a file of scores or a background."
-            raise InputNotFoundError(msg) from None
-        if not _begins_as_parquet(path):  # else it may be a damaged background, which read_background says
-            msg = f"{path} is no Parquet file. Name a release, a corpus, a graph, a file of scores or a background."
-            raise InputNotFoundError(msg) from None
+    elif kind == "background":
         print_background(read_background(path))
+    else:
+        print_release(read_release(path))
 
 
-def _begins_as_parquet(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+def print_verified(verified: Verified) -> None:
+    """Print that something holds what it says of itself.
 
-
-class _Labelled(msgspec.Struct):
-    """What write_labelled says of its lines."""
-
-    rows: int
-    classes: dict[str, dict[str, int]]
-    bytes: int
-    sha256: str
-    source: dict[str, Any]
-
-
-def _read_labelled(folder: Path) -> dict[str, Any]:
-    try:
-        return msgspec.structs.asdict(msgspec.json.decode((folder / REPORT).read_bytes(), type=_Labelled))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
-        raise InputNotFoundError(msg) from error
+    Raises:
+        StorageError: it cannot be printed.
+    """
+    counts = ", ".join(
+        f"{name} {count:,}" if verified.kind == "release" else f"{count:,} {name}"
+        for name, count in verified.counts.items()
+    )
+    counts += " works" if verified.kind == "release" else ""
+    with standard_output() as console:
+        console.print(f"verified: {verified.kind} {shown(verified.path)} ({counts})")
 
 
 def print_corpus(folder: Path) -> None:
@@ -151,9 +132,9 @@ def print_result(path: Path) -> None:
     """Print what a file of scores holds, and by which conventions.
 
     Raises:
-        InputNotFoundError: as read_result.
+        InputNotFoundError, VerificationError: as verify_scores.
     """
-    facts = read_result(path)
+    facts = verify_scores(path)
     name = "cd_index" if facts["stage"] == "cd" else "z_p10"
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)

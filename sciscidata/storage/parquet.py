@@ -13,6 +13,7 @@ from isal import isal_zlib  # its CRC-32 is five times as fast as zlib's
 
 #: How this package writes Parquet.
 CHECKED: Final[dict[str, Any]] = {"compression": "zstd", "write_page_checksum": True}
+_MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # the footer's length, and the four letters at the end
 _BLOCK: Final = 1 << 22
 
@@ -58,6 +59,21 @@ def read_parquet(path: Path) -> pl.DataFrame:
     with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as read:
         rows: Any = pl.from_arrow(read.read(use_threads=False))
     return rows
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as Parquet does.
+
+    Raises:
+        OSError: it cannot be read.
+
+    Example:
+        >>> import os
+        >>> is_parquet(Path(os.devnull))
+        False
+    """
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def sum_groups(path: Path) -> list[str]:

@@ -60,7 +60,7 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     folder = "slices/synthetic"
     for name in ("disruption.png", "novelty.png", "novelty_by_year.png"):
         assert (tmp_path / folder / name).read_bytes().startswith(b"\x89PNG")
-    assert run("verify", folder)[:2] == (0, f"verified: {folder} (test 9, train 60 works)\n")
+    assert run("verify", folder)[:2] == (0, f"verified: release {folder} (test 9, train 60 works)\n")
     assert run("describe", folder)[1] == out
 
 
@@ -209,7 +209,7 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["background", "--source", "synthetic", "--n-works", "9", "--out", "/proc/nowhere/table"], "/proc/nowhere"),
         (["build", *SMALL, "--out", "/proc/nowhere/slice"], "/proc/nowhere"),
         (["build", "--config", "missing.toml"], "missing.toml cannot be read: No such file"),
-        (["verify", "nowhere"], "not a release"),
+        (["verify", "nowhere"], "does not exist. Name a release, a corpus"),
         (["describe", "."], "not a release"),
     ],
 )

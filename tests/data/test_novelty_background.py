@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from sciscidata.graph import build_graph
 from sciscidata.novelty import NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
 from sciscidata.novelty_background import read_background, write_background
 from sciscidata.schemas import PAIR_STATISTICS
+from sciscidata.storage import seal
 from tests import novelty_oracle as oracle
 from tests.data.test_novelty import ANY_CONFIG, ANY_CORPUS, Records, frames, random_corpus, scored
 
@@ -206,11 +208,10 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
     facts = json.loads(pq.read_metadata(file).metadata[b"sciscidata_background"])
 
     def put(table, **changes) -> None:
-        metadata = {b"sciscidata_background": json.dumps(facts | changes).encode()}
-        pq.write_table(table.replace_schema_metadata(metadata), file)
+        rewritten(file, table, json.dumps(facts | changes).encode())
 
-    put(rows, format_version=2)
-    assert "has format 2, this version of sciscidata reads format 1" in refusal()
+    put(rows, format_version=1)
+    assert "has format 1, this version of sciscidata reads format 2" in refusal()
     put(rows.drop_columns(["std"]))
     assert "lacks the column std; it has publication_year, source_id_a" in refusal()
     put(rows)
@@ -222,10 +223,12 @@ def test_a_damaged_file_is_noticed_where_its_rows_are_read(shared_data, file):
     write_background(citations, works, file)
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 16
+    lazy = compute_atypicality(citations, works, background=file)  # while the file is still whole
     file.write_bytes(content)
-    lazy = compute_atypicality(citations, works, background=file)
     with pytest.raises(BackgroundError, match="damaged"):
         lazy.collect()
+    with pytest.raises(BackgroundError, match="differs from the SHA-256 that it holds"):
+        compute_atypicality(citations, works, background=file)
     file.write_bytes(content[: len(content) // 2])
     with pytest.raises(BackgroundError, match="damaged"):
         compute_atypicality(citations, works, background=file)
@@ -272,8 +275,10 @@ def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None
     """Write a background anew, with other rows or metadata."""
     metadata = pq.read_metadata(file).metadata
     table = pq.read_table(file) if rows is None else rows
-    told = {KEY: metadata[KEY] if key is None else key}
-    pq.write_table(table.replace_schema_metadata(told), file, **how)
+    told = re.sub(rb'(?<="sealed_sha256": ")[0-9a-f]{64}', b"0" * 64, metadata[KEY] if key is None else key)
+    pq.write_table(table.replace_schema_metadata({KEY: told}), file, **how)
+    if b"sealed_sha256" in told:
+        seal(file)
     return file
 
 
@@ -302,11 +307,11 @@ YEAR = b'{"publication_year": 2000, "n_works": 1, "n_references": 1, "n_pairs": 
         (b"{oops", "lacks the metadata"),
         (b"\xff", "lacks the metadata"),
         (b"[]", "lacks the metadata"),
-        (b'{"format_version": 1}', "damaged metadata"),
-        (b'{"format_version": 1, "null_model": {}, "years": 7}', "damaged metadata"),
-        (b'{"format_version": 1, "null_model": {}, "years": [{}]}', "damaged metadata"),
-        (b'{"format_version": 1, "null_model": {}, "years": ["2000"]}', "damaged metadata"),
-        (b'{"format_version": 1, "null_model": 3, "years": [' + YEAR + b"]}", "damaged metadata"),
+        (b'{"format_version": 2}', "damaged metadata"),
+        (b'{"format_version": 2, "null_model": {}, "years": 7}', "damaged metadata"),
+        (b'{"format_version": 2, "null_model": {}, "years": [{}]}', "damaged metadata"),
+        (b'{"format_version": 2, "null_model": {}, "years": ["2000"]}', "damaged metadata"),
+        (b'{"format_version": 2, "null_model": 3, "years": [' + YEAR + b"]}", "damaged metadata"),
     ],
 )
 def test_broken_metadata_are_refused_in_words(file, key, said):

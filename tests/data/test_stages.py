@@ -24,6 +24,7 @@ from sciscidata.cdindex import CDConfig, compute_cd_index
 from sciscidata.cli import main
 from sciscidata.corpus_graph import open_graph_of
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.graph import build_graph, content_hash, open_graph
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_background import write_background
 from sciscidata.novelty_config import NoveltyConfig
@@ -478,31 +479,47 @@ def test_novelty_against_another_background_is_not_taken_from_the_years_on_disk(
     assert len(list((tmp_path / "cache").glob("novelty-*"))) == 3
 
 
-def test_a_graph_that_is_there_is_found_without_reading_the_corpus_until_a_file_of_it_changes(
+def test_a_graph_that_is_there_is_found_without_reading_the_corpus_and_made_again_when_damaged(
     world, tmp_path, monkeypatch
 ):
-    shutil.copytree(world, tmp_path / "corpus", ignore=shutil.ignore_patterns("cache"))
+    corpus = tmp_path / "corpus"
+    shutil.copytree(world, corpus, ignore=shutil.ignore_patterns("cache"))
     built = []
-    build = corpus_graph.build_graph
-    monkeypatch.setattr(corpus_graph, "build_graph", lambda *args, **more: built.append(1) or build(*args, **more))
-    first = open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
-    again = open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    build = corpus_graph.write_graph
+    monkeypatch.setattr(corpus_graph, "write_graph", lambda *args: built.append(1) or build(*args))
+    first = open_graph_of(corpus, cache_dir=tmp_path / "cache")
+    again = open_graph_of(corpus, cache_dir=tmp_path / "cache")
     assert len(built) == 1
     assert corpus_graph.graph_folder(again) == corpus_graph.graph_folder(first)
-    (arrays,) = (tmp_path / "cache").glob("graph-*")
+    (arrays,) = (tmp_path / "cache").iterdir()
     whole = files(arrays)
     spoil(arrays / "refs.bin")
-    open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    with pytest.raises(StorageError, match="is damaged"):
+        open_graph(arrays)
+    open_graph_of(corpus, cache_dir=tmp_path / "cache")
     assert len(built) == 2
     assert files(arrays) == whole
-    (note,) = (tmp_path / "cache").glob("corpus-*.json")
-    for text in ("", "[]", '{"graph": 3}', '{"graph": "elsewhere"}'):
-        note.write_text(text)
-        assert open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache").n_works == first.n_works
-    assert len(built) == 6
-    spoil(tmp_path / "corpus" / "citations" / "part-000000.parquet")
-    with pytest.raises(StorageError, match="is damaged"):
-        open_graph_of(tmp_path / "corpus", cache_dir=tmp_path / "cache")
+
+
+def test_a_graph_is_named_after_the_content_of_the_corpus_and_never_built_from_a_damaged_one(world, tmp_path):
+    corpus, cache = tmp_path / "corpus", tmp_path / "cache"
+    shutil.copytree(world, corpus, ignore=shutil.ignore_patterns("cache"))
+    part = corpus / "citations" / "part-000000.parquet"
+    content, times = part.read_bytes(), (part.stat().st_atime_ns, part.stat().st_mtime_ns)
+    at = len(content) // 2
+    part.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])  # one bit, and neither size nor time
+    os.utime(part, ns=times)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"part-000000\.parquet is damaged: its SHA-256"):
+            open_graph_of(corpus, cache_dir=cache)
+        assert not list(cache.glob("graph-*"))
+    part.write_bytes(content)
+    os.utime(part, ns=times)
+    built = open_graph_of(corpus, cache_dir=cache)
+    assert content_hash(built) == content_hash(build_graph(*reversed(scan_corpus(world)[:2])))
+    # It is of the content that the report states, whatever becomes of the files.
+    part.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    assert content_hash(open_graph_of(corpus, cache_dir=cache)) == content_hash(built)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet.txt", "x.jsonl"])
