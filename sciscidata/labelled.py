@@ -23,7 +23,15 @@ from sciscidata.labels import VOCABULARIES
 from sciscidata.progress import progress_bar
 from sciscidata.release import check_target
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
+from sciscidata.storage import (
+    BLANK_SEAL,
+    atomic_folder,
+    hash_file,
+    is_sealed_text,
+    read_small_file,
+    real_path,
+    seal_text,
+)
 
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
@@ -138,7 +146,7 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
         with `sciscidata export`.
     """
     try:
-        content = (Path(folder) / REPORT).read_bytes()
+        content = read_small_file(Path(folder) / REPORT)
         report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
         if not is_sealed_text(content):
             msg = "it differs from the SHA-256 that it holds"

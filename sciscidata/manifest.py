@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import platform
-import stat
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +15,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.splits import SIDES, SplitConfig
-from sciscidata.storage import hash_file
+from sciscidata.storage import hash_file, read_small_file
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
@@ -134,10 +132,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         one with scripts/build_slice.py.
     """
     try:
-        mode = (folder / MANIFEST).stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would be waited for
-            raise OSError(errno.EINVAL, "It is no file")
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads(read_small_file(folder / MANIFEST))
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
         raise InputNotFoundError(msg) from error

@@ -21,7 +21,7 @@ from polars.io.plugins import register_io_source
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, read_small_file
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 
 TEXT = ("title", "abstract")
@@ -117,7 +117,7 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
         UnsafeNameError: at once; it names a file that is none of a corpus.
     """
     try:
-        text = (out / INDEX).read_bytes()
+        text = read_small_file(out / INDEX)
         report: dict[str, Any] = json.loads(text)
         is_report = isinstance(report["parts"], list) and isinstance(report["removed_sha256"], str)
         if not is_report or not BLANK_SEAL.keys() <= report.keys():

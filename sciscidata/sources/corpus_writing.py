@@ -37,7 +37,16 @@ from sciscidata.sources.corpus_folder import (
     recorded_sums,
     scan_corpus,
 )
-from sciscidata.storage import BLANK_SEAL, flush, hash_file, open_lock, refuse_link, seal_text, storage_error
+from sciscidata.storage import (
+    BLANK_SEAL,
+    flush,
+    hash_file,
+    open_lock,
+    read_small_file,
+    refuse_link,
+    seal_text,
+    storage_error,
+)
 from sciscidata.storage.parquet import read_parquet, write_parquet
 
 logger = logging.getLogger(__name__)
@@ -232,7 +241,7 @@ def _remove_damaged(out: Path) -> bool:
 def _holds(path: Path, key: str) -> bool:
     """Whether a file is JSON of ours."""
     try:
-        facts: Any = json.loads(path.read_bytes())
+        facts: Any = json.loads(read_small_file(path))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(facts, dict) and key in facts
@@ -318,6 +327,6 @@ def write_report(out: Path, report: dict[str, Any]) -> None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8")
+        return read_small_file(path).decode()
     except (OSError, UnicodeDecodeError):
         return None

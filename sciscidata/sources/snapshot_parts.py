@@ -18,7 +18,7 @@ from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
-from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
+from sciscidata.storage import BLANK_SEAL, is_sealed_text, read_small_file, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
@@ -100,7 +100,7 @@ def read_receipt(job: Job) -> Receipt | None:
     """
     out, stem = Path(job.out), job.part.stem
     try:
-        content = _receipt_path(out, stem).read_bytes()
+        content = read_small_file(_receipt_path(out, stem))
         receipt = msgspec.json.decode(content, type=Receipt)
         state = Path(job.part.path).stat()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -16,7 +17,7 @@ from isal import isal_zlib
 
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
-from sciscidata.storage.paths import hash_file, real_path
+from sciscidata.storage.paths import hash_file, read_small_file, real_path
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
 
@@ -190,7 +191,7 @@ def is_whole_folder(folder: Path) -> bool:
         False
     """
     try:
-        return (folder / _SUMS).read_bytes() == _sums(folder)
+        return read_small_file(folder / _SUMS) == _sums(folder)
     except OSError:
         return False
 
@@ -259,7 +260,7 @@ def _read_ledger(folder: Path) -> dict[str, str]:
     """Read which files of a resumable folder were noted, and with what checksum; the last note of a name counts."""
     ledger = folder.parent / _LEDGER
     try:
-        text = ledger.read_bytes().decode("utf-8", "replace") if not ledger.is_symlink() else ""
+        text = read_small_file(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
     except OSError:
         return {}
     lines = (line.partition("  ") for line in text.splitlines(keepends=True) if line.endswith("\n"))
@@ -271,6 +272,8 @@ def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
     paths = [path for path in sorted(folder.iterdir()) if path.name != _SUMS and not path.name.startswith(".")]
 
     def line(path: Path) -> str:
+        if not path.is_file():  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "It is no file", str(path))
         checksum = (noted or {}).get(path.name, "")
         return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"
 

@@ -14,6 +14,7 @@ _ZEROS: Final = "0" * _DIGITS
 BLANK_SEAL: Final = {_FIELD: _ZEROS}
 _SEAL: Final = re.compile(rb'"' + _FIELD.encode() + rb'": ?"([0-9a-f]{64})"')
 _PARQUET_END: Final = b"PAR1"
+_LONGEST: Final = 1 << 30  # bytes to look through: a damaged footer may claim any length
 
 
 def seal(path: Path) -> None:
@@ -115,6 +116,8 @@ def _find_seal(file: IO[bytes]) -> int | None:
         tail = file.read(8)
         if tail[4:] == _PARQUET_END:
             start = max(size - 8 - int.from_bytes(tail[:4], "little"), 0)
+    if size - start > _LONGEST:
+        return None
     file.seek(start)
     at = _place(file.read())
     return None if at is None else start + at
