@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: A command on some hundred works takes less than a second; so much is left to a busy machine.
 LIMIT_S = float(os.environ.get("SCISCI_COMMAND_LIMIT_S", "180"))
-_MEMORY = 24 << 30
+_MEMORY = 5 << 30
 _CRASHED = 99
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Events of sys.addaudithook that show, change or remove a file, and where their paths and folders stand.
@@ -46,6 +46,7 @@ _EVENTS: dict[str, tuple[tuple[int, int | None], ...]] = {
     "shutil.rmtree": ((0, None),),
     "sqlite3.connect": ((0, None),),
 }
+_THROUGH_LINKS = ("open", "os.chmod", "os.chown", "os.truncate", "os.utime", "sqlite3.connect")
 
 
 class Outcome(NamedTuple):
@@ -235,7 +236,7 @@ class _Watch:
         touched, self.touched = self.touched, None  # what happens here is not noted
         try:
             for place, base in _EVENTS[event]:
-                path = _real(arguments[place], -1 if base is None else arguments[base])
+                path = _real(event, arguments[place], -1 if base is None else arguments[base])
                 if path is not None:
                     touched.append((event, path))
                     if self.picture and re.fullmatch(self.picture[0], f"{event} {path}"):
@@ -246,17 +247,19 @@ class _Watch:
             self.touched = touched
 
 
-def _real(name: Any, folder: Any) -> str | None:
-    """Resolve the links on the way to a file, not the file itself where that is removed or moved."""
+def _real(event: str, name: Any, folder: Any) -> str | None:
+    """Resolve the links on the way to a file; the file itself too, unless it is the link that is changed."""
     if isinstance(name, int):
         return None
-    path = os.fsdecode(name)
-    if path.startswith(("file:", ":memory:")):
+    path = Path(os.fsdecode(name))
+    if str(path).startswith(("file:", ":memory:")):
         return None
     if isinstance(folder, int) and folder >= 0:
-        path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), path)
-    head, tail = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(head), tail)
+        path = Path(f"/proc/self/fd/{folder}").readlink() / path
+    path = path.absolute()
+    if event in _THROUGH_LINKS:
+        return os.path.realpath(path)
+    return str(Path(os.path.realpath(path.parent), path.name))
 
 
 def _serve() -> None:
@@ -265,9 +268,6 @@ def _serve() -> None:
     with suppress(ValueError, OSError):  # what is damaged may ask for any amount
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answers = os.fdopen(os.dup(1), "wb")
-    import sciscidata.pipeline
-    import sciscidata.stages
-    import sciscidata.summary_stages
     from sciscidata.cli import main
 
     watch = _Watch()

@@ -444,7 +444,7 @@ class Workplace:
         return changed if new != content else []
 
     def mend(self, names: list[str]) -> None:
-        """Put files back, where their folder is still there, and nothing else: what was made of them meanwhile stays."""
+        """Put files back, where their folder is still there; what was made of them meanwhile stays."""
         for name in names:
             if (self.home / name).parent.is_dir():
                 shutil.copy2(self.pristine / name, self.home / name)
