@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-#: A command on some hundred works takes less than a second; so much is left to a busy machine.
+#: A command on some hundred works takes less than a second; so much is left to a busy machine before it counts as hung.
 LIMIT_S = float(os.environ.get("SCISCI_COMMAND_LIMIT_S", "180"))
 _MEMORY = 5 << 30
 _CRASHED = 99
@@ -86,6 +86,7 @@ class Commands:
 
     def __init__(self, **environment: str) -> None:
         self._environment = environment
+        self.limit_s = 600.0  # until the first commands have loaded and compiled what they need
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Commands:
@@ -120,7 +121,7 @@ class Commands:
         assert process.stdout is not None
         process.stdin.write(json.dumps(question).encode() + b"\n")
         process.stdin.flush()
-        answer, deadline = b"", time.monotonic() + LIMIT_S
+        answer, deadline = b"", time.monotonic() + self.limit_s
         while not answer.endswith(b"\n"):
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:

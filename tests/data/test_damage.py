@@ -376,6 +376,7 @@ class Workplace:
             outcome, place.expected[name] = place.read(reader)
             if not name.startswith("verify"):  # which did not always know files of every kind
                 assert outcome.verdict == "done", (name, outcome)
+        commands.limit_s = ask.LIMIT_S
         return place
 
     def restore(self) -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sciscidata.manifest import hash_manifest
-from tests.commands import REPOSITORY, Commands, Outcome
+from tests.commands import LIMIT_S, REPOSITORY, Commands, Outcome
 from tests.data import test_damage as damage
 from tests.data.test_damage import Reader
 
@@ -187,6 +187,7 @@ def make_site(inputs: Path, room: Path) -> Iterator[Site]:
                     target.unlink() if target.is_file() else None
                     path.rename(target)
             home.rename(room / "base" / kind)
+        commands.limit_s = LIMIT_S
         yield site
 
 
