@@ -405,6 +405,8 @@ class Workplace:
                 swaps = ["swap"] if len(of_kind) > 1 else []
                 others = ["other"] if self.scenario.has_other else []
                 damages_here = [*damages, *([] if facts.alone else swaps + others)]
+                if not kind.endswith(_TEXTS):  # what only a checksum finds
+                    damages_here += ["flip", "flip", "zeros"]
                 for damage in draw.sample(damages_here, 2) if facts.slow else damages_here:
                     found.append(Case(draw.choice(of_kind), damage, reader))
         draw.shuffle(found)
