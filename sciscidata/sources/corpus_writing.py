@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 
 from sciscidata.errors import (
     EmptyInputError,
@@ -47,7 +47,7 @@ from sciscidata.storage import (
     seal_text,
     storage_error,
 )
-from sciscidata.storage.parquet import read_parquet, write_parquet
+from sciscidata.storage.parquet import write_parquet
 
 logger = logging.getLogger(__name__)
 
@@ -252,13 +252,19 @@ def _write_parts(
 ) -> int:
     """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept."""
     n_rows, written = 0, set[Path]()
+    group_rows = _BATCH_ROWS * (16 if kind == "citations" else 1)
     for number, part in enumerate(_parts(frame, _PART_ROWS[kind])):
         for name in tables or [kind]:
             target = out / name / f"part-{number:06}.parquet"
             rows = part.select(TABLES[name].names())
-            if not _holds_rows(target, rows):
-                groups = {"row_group_size": _BATCH_ROWS * (16 if kind == "citations" else 1)}
-                write_small(target, partial(write_parquet, rows, compression_level=1, **groups))
+            write = partial(
+                write_parquet,
+                rows,
+                compression_level=1,
+                row_group_size=_BATCH_ROWS * (16 if kind == "citations" else 1),
+            )
+            if not _is_written(target, write):
+                write_small(target, write)
             written.add(target)
         n_rows += part.height
         if advance is not None:
@@ -269,17 +275,17 @@ def _write_parts(
     return n_rows
 
 
-def _holds_rows(path: Path, rows: pl.DataFrame) -> bool:
-    """Whether an earlier run has left these rows, undamaged. What else is there is written again."""
+def _is_written(path: Path, write: Callable[[Any], None]) -> bool:
+    """Whether an earlier run has left the very bytes that would be written. What else is there is written again."""
     if path.is_symlink() or not path.is_file():
         return False
+    expected = io.BytesIO()
+    write(expected)
     try:
-        if read_parquet(path).equals(rows):
+        if path.read_bytes() == expected.getvalue():
             return True
-    except PermissionError as error:
+    except OSError as error:
         raise storage_error(error, path) from error
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        pass
     logger.warning("%s is damaged, or of another run; it is made again", path)
     return False
 

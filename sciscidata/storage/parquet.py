@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -22,12 +22,12 @@ class ChecksumError(Exception):
     """A part of a Parquet file is not what was written."""
 
 
-def write_parquet(rows: pl.DataFrame, path: Path, **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
+def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
     """Write a frame with a checksum on every page.
 
     Args:
         rows: the frame.
-        path: where to.
+        path: where to; or an open file.
         options: further ones of ``pyarrow.parquet.write_table``.
 
     Raises:

@@ -529,7 +529,7 @@ def workplace(inputs, tmp_path_factory) -> Iterator[Callable[[str], Workplace]]:
         yield of
 
 
-@pytest.mark.parametrize(("scenario", "number"), numbered())
+@pytest.mark.parametrize(("scenario", "number"), list(numbered()))
 def test_a_damaged_file_gives_the_right_result_or_a_named_error_and_restored_it_gives_the_right_one(
     workplace, scenario, number
 ):
