@@ -257,12 +257,7 @@ def _write_parts(
         for name in tables or [kind]:
             target = out / name / f"part-{number:06}.parquet"
             rows = part.select(TABLES[name].names())
-            write = partial(
-                write_parquet,
-                rows,
-                compression_level=1,
-                row_group_size=_BATCH_ROWS * (16 if kind == "citations" else 1),
-            )
+            write = partial(write_parquet, rows, compression_level=1, row_group_size=group_rows)
             if not _is_written(target, write):
                 write_small(target, write)
             written.add(target)
