@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.sources.record_files import printable_name, read_pieces, works_of
 from sciscidata.works import PARSER_VERSION, Work
 
@@ -37,6 +38,7 @@ class Reading:
         files: in the order that decides which of two records with one id counts.
         hashes: the SHA-256 of each, for the report, or None.
         strict: raise at the first corrupt line.
+        limits: how long a line may be, and how much of a file may hold no work.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,6 +55,7 @@ class Reading:
     files: Sequence[Path]
     hashes: Sequence[str | None]
     strict: bool = False
+    limits: ReadLimits = DEFAULT_LIMITS
     counts: list[_FileCounts] = field(default_factory=lambda: [])
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
@@ -63,7 +66,7 @@ class Reading:
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
-            for line, work in _numbered_works(file, counts, advance):
+            for line, work in _numbered_works(file, counts, advance, self.limits):
                 if isinstance(work, CorruptRecordError):
                     self._note(counts, line, work)
                 elif self._is_new(counts, work):
@@ -115,14 +118,28 @@ class Reading:
 
 
 def _numbered_works(
-    file: Path, counts: _FileCounts, advance: Callable[[float], None] | None
+    file: Path, counts: _FileCounts, advance: Callable[[float], None] | None, limits: ReadLimits
 ) -> Iterator[tuple[int, Work | CorruptRecordError]]:
+    gap = Gap(limits)
     try:
-        for line, piece in read_pieces(file, advance):
-            counts.lines += 1 + piece.count(b"\n")
-            if piece.strip():
-                yield from ((line, work) for work in works_of(piece))
-            else:
-                counts.empty_lines += 1
+        for line, piece in read_pieces(file, advance, limits, gap):
+            if isinstance(piece, CorruptRecordError):
+                counts.lines += 1
+                yield line, piece
+                gap.add(0, 1)
+                continue
+            n_lines = 1 + piece.count(b"\n")
+            counts.lines += n_lines
+            if not piece or piece.isspace():
+                counts.empty_lines += n_lines
+                gap.add(len(piece))
+                continue
+            gap.n_lines += 1
+            gap.n_bytes += len(piece)
+            for work in works_of(piece):
+                if isinstance(work, Work):
+                    gap.clear()
+                yield line, work
+            gap.add(0)
     except CorruptRecordError as damage:
         yield counts.lines + 1, damage
