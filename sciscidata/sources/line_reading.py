@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from sciscidata.checks import is_whole
-from sciscidata.sources.decompression import skip
 from sciscidata.errors import ConfigError, CorruptRecordError
+from sciscidata.sources.decompression import skip
 
 _MB: Final = 1 << 20
 _MOST_MB: Final = 1 << 20  # a terabyte
@@ -71,13 +71,14 @@ class Gap:
         read. If you trust it, raise max_gap_mb (--max-gap-mb)
     """
 
-    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "n_bytes", "n_lines")
+    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "n_bytes", "n_lines", "n_read")
 
     def __init__(self, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self._max_mb = limits.max_gap_mb
         self._max_bytes = limits.max_gap_mb * _MB
         self._max_lines = limits.max_gap_mb * _LINES_PER_MB
         self.n_bytes = self.n_lines = 0
+        self.n_read = 0  # since the beginning of the file
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
         """Count bytes without a work, and how many lines of them hold something else.
@@ -85,6 +86,7 @@ class Gap:
         Raises:
             CorruptRecordError: there are too many.
         """
+        self.n_read += n_bytes
         self.n_bytes += n_bytes
         self.n_lines += n_lines
         if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
@@ -122,14 +124,14 @@ def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterat
         head, end, tail = data.rpartition(b"\n")
         if end:
             if is_over:
-                yield _too_long(limits)
+                yield too_long(limits)
                 rest, end, head = head.partition(b"\n")
                 gap.add(len(rest))
                 is_over = False
             if end:
                 yield from _checked(b"".join((*parts, head)) if parts else head, limits)
             parts, n_held = [], 0
-            data = tail  # noqa: PLW2901
+            data = tail
         n_held += len(data)
         if is_over:
             gap.add(len(data))
@@ -139,7 +141,7 @@ def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterat
         elif data:
             parts.append(data)
     if is_over:
-        yield _too_long(limits)
+        yield too_long(limits)
     elif parts:
         yield from _checked(b"".join(parts), limits)
 
@@ -157,16 +159,17 @@ def _checked(block: bytes, limits: ReadLimits) -> Iterator[bytes | CorruptRecord
         if end - at > most:
             if start < at:
                 yield block[start : at - 1]
-            yield _too_long(limits)
+            yield too_long(limits)
             start = end + 1
         at = end + 1
     if start <= len(block):
         yield block[start:]
 
 
-def _too_long(limits: ReadLimits) -> CorruptRecordError:
+def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
+    """Make the reason why a line is not read."""
     return CorruptRecordError(
-        f"the line has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise max_line_mb "
+        f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise max_line_mb "
         "(--max-line-mb)"
     )
 

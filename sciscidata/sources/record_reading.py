@@ -15,6 +15,7 @@ from sciscidata.works import PARSER_VERSION, Work
 
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20
+_HEAVY_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -60,17 +61,47 @@ class Reading:
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
+    n_read: int = 0  # bytes of text, decompressed
+    heavy: dict[int, int] = field(default_factory=lambda: {})  # bytes of the works that are too large to be many
 
     def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
         """Read all files once, in order; ``advance`` is told the bytes read."""
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
-            for line, work in _numbered_works(file, counts, advance, self.limits):
+            for line, work in self._numbered_works(file, counts, advance):
                 if isinstance(work, CorruptRecordError):
                     self._note(counts, line, work)
                 elif self._is_new(counts, work):
                     yield work
+
+    def _numbered_works(
+        self, file: Path, counts: _FileCounts, advance: Callable[[float], None] | None
+    ) -> Iterator[tuple[int, Work | CorruptRecordError]]:
+        gap = Gap(self.limits)
+        try:
+            for line, piece in read_pieces(file, advance, self.limits, gap):
+                if isinstance(piece, CorruptRecordError):
+                    counts.lines += 1
+                    yield line, piece
+                    gap.add(0, 1)
+                    continue
+                n_lines = 1 + piece.count(b"\n")
+                counts.lines += n_lines
+                if not piece or piece.isspace():
+                    counts.empty_lines += n_lines
+                    gap.add(len(piece) + 1)
+                    continue
+                self.n_read += len(piece)
+                gap.add(len(piece), 1)
+                for work in works_of(piece):
+                    if isinstance(work, Work):
+                        gap.clear()
+                        if len(piece) > _HEAVY_BYTES:
+                            self.heavy[work.work_id] = _text_bytes(work)
+                    yield line, work
+        except CorruptRecordError as damage:
+            yield counts.lines + 1, damage
 
     def _is_new(self, counts: _FileCounts, work: Work) -> bool:
         if work.work_id in self.seen:
@@ -117,29 +148,6 @@ class Reading:
             _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 
 
-def _numbered_works(
-    file: Path, counts: _FileCounts, advance: Callable[[float], None] | None, limits: ReadLimits
-) -> Iterator[tuple[int, Work | CorruptRecordError]]:
-    gap = Gap(limits)
-    try:
-        for line, piece in read_pieces(file, advance, limits, gap):
-            if isinstance(piece, CorruptRecordError):
-                counts.lines += 1
-                yield line, piece
-                gap.add(0, 1)
-                continue
-            n_lines = 1 + piece.count(b"\n")
-            counts.lines += n_lines
-            if not piece or piece.isspace():
-                counts.empty_lines += n_lines
-                gap.add(len(piece))
-                continue
-            gap.n_lines += 1
-            gap.n_bytes += len(piece)
-            for work in works_of(piece):
-                if isinstance(work, Work):
-                    gap.clear()
-                yield line, work
-            gap.add(0)
-    except CorruptRecordError as damage:
-        yield counts.lines + 1, damage
+def _text_bytes(work: Work) -> int:
+    texts = (work.title, work.abstract_index, work.source_name, work.doi, *work.concepts)
+    return sum(len(text) for text in texts if text) + 8 * len(work.references)
