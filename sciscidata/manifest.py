@@ -15,6 +15,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.splits import SIDES, SplitConfig
+from sciscidata.whole_files import read_json
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
@@ -131,7 +132,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         one with scripts/build_slice.py.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
         raise InputNotFoundError(msg) from error

@@ -68,7 +68,7 @@ class Gap:
         Traceback (most recent call last):
         ...
         sciscidata.errors.CorruptRecordError: 1 MB or 1,000 lines in a row hold no work: the rest of the file is not
-        read. If you trust it, raise max_gap_mb (--max-gap-mb)
+        read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)
     """
 
     __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "n_bytes", "n_lines", "n_read")
@@ -92,7 +92,7 @@ class Gap:
         if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
             msg = (
                 f"{self._max_mb:,} MB or {self._max_lines:,} lines in a row hold no work: the rest of the file is not "
-                "read. If you trust it, raise max_gap_mb (--max-gap-mb)"
+                "read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)"
             )
             raise CorruptRecordError(msg)
 
@@ -170,7 +170,7 @@ def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
     """Make the reason why a line is not read."""
     return CorruptRecordError(
         f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise max_line_mb "
-        "(--max-line-mb)"
+        "(--max-line-mb, of a snapshot --snapshot-max-line-mb)"
     )
 
 

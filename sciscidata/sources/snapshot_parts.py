@@ -20,6 +20,7 @@ from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
 from sciscidata.storage import hash_file, storage_error
+from sciscidata.whole_files import read_whole
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 #: Raised by one whenever the same works give other files.
@@ -101,9 +102,9 @@ def read_receipt(job: Job) -> Receipt | None:
     """
     out, stem = Path(job.out), job.part.stem
     try:
-        receipt = msgspec.json.decode(_receipt_path(out, stem).read_bytes(), type=Receipt)
+        receipt = msgspec.json.decode(read_whole(_receipt_path(out, stem)), type=Receipt)
         state = Path(job.part.path).stat()
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
         job.part.name, state.st_size, state.st_mtime_ns, _made_by(job),
