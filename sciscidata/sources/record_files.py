@@ -18,7 +18,15 @@ import msgspec
 from sciscidata.arrow_strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
 from sciscidata.sources.decompression import Opener, decompress, open_gzip, open_zstd, skip
-from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
+from sciscidata.sources.line_reading import (
+    DEFAULT_LIMITS,
+    Gap,
+    ReadLimits,
+    count_lines,
+    is_blank,
+    split_lines,
+    whole_lines,
+)
 from sciscidata.storage import expand_home, real_path
 from sciscidata.work_records import strict_json
 from sciscidata.works import Work, parse_work
@@ -153,7 +161,7 @@ def read_pieces(
                 continue
         for piece in split_lines(block):
             yield number, piece
-            number += 1 + (piece.count(b"\n") if piece.isspace() else 0)
+            number += count_lines(piece) if is_blank(piece) else 1
 
 
 def _breaks_off(block: bytes, at: int) -> bool:

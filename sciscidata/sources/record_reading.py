@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sciscidata.errors import CorruptRecordError
-from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
 from sciscidata.sources.record_files import printable_name, read_pieces, works_of
 from sciscidata.works import PARSER_VERSION, Work
 
@@ -86,9 +86,9 @@ class Reading:
                     yield line, piece
                     gap.add(0, 1)
                     continue
-                n_lines = 1 + piece.count(b"\n")
+                n_lines = count_lines(piece)
                 counts.lines += n_lines
-                if not piece or piece.isspace():
+                if is_blank(piece):
                     counts.empty_lines += n_lines
                     gap.add(len(piece) + 1)
                     continue

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
 from sciscidata.sources.decompression import decompress, open_fast_gzip
-from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, too_long, whole_lines
+from sciscidata.sources.line_reading import (
+    DEFAULT_LIMITS,
+    Gap,
+    ReadLimits,
+    count_lines,
+    split_lines,
+    too_long,
+    whole_lines,
+)
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.works import Work, parse_lines, parse_work
@@ -95,7 +103,7 @@ def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Ga
         pieces = split_lines(block) if is_dense else (block,)
         for piece in pieces:
             if is_dense and (not piece or piece.isspace()):
-                number += 1 + piece.count(b"\n")
+                number += count_lines(piece)
                 continue
             works = parse_lines(piece)
             is_dense = is_dense or len(works) * _SHORT_LINE > max(len(block), _FEW_BYTES)
