@@ -82,7 +82,7 @@ def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iter
             while True:
                 try:
                     data = decoder.decompress(piece, PIECE_BYTES)
-                except _ERRORS as error:
+                except _ERRORS as error:  # pyright: ignore[reportGeneralTypeIssues]  # a stub says Exception
                     msg = f"the compressed data is damaged{where} ({error})"
                     raise CorruptRecordError(msg) from error
                 if data:
@@ -192,6 +192,7 @@ class ZstdFrame:
             self.unused_data = bytes(view[at + step :])
             return b""
         end = self._walk(view, at, max(max_length // _ZSTD_BLOCK_BYTES, 1)) if self._is_walked else len(view)
+        assert self._decoder is not None
         given: bytes = self._decoder.decompress(head + bytes(view[at:end]) if head else view[:end])
         self.eof = self._decoder.eof
         behind = bytes(view[end:])

@@ -17,6 +17,7 @@ from sciscidata.sources.line_reading import (
     Gap,
     ReadLimits,
     count_lines,
+    is_blank,
     split_lines,
     too_long,
     whole_lines,
@@ -102,7 +103,7 @@ def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Ga
         is_dense = is_dense or _looks_dense(block)
         pieces = split_lines(block) if is_dense else (block,)
         for piece in pieces:
-            if is_dense and (not piece or piece.isspace()):
+            if is_dense and is_blank(piece):
                 number += count_lines(piece)
                 continue
             works = parse_lines(piece)
