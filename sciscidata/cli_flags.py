@@ -84,6 +84,13 @@ def list_flags() -> list[Flag]:
             "help": "files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages, single works",
         }),
         ("what to read", "--strict", "records", "strict", {**_YES_NO, "help": "stop at the first corrupt line"}),
+        ("what to read", "--max-line-mb", "records", "max_line_mb", {"type": int, "help": "longest line (256)"}),
+        ("what to read", "--max-document-mb", "records", "max_document_mb", {
+            "type": int, "help": "largest JSON document of many lines (1024)",
+        }),
+        ("what to read", "--max-gap-mb", "records", "max_gap_mb", {
+            "type": int, "help": "most of a file in a row without a work (4096)",
+        }),
         ("what to read", "--n-works", "synthetic", "n_works", {"type": int, "help": "size of the synthetic world"}),
         ("what to read", "--world-seed", "synthetic", "seed", {"type": int, "help": "seed of the synthetic world"}),
         ("what to read", "--corpus", "corpus", "folder", {
@@ -107,6 +114,12 @@ def list_flags() -> list[Flag]:
         ("OpenAlex snapshot", "--n-workers", "snapshot", "n_workers", {
             "type": int, "help": "processes that read it (as many as Polars has threads)",
         }),
+        ("OpenAlex snapshot", "--snapshot-max-line-mb", "snapshot", "max_line_mb", {
+            "type": int, "help": "longest record (256)",
+        }),
+        ("OpenAlex snapshot", "--snapshot-max-gap-mb", "snapshot", "max_gap_mb", {
+            "type": int, "help": "most of a part in a row without a work (4096)",
+        }),
         ("SciSciNet", "--sciscinet", "sciscinet", "folder", {
             "metavar": "FOLDER", "help": "folder or URL of its tables",
         }),
@@ -128,6 +141,7 @@ def list_flags() -> list[Flag]:
         ("OpenAlex", "--base-url", "api", "base_url", {
             "metavar": "URL", "help": "another server; or OPENALEX_BASE_URL",
         }),
+        ("OpenAlex", "--max-answer-mb", "api", "max_answer_mb", {"type": int, "help": "largest answer (32)"}),
         ("OpenAlex", "--max-cost-usd", "api", "max_cost_usd", {"type": float, "help": "stop before spending more"}),
         ("OpenAlex", "--offline", "api", "offline", {**_YES_NO, "help": "only what earlier runs have fetched"}),
         ("OpenAlex", "--from-year", "openalex", "from_year", {

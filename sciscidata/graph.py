@@ -29,7 +29,8 @@ from sciscidata.graph_spool import Int32Array, Int64Array, Means, edge_batches
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-from sciscidata.storage import cached_folder, is_whole_folder, read_small_file, scratch_folder
+from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
+from sciscidata.storage.small_files import read_whole
 
 FORMAT_VERSION = 1  # also of what a killed build leaves: raise it with any constant of graph_spool.py
 _BYTES_PER_EDGE = 16  # while sorted: a pair of indices, its row entry, and another entry that waits to be written
@@ -187,7 +188,7 @@ def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     """
     folder = Path(folder)
     try:
-        facts: dict[str, Any] = {**json.loads(read_small_file(folder / _FACTS))}
+        facts: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
         version, n_known = facts["format_version"], facts["n_known"]
     except OSError:
         msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."

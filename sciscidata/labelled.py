@@ -28,10 +28,10 @@ from sciscidata.storage import (
     atomic_folder,
     hash_file,
     is_sealed_text,
-    read_small_file,
     real_path,
     seal_text,
 )
+from sciscidata.storage.small_files import read_whole
 
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
@@ -146,7 +146,7 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
         with `sciscidata export`.
     """
     try:
-        content = read_small_file(Path(folder) / REPORT)
+        content = read_whole(Path(folder) / REPORT)
         report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
         if not is_sealed_text(content):
             msg = "it differs from the SHA-256 that it holds"

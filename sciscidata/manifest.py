@@ -15,7 +15,8 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.splits import SIDES, SplitConfig
-from sciscidata.storage import hash_file, read_small_file
+from sciscidata.storage import hash_file
+from sciscidata.storage.small_files import read_json
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
@@ -132,7 +133,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         one with scripts/build_slice.py.
     """
     try:
-        manifest = json.loads(read_small_file(folder / MANIFEST))
+        manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
         raise InputNotFoundError(msg) from error

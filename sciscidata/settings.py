@@ -26,6 +26,7 @@ from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 from sciscidata.storage import expand_home
+from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscidata.unread_settings import refuse_unread
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
@@ -77,10 +78,13 @@ def read_toml(path: Path) -> Settings:
         ConfigError: it is not TOML.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
     except OSError as error:
         msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
         raise InputNotFoundError(msg) from error
+    except RecursionError:
+        msg = f"--config {path}: not a file of settings: its values are nested too deeply. Write names and values."
+        raise ConfigError(msg) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         # TOML calls it so when `novelty = false` and `[novelty]` stand in one file.
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""

@@ -83,6 +83,7 @@ class Record(msgspec.Struct, gc=False):
 
 
 RECORDS = msgspec.json.Decoder(Record)
+_MOST_MENDED_BYTES = 256 << 20
 # The same fields, whatever they hold.
 _Loose = msgspec.defstruct(
     "_Loose",
@@ -101,12 +102,16 @@ def strict_json(text: bytes) -> bytes:
     NaN and whole numbers of more than 20 digits become null, a lone surrogate U+FFFD.
 
     Raises:
-        CorruptRecordError: at once; not even the standard library reads it.
+        CorruptRecordError: at once; not even the standard library reads it, or it has more than 256 MB: the standard
+            library makes objects of all of it, which take many times as much memory.
 
     Example:
         >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
         '{"fwci": null, "title": "a \ufffd"}'
     """
+    if len(text) > _MOST_MENDED_BYTES:
+        msg = f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
+        raise CorruptRecordError(msg)
     try:
         parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)

@@ -14,10 +14,13 @@ import httpx
 import platformdirs
 
 from sciscidata.errors import ConfigError
+from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 
 BASE_URL: Final = "https://api.openalex.org"
 KEY_VARIABLE: Final = "OPENALEX_API_KEY"
 URL_VARIABLE: Final = "OPENALEX_BASE_URL"
+#: The most that may be asked for, and that the store hands out.
+MAX_ANSWER_MB: Final = 1_024
 
 # OpenAlex enforces 10 requests a second without a key and 30 with one; the network bunches ours a little.
 _RATE_KEYLESS = 9.0
@@ -39,6 +42,7 @@ class ApiConfig:
         timeout_s: for one answer, from the connection to its last byte.
         max_attempts: for one request, the first one included.
         max_sleep_s: upper bound of every single wait, whatever the server asks for.
+        max_answer_mb: a longer answer ends the run; decompressed, in MB of 1,048,576 bytes. 200 whole records have 6.
         max_cost_usd: stop before a run spends more. None: whatever the daily budget allows.
         offline: only what the store holds.
 
@@ -61,6 +65,7 @@ class ApiConfig:
     timeout_s: float = 60.0
     max_attempts: int = 8
     max_sleep_s: float = 60.0
+    max_answer_mb: int = 32
     max_cost_usd: float | None = None
     offline: bool = False
 
@@ -72,11 +77,14 @@ class ApiConfig:
         if self.email is not None and "@" not in self.email:
             msg = f"email is {self.email!r}, needs an address like you@example.org, or none."
             raise ConfigError(msg)
-        for name in ("concurrency", "max_attempts"):
+        for name in ("concurrency", "max_attempts", "max_answer_mb"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 msg = f"{name} is {value!r}, needs a whole number of at least 1."
                 raise ConfigError(msg)
+        if self.max_answer_mb > MAX_ANSWER_MB:
+            msg = f"max_answer_mb is {self.max_answer_mb!r}, needs at most {MAX_ANSWER_MB:,}: an answer is held whole."
+            raise ConfigError(msg)
         for name in ("timeout_s", "max_sleep_s", "requests_per_second"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -164,13 +172,13 @@ def _first(*candidates: str | None) -> str | None:
 
 def _read_config_file(path: Path) -> dict[str, str]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}. Mend its permissions, or remove it."
         raise ConfigError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         # Without the parser's own words, and without chaining it: both may quote the line that holds the key.
         msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
         raise ConfigError(msg) from None

@@ -6,15 +6,16 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Final
 
 import httpx
 
-from sciscidata.errors import ApiError, ConfigError
+from sciscidata.errors import ApiError, ConfigError, CorruptRecordError
 from sciscidata.openalex.answers import Answer, TryAgainError
 from sciscidata.openalex.config import ApiConfig, is_loopback
+from sciscidata.sources.decompression import decompress, open_gzip
 
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -48,7 +49,8 @@ class Connection:
         self._config = config
         self._clock = clock
         self._base = httpx.URL(config.base_url)
-        headers = {"User-Agent": _user_agent(config), "Accept": "application/json"}
+        # What httpx would decode besides may grow without limit before it hands out the first byte.
+        headers = {"User-Agent": _user_agent(config), "Accept": "application/json", "Accept-Encoding": "gzip"}
         if config.api_key:
             headers["Authorization"] = f"Bearer {config.api_key}"
         key = config.api_key or ""
@@ -102,12 +104,16 @@ class Connection:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 head = Answer(response.status_code, headers, b"")
                 chunks: list[bytes] = []
+                n_bytes = 0
                 is_late = False
-                for chunk in response.iter_bytes():
+                for chunk in _decoded(response, head):
                     if is_late:  # and still not the end of it; httpx's own limit starts anew with every byte
                         msg = f"the answer took longer than {self._config.timeout_s:g} s"
                         raise TryAgainError(msg, answer=head)
                     chunks.append(chunk)
+                    n_bytes += len(chunk)
+                    if n_bytes > self._config.max_answer_mb << 20:
+                        raise self._too_large(url, response.status_code)
                     is_late = self._clock() > deadline
         except (httpx.HTTPError, httpx.StreamError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -119,6 +125,13 @@ class Connection:
             )
             raise ApiError(msg) from None
         return head._replace(body=b"".join(chunks))
+
+    def _too_large(self, url: httpx.URL, status: int) -> ApiError:
+        msg = (
+            f"OpenAlex's answer to {self._told(url.path)} has more than {self._config.max_answer_mb:,} MB and is not "
+            "read on. If the server is the one you meant, raise max_answer_mb (--max-answer-mb)."
+        )
+        return ApiError(msg, status=status)
 
     def _next_url(self, url: httpx.URL, answer: Answer) -> httpx.URL:
         try:
@@ -154,6 +167,25 @@ class Connection:
         for secret in (self._key, self._email):
             text = secret.sub(b"***", text) if secret else text
         return text
+
+
+def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
+    """Read the body, no more than a few MB at a time however far it expands.
+
+    Raises:
+        TryAgainError: the compressed body is damaged, cut off, or compressed in another way than was asked for.
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        yield from response.iter_raw()
+        return
+    if encoding not in ("gzip", "x-gzip"):
+        msg = f"the answer is compressed as {encoding[:40]!r}, which was not asked for"
+        raise TryAgainError(msg, answer=head)
+    try:
+        yield from decompress(response.iter_raw(), open_gzip)
+    except CorruptRecordError as error:
+        raise TryAgainError(str(error), answer=head) from error
 
 
 def _origin(url: httpx.URL) -> str:

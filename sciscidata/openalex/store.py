@@ -16,12 +16,14 @@ from typing import Any, Final, NamedTuple, Self
 import zstandard
 
 from sciscidata.errors import StorageError
+from sciscidata.openalex.config import MAX_ANSWER_MB
 from sciscidata.storage import storage_error
 
 FILE_NAME: Final = "responses.sqlite"
 #: Grows when an older version would misread a newer store.
 FORMAT_VERSION: Final = 2  # 1 did not say whose the answers are
 
+_MAX_BYTES = MAX_ANSWER_MB << 20
 _LEVEL = 9  # JSON shrinks about tenfold at any level; an answer takes far longer to arrive than to compress
 _WAIT_FOR_OTHERS_S = 30.0
 _TABLES = """
@@ -130,15 +132,19 @@ class ResponseStore:
         """
         with self._transaction() as database:
             row = database.execute(
-                "SELECT sha256, body FROM requests JOIN blobs USING (sha256) WHERE key = ?", (key,)
+                "SELECT sha256, n_bytes, body FROM requests JOIN blobs USING (sha256) WHERE key = ?", (key,)
             ).fetchone()
         if row is None:
             return None
+        digest, n_bytes, blob = row
         try:
-            body = zstandard.ZstdDecompressor().decompress(row[1])
-        except zstandard.ZstdError as error:
+            # A frame says how large it is, and so much memory is taken before a byte of it is read.
+            if not 0 <= n_bytes <= _MAX_BYTES or zstandard.frame_content_size(blob) != n_bytes:
+                raise self._damaged(key, "its size is not the one on record")
+            body = zstandard.ZstdDecompressor().decompress(blob)
+        except (zstandard.ZstdError, TypeError, ValueError) as error:
             raise self._damaged(key, str(error)) from error
-        if _sha256(body) != row[0]:
+        if _sha256(body) != digest:
             raise self._damaged(key, "its checksum differs")
         return body
 

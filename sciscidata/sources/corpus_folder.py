@@ -21,8 +21,9 @@ from polars.io.plugins import register_io_source
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, read_small_file
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
+from sciscidata.storage.small_files import read_whole
 
 TEXT = ("title", "abstract")
 #: The three tables, as folders of Parquet files: text apart from structure, so that graph work never reads text.
@@ -117,7 +118,7 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
         UnsafeNameError: at once; it names a file that is none of a corpus.
     """
     try:
-        text = read_small_file(out / INDEX)
+        text = read_whole(out / INDEX)
         report: dict[str, Any] = json.loads(text)
         is_report = isinstance(report["parts"], list) and isinstance(report["removed_sha256"], str)
         if not is_report or not BLANK_SEAL.keys() <= report.keys():

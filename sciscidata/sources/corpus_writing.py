@@ -42,12 +42,12 @@ from sciscidata.storage import (
     flush,
     hash_file,
     open_lock,
-    read_small_file,
     refuse_link,
     seal_text,
     storage_error,
 )
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ def _remove_damaged(out: Path) -> bool:
 def _holds(path: Path, key: str) -> bool:
     """Whether a file is JSON of ours."""
     try:
-        facts: Any = json.loads(read_small_file(path))
+        facts: Any = json.loads(read_whole(path))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(facts, dict) and key in facts
@@ -328,6 +328,6 @@ def write_report(out: Path, report: dict[str, Any]) -> None:
 
 def _read(path: Path) -> str | None:
     try:
-        return read_small_file(path).decode()
+        return read_whole(path).decode()
     except (OSError, UnicodeDecodeError):
         return None

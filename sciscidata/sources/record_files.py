@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import glob
 import os
-import zlib
+import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-import zstandard
 
+from sciscidata.arrow_strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
+from sciscidata.sources.decompression import Opener, decompress, open_gzip, open_zstd, skip
+from sciscidata.sources.line_reading import (
+    DEFAULT_LIMITS,
+    Gap,
+    ReadLimits,
+    count_lines,
+    is_blank,
+    split_lines,
+    whole_lines,
+)
 from sciscidata.storage import expand_home, real_path
 from sciscidata.work_records import strict_json
 from sciscidata.works import Work, parse_work
@@ -25,6 +35,7 @@ _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
 _COMPRESSED = (".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LIST = re.compile(rb"\s*\[")
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
@@ -91,20 +102,28 @@ def _is_record_name(name: str) -> bool:
     return name.lower().endswith((*_SUFFIXES, *_COMPRESSED)) and not name.startswith(".")
 
 
-def read_pieces(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[tuple[int, bytes]]:
+def read_pieces(
+    path: Path,
+    advance: Callable[[float], None] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+    gap: Gap | None = None,
+) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
     r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
 
     A piece is a line (ended by ``\n`` alone: U+2028 and U+0085 may stand inside), or the whole file if its first
-    line breaks off inside a value, as in pretty-printed JSON. Lines are read in bounded memory; such a document
-    is held in memory whole.
+    line breaks off inside a value, as in pretty-printed JSON. Lines without anything in them come together, as one
+    piece. Lines are read in bounded memory; such a document is held in memory whole.
 
     Args:
         path: plain, gzip or Zstandard, with or without a byte order mark.
         advance: told the number of bytes of the file after each read.
+        limits: a line that is too long comes as the reason why it is not read.
+        gap: cleared by the caller where it finds a work, and told of what holds none.
 
     Raises:
         CorruptRecordError: while reading, where a compressed file is damaged or ends too early: after the last
-            whole line that could be decompressed. Its message is the reason alone.
+            whole line that could be decompressed; where a document is too large; from ``gap``. Its message is the
+            reason alone.
         InputNotFoundError: the file cannot be opened or read.
 
     Example:
@@ -116,19 +135,71 @@ def read_pieces(path: Path, advance: Callable[[float], None] | None = None) -> I
         ...     list(read_pieces(file))
         [(1, b'{"id":"W1"}'), (2, b'{"id":"W2"}')]
     """
-    lines = enumerate(_lines(_chunks(path, advance)), 1)
-    for number, line in lines:
-        if not line.strip():
-            yield number, line
+    number = 1
+    is_before_all = True  # nothing but empty lines so far
+    blocks = whole_lines(_chunks(path, advance, limits), limits, gap or Gap(limits))
+    while (block := next(blocks, None)) is not None:
+        if isinstance(block, CorruptRecordError):
+            yield number, block
+            number, is_before_all = number + 1, False
             continue
-        if line.rstrip()[-1:] not in (b"{", b"[", b",", b":"):
-            yield number, line
-            break
-        rest = [line, *(later for _, later in lines)]
-        document = b"\n".join(rest)
-        # The first line may also be a record that was cut off; then the other lines stand for themselves.
-        yield from [(number, document)] if _is_json(document) else enumerate(rest, number)
-    yield from lines
+        if number == 1:
+            block = block.removeprefix(_BYTE_ORDER_MARK)
+        if is_before_all and (at := skip(block, 0)) < len(block):
+            is_before_all = False
+            if _breaks_off(block, at):
+                # Empty lines before it are not part of it.
+                start = block.rfind(b"\n", 0, at) + 1
+                if start:
+                    yield number, block[: start - 1]
+                    number += block.count(b"\n", 0, start)
+                held, is_document = _take_document(block[start:], blocks, limits)
+                if is_document:
+                    yield number, held[0]
+                    return
+                blocks = chain(held, blocks)
+                continue
+        for piece in split_lines(block):
+            yield number, piece
+            number += count_lines(piece) if is_blank(piece) else 1
+
+
+def _breaks_off(block: bytes, at: int) -> bool:
+    """Whether the line in which something stands at ``at`` ends inside a JSON value."""
+    end = block.find(b"\n", at)
+    last = block[max(at, end - 64) : end] if end >= 0 else block[max(at, len(block) - 64) :]
+    return last.rstrip()[-1:] in (b"{", b"[", b",", b":")
+
+
+def _take_document(
+    first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits
+) -> tuple[list[Any], bool]:
+    """Take a whole document, or what is read by then, and say whether it is one.
+
+    Raises:
+        CorruptRecordError: the document is too large.
+    """
+    held: list[bytes | CorruptRecordError] = [first]
+    size = len(first)
+    for block in blocks:
+        held.append(block)
+        if isinstance(block, CorruptRecordError):  # as lines, it is one of them
+            return held, False
+        size += 1 + len(block)
+        if size > limits.document_bytes:
+            # The first line may also be a record that was cut off; then the second one stands for itself.
+            second = first.lstrip().split(b"\n", 2)[1:2] or held[1:2]
+            if isinstance(second[0], bytes) and second[0].lstrip()[:1] == b"{" and _is_json(second[0]):
+                return held, False
+            msg = (
+                f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
+                "you trust it, raise max_document_mb (--max-document-mb), or write one work a line: "
+                "jq -c '.results[]? // .[]'"
+            )
+            raise CorruptRecordError(msg)
+    document = b"\n".join(cast("list[bytes]", held))
+    # The first line may also be a record that was cut off; then the other lines stand for themselves.
+    return [document], _is_json(document)
 
 
 def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
@@ -142,17 +213,24 @@ def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
         [1, 2]
     """
     try:
-        yield parse_work(piece)
-    except CorruptRecordError as error:
-        entries = _entries(piece)
-        if entries is None:
-            yield error
+        if not _LIST.match(piece):
+            yield parse_work(piece)
             return
-        for place, entry in enumerate(entries, 1):
-            try:
-                yield parse_work(bytes(entry))
-            except CorruptRecordError as entry_error:
-                yield CorruptRecordError(f"result {place}: {entry_error}")
+        error = None
+    except CorruptRecordError as reason:
+        error = reason
+    entries = _entries(piece)
+    if entries is None:
+        try:
+            yield error or parse_work(piece)
+        except CorruptRecordError as reason:
+            yield reason
+        return
+    for place, entry in enumerate(entries, 1):
+        try:
+            yield parse_work(bytes(entry))
+        except CorruptRecordError as entry_error:
+            yield CorruptRecordError(f"result {place}: {entry_error}")
 
 
 class _Page(msgspec.Struct):
@@ -160,7 +238,7 @@ class _Page(msgspec.Struct):
 
 
 def _entries(piece: bytes) -> list[msgspec.Raw] | None:
-    is_list = piece.lstrip()[:1] == b"["
+    is_list = _LIST.match(piece)
     for text in (lambda: piece, lambda: strict_json(piece)):
         try:
             return (
@@ -175,33 +253,21 @@ def _entries(piece: bytes) -> list[msgspec.Raw] | None:
 
 def _is_json(document: bytes) -> bool:
     try:
+        if is_utf8(document):
+            msgspec.json.decode(document, type=msgspec.Raw)  # makes no objects
+            return True
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    try:
         strict_json(document)
     except CorruptRecordError:
         return False
     return True
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    is_first = True
-    for chunk in chunks:
-        *whole, last = chunk.split(b"\n")
-        if not whole:
-            parts.append(chunk)
-            continue
-        whole[0] = b"".join((*parts, whole[0]))
-        if is_first:
-            whole[0] = whole[0].removeprefix(_BYTE_ORDER_MARK)
-            is_first = False
-        yield from whole
-        parts = [last]
-    if rest := b"".join(parts):
-        yield rest.removeprefix(_BYTE_ORDER_MARK) if is_first else rest
-
-
-def _chunks(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
+def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
     """Read a file in its decompressed form; whatever lies before a damage comes out first."""
-    opener = _OPENERS.get(next(raw_chunks(path), b"")[:2])
+    opener = _opener_of(next(raw_chunks(path), b"")[:2], limits)
     n_read = n_out = 0
 
     def read() -> Iterator[bytes]:
@@ -216,34 +282,14 @@ def _chunks(path: Path, advance: Callable[[float], None] | None) -> Iterator[byt
         yield from read()
         return
     try:
-        for data in _decompress(read(), opener):
+        for data in decompress(read(), opener, " here"):
             n_out += len(data)
             yield data
     except CorruptRecordError:
         # A decoder keeps what it made of the very chunk that holds the damage: that one again, byte by byte.
-        for data in _decompress(_last_in_bytes(raw_chunks(path), n_read), opener):
+        for data in decompress(_last_in_bytes(raw_chunks(path), n_read), opener, " here"):
             yield data[max(n_out, 0) :]
             n_out -= len(data)
-
-
-def _decompress(chunks: Iterable[bytes], opener: Callable[[], Any]) -> Iterator[bytes]:
-    """Decompress; gzip members and Zstandard frames may follow each other."""
-    decoder: Any = None
-    for chunk in chunks:
-        rest = chunk
-        while rest := rest if decoder else rest.lstrip(b"\0"):  # some tools fill the last block with zeros
-            decoder = decoder or opener()
-            try:
-                yield decoder.decompress(rest)
-            except (zlib.error, zstandard.ZstdError) as error:
-                msg = f"the compressed data is damaged here ({error})"
-                raise CorruptRecordError(msg) from error
-            if not decoder.eof:
-                break
-            rest, decoder = decoder.unused_data, None
-    if decoder is not None:
-        msg = "the compressed file ends too early here: it was cut off"
-        raise CorruptRecordError(msg)
 
 
 def _last_in_bytes(chunks: Iterable[bytes], n: int) -> Iterator[bytes]:
@@ -283,17 +329,11 @@ def printable_name(path: Path) -> str:
     return os.fsencode(path.name).decode("utf-8", "replace")
 
 
-def _open_gzip() -> Any:  # noqa: ANN401
-    return zlib.decompressobj(wbits=31)
-
-
-def _open_zstd() -> Any:  # noqa: ANN401
-    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()  # what ``zstd --ultra --long=31`` makes
-
-
-# By the first two bytes. The sixteen are skippable frames of Zstandard, with which pzstd begins.
-_OPENERS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": _open_gzip,
-    b"\x28\xb5": _open_zstd,
-    **{bytes((first, 0x2A)): _open_zstd for first in range(0x50, 0x60)},
-}
+def _opener_of(beginning: bytes, limits: ReadLimits) -> Opener | None:
+    """Tell the compression by the first two bytes."""
+    if beginning == b"\x1f\x8b":
+        return open_gzip
+    # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.
+    if beginning == b"\x28\xb5" or (beginning[1:] == b"\x2a" and beginning[0] >> 4 == 5):
+        return open_zstd(limits.document_bytes)
+    return None

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
 from sciscidata.sources.record_files import printable_name, read_pieces, works_of
 from sciscidata.works import PARSER_VERSION, Work
 
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20
+_HEAVY_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class Reading:
         files: in the order that decides which of two records with one id counts.
         hashes: the SHA-256 of each, for the report, or None.
         strict: raise at the first corrupt line.
+        limits: how long a line may be, and how much of a file may hold no work.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,21 +56,52 @@ class Reading:
     files: Sequence[Path]
     hashes: Sequence[str | None]
     strict: bool = False
+    limits: ReadLimits = DEFAULT_LIMITS
     counts: list[_FileCounts] = field(default_factory=lambda: [])
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
+    n_read: int = 0  # bytes of text, decompressed
+    heavy: dict[int, int] = field(default_factory=lambda: {})  # bytes of the works that are too large to be many
 
     def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
         """Read all files once, in order; ``advance`` is told the bytes read."""
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
-            for line, work in _numbered_works(file, counts, advance):
+            for line, work in self._numbered_works(file, counts, advance):
                 if isinstance(work, CorruptRecordError):
                     self._note(counts, line, work)
                 elif self._is_new(counts, work):
                     yield work
+
+    def _numbered_works(
+        self, file: Path, counts: _FileCounts, advance: Callable[[float], None] | None
+    ) -> Iterator[tuple[int, Work | CorruptRecordError]]:
+        gap = Gap(self.limits)
+        try:
+            for line, piece in read_pieces(file, advance, self.limits, gap):
+                if isinstance(piece, CorruptRecordError):
+                    counts.lines += 1
+                    yield line, piece
+                    gap.add(0, 1)
+                    continue
+                n_lines = count_lines(piece)
+                counts.lines += n_lines
+                if is_blank(piece):
+                    counts.empty_lines += n_lines
+                    gap.add(len(piece) + 1)
+                    continue
+                self.n_read += len(piece)
+                gap.add(len(piece), 1)
+                for work in works_of(piece):
+                    if isinstance(work, Work):
+                        gap.clear()
+                        if len(piece) > _HEAVY_BYTES:
+                            self.heavy[work.work_id] = _text_bytes(work)
+                    yield line, work
+        except CorruptRecordError as damage:
+            yield counts.lines + 1, damage
 
     def _is_new(self, counts: _FileCounts, work: Work) -> bool:
         if work.work_id in self.seen:
@@ -114,15 +148,6 @@ class Reading:
             _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 
 
-def _numbered_works(
-    file: Path, counts: _FileCounts, advance: Callable[[float], None] | None
-) -> Iterator[tuple[int, Work | CorruptRecordError]]:
-    try:
-        for line, piece in read_pieces(file, advance):
-            counts.lines += 1 + piece.count(b"\n")
-            if piece.strip():
-                yield from ((line, work) for work in works_of(piece))
-            else:
-                counts.empty_lines += 1
-    except CorruptRecordError as damage:
-        yield counts.lines + 1, damage
+def _text_bytes(work: Work) -> int:
+    texts = (work.title, work.abstract_index, work.source_name, work.doi, *work.concepts)
+    return sum(len(text) for text in texts if text) + 8 * len(work.references)

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from sciscidata.checks import require_config
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits, check_limits
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks
 from sciscidata.sources.record_reading import Reading
 from sciscidata.storage import cached_folder
@@ -26,6 +26,7 @@ from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 _BATCH_WORKS = 2_048
 _PART_WORKS = 16_384
+_PART_BYTES = 256 << 20  # of text; 16,384 real works have 100 MB
 _EXAMPLE = "inputs=('works.jsonl',)"
 
 
@@ -36,9 +37,14 @@ class RecordsConfig:
     Args:
         inputs: files, folders or glob patterns, see :func:`~sciscidata.sources.record_files.find_record_files`.
         strict: raise at the first corrupt line, instead of counting and reporting it.
+        max_line_mb: a longer line is corrupt. Decompressed, in MB of 1,048,576 bytes, as the next two.
+        max_document_mb: a longer JSON document of many lines ends the file: it is held in memory whole. Also the
+            memory that Zstandard may ask for (``zstd --long=31`` needs 2,048).
+        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each of them, end the file.
 
     Raises:
-        ConfigError: at once; ``inputs`` is empty or not a tuple of strings, or ``strict`` is not True or False.
+        ConfigError: at once; ``inputs`` is empty or not a tuple of strings, ``strict`` is not True or False, or a
+            limit is not a whole number of MB.
 
     Example:
         >>> RecordsConfig(inputs=("works/*.jsonl.gz",)).strict
@@ -47,6 +53,9 @@ class RecordsConfig:
 
     inputs: tuple[str, ...]
     strict: bool = False
+    max_line_mb: int = DEFAULT_LIMITS.max_line_mb
+    max_document_mb: int = DEFAULT_LIMITS.max_document_mb
+    max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a list of paths, and what only looks like a truth value."""
@@ -58,6 +67,12 @@ class RecordsConfig:
         if not isinstance(strict, bool):
             msg = f"RecordsConfig.strict must be True or False, got {strict!r}. Write it without quotes."
             raise ConfigError(msg)
+        check_limits(self, ReadLimits._fields)
+
+    @property
+    def limits(self) -> ReadLimits:
+        """The three limits together."""
+        return ReadLimits(self.max_line_mb, self.max_document_mb, self.max_gap_mb)
 
 
 def scan_records(config: RecordsConfig) -> Corpus:
@@ -134,7 +149,9 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     hashes = [_sha256(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
-    key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION]).encode()).hexdigest()
+    # Other limits may give other works. The usual ones are not named: what was parsed before there were any stays.
+    limits = [] if config.limits == DEFAULT_LIMITS else [list(config.limits)]
+    key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION, *limits]).encode()).hexdigest()
     target = cached_folder(
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
@@ -154,9 +171,9 @@ def _scan(
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        reading = Reading(files, [None] * len(files), config.strict)
+        reading = Reading(files, [None] * len(files), config.strict, config.limits)
         columns = with_columns if with_columns is not None else list(schema)
-        for works in _batches(reading.works(), _BATCH_WORKS):
+        for works in _batches(reading, reading.works(), _BATCH_WORKS):
             frame = frame_of(works, columns)
             if n_rows is not None:
                 frame = frame.head(n_rows)
@@ -178,8 +195,8 @@ def _ingest(
 ) -> None:
     parts = folder / "parts"
     parts.mkdir()
-    reading = Reading(files, hashes, config.strict)
-    for number, works in enumerate(_batches(reading.works(progress), _PART_WORKS)):
+    reading = Reading(files, hashes, config.strict, config.limits)
+    for number, works in enumerate(_batches(reading, reading.works(progress), _PART_WORKS)):
         works_frame(works).sort("work_id").write_parquet(
             parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
         )
@@ -191,22 +208,44 @@ def _ingest(
     if not reading.seen:
         msg = (
             f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
-            f"{report['corrupt']:,} corrupt. Check that the files hold Work objects, one per line."
+            f"{report['corrupt']:,} corrupt.{_first_problem(report)} Check that the files hold Work objects, one per "
+            "line."
         )
         raise EmptyInputError(msg)
     ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
-    _merge(parts, "works", ["work_id"], ids, folder)
-    _merge(parts, "citations", ["citing_id", "cited_id"], ids, folder)
+    ranges = list(_ranges(ids, reading.heavy))
+    _merge(parts, "works", ["work_id"], ranges, folder)
+    _merge(parts, "citations", ["citing_id", "cited_id"], ranges, folder)
     shutil.rmtree(parts)
     (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _merge(parts: Path, name: str, keys: list[str], ids: np.ndarray, folder: Path) -> None:
+def _first_problem(report: dict[str, Any]) -> str:
+    problems = report["first_corrupt_lines"]
+    return " The first: {file}, line {line:,}: {reason}.".format(**problems[0]) if problems else ""
+
+
+def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Cut sorted ids into ranges of 16,384 works, or of fewer where large ones lie together."""
+    large = np.sort(np.fromiter(heavy, np.int64, len(heavy)))
+    start = 0
+    while start < len(ids):
+        end = min(start + _PART_WORKS, len(ids))
+        n_bytes = 0
+        for work_id in large[np.searchsorted(large, ids[start]) :]:
+            n_bytes += heavy[int(work_id)]
+            if n_bytes > _PART_BYTES:
+                end = min(end, max(int(np.searchsorted(ids, work_id)), start + 1))
+                break
+        yield int(ids[start]), int(ids[end - 1])
+        start = end
+
+
+def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, int]], folder: Path) -> None:
     """Write one sorted file, a range of ids at a time: the sorted parts are read by row group, not whole."""
     rows = pl.scan_parquet(sorted(parts.glob(f"{name}-*.parquet")), glob=False)
     writer: pq.ParquetWriter | None = None
-    for start in range(0, len(ids), _PART_WORKS):
-        low, high = ids[start], ids[min(start + _PART_WORKS, len(ids)) - 1]
+    for low, high in ranges:
         frame = rows.filter(pl.col(keys[0]).is_between(low, high)).collect().sort(keys)
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, compression="zstd")
@@ -215,9 +254,16 @@ def _merge(parts: Path, name: str, keys: list[str], ids: np.ndarray, folder: Pat
         writer.close()
 
 
-def _batches(works: Iterable[Work], size: int) -> Iterator[list[Work]]:
-    remaining = iter(works)
-    while batch := list(islice(remaining, size)):
+def _batches(reading: Reading, works: Iterable[Work], size: int) -> Iterator[list[Work]]:
+    """Hand out so many works at a time, or fewer where they are large."""
+    batch: list[Work] = []
+    read_before = reading.n_read
+    for work in works:
+        batch.append(work)
+        if len(batch) == size or reading.n_read - read_before > _PART_BYTES:
+            yield batch
+            batch, read_before = [], reading.n_read
+    if batch:
         yield batch
 
 

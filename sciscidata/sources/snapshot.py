@@ -28,6 +28,7 @@ from sciscidata.sources.corpus_writing import (
     write_report,
     write_small,
 )
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits, check_limits
 from sciscidata.sources.snapshot_layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot_parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
@@ -61,6 +62,8 @@ class SnapshotConfig:
             (they are kept), then raises; ``"skip"`` leaves such parts, and single corrupt lines, out and counts them.
         allow_missing_manifest: read whatever parts are there when the manifest, which is copied last, is not.
         n_workers: processes; None for as many as Polars has threads.
+        max_line_mb: a longer record is corrupt. Decompressed, in MB of 1,048,576 bytes, as the next one.
+        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each of them, make a part corrupt.
 
     Raises:
         ConfigError: at once, when a value is not one of those.
@@ -78,6 +81,8 @@ class SnapshotConfig:
     corrupt: Literal["fail", "skip"] = "fail"
     allow_missing_manifest: bool = False
     n_workers: int | None = None
+    max_line_mb: int = DEFAULT_LIMITS.max_line_mb
+    max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -99,6 +104,7 @@ class SnapshotConfig:
         if workers is not None and not (is_whole(workers) and workers > 0):
             msg = f"SnapshotConfig.n_workers is {workers!r}, needs a whole number from 1, or None for one per thread."
             raise ConfigError(msg)
+        check_limits(self, ("max_line_mb", "max_gap_mb"))
 
 
 def ingest_snapshot(
@@ -157,7 +163,8 @@ def ingest_snapshot(
     layout = _find(config)
     _report_problems(layout, config)
     refuse_foreign(out)
-    jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail") for part in layout.parts]
+    limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
+    jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail", limits) for part in layout.parts]
     with ThreadPoolExecutor() as pool:
         found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
         receipts = {job.part.name: receipt for job, receipt in found if receipt}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from sciscidata.errors import InputNotFoundError
+from sciscidata.storage.small_files import is_special, read_json
 
 Edition: TypeAlias = Literal["jsonl", "parquet"]
 
@@ -130,6 +130,8 @@ def _find_works(folder: Path, editions: tuple[Edition, ...]) -> Iterator[tuple[E
 
 
 def _compare(part: Part) -> str | None:
+    if not Path(part.path).is_file():
+        return "is a pipe, a device or a folder, not a file"
     size = Path(part.path).stat().st_size
     if part.content_length is None or size == part.content_length:
         return None
@@ -139,15 +141,21 @@ def _compare(part: Part) -> str | None:
 def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] | None:
     """Give name -> content_length and record_count, and the date, whichever form the manifest has."""
     for path in (works / "manifest.json", works / "manifest", works.parent / "manifest.json"):
-        if not path.is_file():
+        if not path.is_file() and not is_special(path):
             continue
         try:
-            entry = _entry_of_works(json.loads(path.read_bytes()))
+            entry = _entry_of_works(read_json(path))
             files: list[Any] = entry.get("files") or entry["entries"]
             listed: dict[str, dict[str, int]] = {
                 "/".join(str(file["url"]).split("/")[-2:]): dict(file.get("meta") or {}) for file in files
             }
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except OSError as error:
+            msg = (
+                f"the manifest {path} cannot be read: {error.strerror}. Copy it again, or delete it and set "
+                "allow_missing_manifest=True (--allow-missing-manifest)."
+            )
+            raise InputNotFoundError(msg) from error
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
             msg = (
                 f"{path} is no manifest of works: neither 'files' (2026) nor 'entries' (before) with url and meta. "
                 "Copy it again, or delete it and set allow_missing_manifest=True (--allow-missing-manifest)."
@@ -170,6 +178,15 @@ def _find_deleted(works: Path) -> list[Path]:
     """List the files of ids that are no more: ``deleted_ids`` since August 2026, ``merged_ids`` before."""
     for folder in (works, works.parent, works.parent.parent):
         for name in ("deleted_ids.csv.gz", "deleted_ids.csv"):
-            if (folder / name).is_file():
+            if _is_file(folder / name):
                 return [folder / name]
-    return sorted((works.parent / "merged_ids" / "works").glob("*.csv*"))
+    return sorted(path for path in (works.parent / "merged_ids" / "works").glob("*.csv*") if _is_file(path))
+
+
+def _is_file(path: Path) -> bool:
+    if is_special(path):
+        msg = (
+            f"the list of deleted works {path} is a pipe or a device. Copy it again, or move it away to keep all works."
+        )
+        raise InputNotFoundError(msg)
+    return path.is_file()

@@ -16,10 +16,12 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.sources.corpus_folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
+from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
-from sciscidata.storage import BLANK_SEAL, is_sealed_text, read_small_file, seal_text, storage_error
+from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.small_files import read_whole
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 #: Raised by one whenever the same works give other files.
@@ -35,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     out: str
     include_xpac: bool
     strict: bool  # a corrupt line costs the part
+    limits: ReadLimits = DEFAULT_LIMITS
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -100,7 +103,7 @@ def read_receipt(job: Job) -> Receipt | None:
     """
     out, stem = Path(job.out), job.part.stem
     try:
-        content = read_small_file(_receipt_path(out, stem))
+        content = read_whole(_receipt_path(out, stem))
         receipt = msgspec.json.decode(content, type=Receipt)
         state = Path(job.part.path).stat()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -137,7 +140,9 @@ def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
 
 
 def _made_by(job: Job) -> list[int | bool]:
-    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac]
+    # Other limits may give other works. The usual ones are not named: what was read before there were any stays.
+    limits = [] if job.limits == DEFAULT_LIMITS else list(job.limits)
+    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *limits]
 
 
 def _receipt_path(out: Path, stem: str) -> Path:
@@ -147,7 +152,7 @@ def _receipt_path(out: Path, stem: str) -> Path:
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[float], None] | None) -> None:
     seen: set[int] = set()
     with _writers(scratch) as write:
-        for batch in read_batches(job.part, advance):
+        for batch in read_batches(job.part, advance, job.limits):
             receipt.lines += len(batch)
             works: list[Work] = []
             for work in batch:

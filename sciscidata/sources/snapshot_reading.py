@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from isal import isal_zlib  # inflates twice as fast as zlib
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.decompression import decompress, open_fast_gzip
+from sciscidata.sources.line_reading import (
+    DEFAULT_LIMITS,
+    Gap,
+    ReadLimits,
+    count_lines,
+    is_blank,
+    split_lines,
+    too_long,
+    whole_lines,
+)
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot_layout import Part
 from sciscidata.works import Work, parse_lines, parse_work
@@ -23,6 +32,10 @@ Read = Work | tuple[int, CorruptRecordError]
 
 #: Works that are in memory at once; also a row group of what is written.
 BATCH_WORKS = 4_096
+_BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
+_SHORT_LINE = 64
+_LOOKED_AT = 4_096
+_FEW_BYTES = 1 << 16
 
 # What works.py reads, as paths of Parquet leaves without the levels that only Parquet has.
 _LEAVES = {
@@ -38,15 +51,19 @@ _NEEDED = {"id", "publication_year", "referenced_works"}
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 
 
-def read_batches(part: Part, advance: Advance | None = None) -> Iterator[list[Read]]:
-    """Read one part in order, ``BATCH_WORKS`` records at a time.
+def read_batches(
+    part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS
+) -> Iterator[list[Read]]:
+    """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
     Args:
         part: of either edition: both give the same works for the same records.
         advance: told the bytes of the file as they are read.
+        limits: how long a record may be, and how much of the part may hold no work.
 
     Raises:
-        CorruptRecordError: while reading; the file is damaged or cut off. Its message is the reason alone.
+        CorruptRecordError: while reading; the file is damaged or cut off, or holds too much without a work. Its
+            message is the reason alone.
         InputNotFoundError: while reading; the file cannot be read.
 
     Example:
@@ -60,16 +77,51 @@ def read_batches(part: Part, advance: Advance | None = None) -> Iterator[list[Re
         [[(1, True)]]
     """
     path = Path(part.path)
-    works = _read_jsonl(path, advance) if part.edition == "jsonl" else _read_parquet(path, advance)
-    while batch := list(islice(works, BATCH_WORKS)):
+    gap = Gap(limits)
+    read = _read_jsonl if part.edition == "jsonl" else _read_parquet
+    batch: list[Read] = []
+    n_before = 0
+    for work in read(path, advance, limits, gap):
+        batch.append(work)
+        if len(batch) == BATCH_WORKS or gap.n_read - n_before > _BATCH_BYTES:
+            yield batch
+            batch, n_before = [], gap.n_read
+    if batch:
         yield batch
 
 
-def _read_jsonl(path: Path, advance: Advance | None) -> Iterator[Read]:
-    works = chain.from_iterable(parse_lines(block) for block in line_blocks(path, advance))
-    for number, work in enumerate(works, 1):
-        if work is not None:
-            yield (number, work) if isinstance(work, CorruptRecordError) else work
+def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
+    number = 0
+    is_dense = False  # lines that are too short for a record: from there on empty ones are passed over together
+    for block in line_blocks(path, advance, limits, gap):
+        if isinstance(block, CorruptRecordError):
+            number += 1
+            yield number, block
+            gap.add(0, 1)
+            continue
+        gap.add(len(block))
+        is_dense = is_dense or _looks_dense(block)
+        pieces = split_lines(block) if is_dense else (block,)
+        for piece in pieces:
+            if is_dense and is_blank(piece):
+                number += count_lines(piece)
+                continue
+            works = parse_lines(piece)
+            is_dense = is_dense or len(works) * _SHORT_LINE > max(len(block), _FEW_BYTES)
+            for work in works:
+                number += 1
+                if isinstance(work, CorruptRecordError):
+                    yield number, work
+                    gap.add(0, 1)
+                elif work is not None:
+                    gap.clear()
+                    yield work
+
+
+def _looks_dense(block: bytes) -> bool:
+    """Whether lines at three places are too short for records; to count all takes a tenth of the time of parsing."""
+    starts = (0, len(block) // 2, max(len(block) - _LOOKED_AT, 0))
+    return any(block.count(b"\n", at, at + _LOOKED_AT) * _SHORT_LINE > _LOOKED_AT for at in starts)
 
 
 def _parse(line: bytes, number: int) -> Read:
@@ -79,8 +131,16 @@ def _parse(line: bytes, number: int) -> Read:
         return number, error
 
 
-def line_blocks(path: Path, advance: Advance | None = None) -> Iterator[bytes]:
+def line_blocks(
+    path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
+) -> Iterator[bytes | CorruptRecordError]:
     r"""Read a gzip file (or a plain one) decompressed, in blocks of whole lines without the last line's end.
+
+    Args:
+        path: the file.
+        advance: told the bytes of the file as they are read.
+        limits: a line that is too long comes as the reason why it is not read.
+        gap: is told what is passed over of long lines.
 
     Raises:
         CorruptRecordError: while reading; the file is damaged or cut off.
@@ -93,45 +153,18 @@ def line_blocks(path: Path, advance: Advance | None = None) -> Iterator[bytes]:
         ...     list(line_blocks(path))
         [b'1\n2', b'3']
     """
-    rest: list[bytes] = []
-    for data in _decompressed(path, advance):
-        head, end, tail = data.rpartition(b"\n")
-        if end:
-            yield b"".join((*rest, head))
-            rest = [tail] if tail else []
-        else:
-            rest.append(data)
-    if rest:
-        yield b"".join(rest)
 
-
-def _decompressed(path: Path, advance: Advance | None) -> Iterator[bytes]:
-    decoder: Any = None
-    is_plain = path.suffix != ".gz"
-    for chunk in raw_chunks(path):
-        if advance is not None:
-            advance(len(chunk))
-        if is_plain:
+    def read() -> Iterator[bytes]:
+        for chunk in raw_chunks(path):
+            if advance is not None:
+                advance(len(chunk))
             yield chunk
-            continue
-        left = chunk
-        # Members may follow each other, and zeros fill up the last block.
-        while left := left if decoder else left.lstrip(b"\0"):
-            decoder = decoder or isal_zlib.decompressobj(wbits=31)
-            try:
-                yield decoder.decompress(left)
-            except isal_zlib.error as error:  # pyright: ignore[reportGeneralTypeIssues]  # its stub says Exception
-                msg = f"the compressed data is damaged ({error})"
-                raise CorruptRecordError(msg) from error
-            if not decoder.eof:
-                break
-            left, decoder = decoder.unused_data, None
-    if decoder is not None:
-        msg = "the compressed file ends too early: it was cut off"
-        raise CorruptRecordError(msg)
+
+    pieces = decompress(read(), open_fast_gzip) if path.suffix == ".gz" else read()
+    return whole_lines(pieces, limits, gap or Gap(limits))
 
 
-def _read_parquet(path: Path, advance: Advance | None) -> Iterator[Read]:
+def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
     """Make JSON lines of the few fields that are read, so that both editions pass through one parser."""
     number = 0
     size = path.stat().st_size
@@ -140,7 +173,7 @@ def _read_parquet(path: Path, advance: Advance | None) -> Iterator[Read]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             rows = max(file.metadata.num_rows, 1)
             # Hive folders are no columns here: updated_date is a folder and a column of the file.
-            for batch in file.iter_batches(BATCH_WORKS, columns=_projection(file)):
+            for batch in file.iter_batches(_rows_at_once(file), columns=_projection(file)):
                 frame: Any = pl.from_arrow(batch)
                 indexes: list[str | None] = [None] * len(frame)
                 if "abstract_inverted_index" in frame.columns:
@@ -148,15 +181,27 @@ def _read_parquet(path: Path, advance: Advance | None) -> Iterator[Read]:
                     indexes = frame.drop_in_place("abstract_inverted_index").to_list()
                 for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
                     number += 1
-                    work = _parse(line, number)
+                    n_bytes = len(line) + len(index or "")
+                    gap.add(n_bytes)
+                    work = (
+                        _parse(line, number) if n_bytes <= limits.line_bytes else (number, too_long(limits, "record"))
+                    )
                     if isinstance(work, Work):
                         work.abstract_index = index
+                        gap.clear()
                     yield work
                 if advance is not None:
                     advance(size * len(frame) / rows)
     except (pa.ArrowException, OSError) as error:
         msg = f"the Parquet file is damaged ({str(error).splitlines()[0]})"
         raise CorruptRecordError(msg) from error
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    """Read fewer rows together where the footer says that they are large."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(1, min(BATCH_WORKS, _BATCH_BYTES // max(largest, 1)))
 
 
 def _projection(file: pq.ParquetFile) -> list[str]:

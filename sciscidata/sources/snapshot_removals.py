@@ -11,10 +11,13 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.line_reading import Gap, ReadLimits
 from sciscidata.sources.snapshot_reading import line_blocks
 
 Int64Array = npt.NDArray[np.int64]
 
+#: An id and a date have 50 bytes; the whole list of 2026 has some hundred MB.
+_LIMITS = ReadLimits(max_line_mb=1, max_gap_mb=256)
 _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
 REMOVED = pl.Schema({"part": pl.String(), "work_id": pl.Int64(), "is_deleted": pl.Boolean()})
 
@@ -43,7 +46,11 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
     for path in files:
         place: int | None = None
         try:
-            for block in line_blocks(path):
+            gap = Gap(_LIMITS)
+            for block in line_blocks(path, None, _LIMITS, gap):
+                if isinstance(block, CorruptRecordError):
+                    raise block
+                gap.add(len(block))
                 lines = block
                 if place is None:
                     header, _, lines = block.partition(b"\n")
@@ -52,7 +59,10 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
                 if lines.strip():
                     table = pl.read_csv(io.BytesIO(lines), has_header=False, columns=[place], infer_schema=False)
                     ids = table.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
-                    found.append(ids.drop_nulls().to_numpy())
+                    ids = ids.drop_nulls().to_numpy()
+                    found.append(ids)
+                    if len(ids):
+                        gap.clear()
         except (StopIteration, UnicodeDecodeError, pl.exceptions.PolarsError, CorruptRecordError) as error:
             what = error if isinstance(error, CorruptRecordError) else "it has no column work_id or id"
             msg = f"{path} is no list of deleted works: {what}. Copy it again, or move it away to keep all works."

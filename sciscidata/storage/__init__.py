@@ -13,7 +13,7 @@ from sciscidata.storage.cached import (
 )
 from sciscidata.storage.errors import storage_error
 from sciscidata.storage.names import is_plain_name, path_inside
-from sciscidata.storage.paths import expand_home, hash_file, read_small_file, real_path
+from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
 from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished, open_lock
@@ -37,7 +37,6 @@ __all__ = [
     "open_lock",
     "path_inside",
     "quick_checksum",
-    "read_small_file",
     "real_path",
     "refuse_link",
     "resumable_folder",

@@ -17,7 +17,8 @@ from isal import isal_zlib
 
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
-from sciscidata.storage.paths import hash_file, read_small_file, real_path
+from sciscidata.storage.paths import hash_file, real_path
+from sciscidata.storage.small_files import read_whole
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
 
@@ -191,7 +192,7 @@ def is_whole_folder(folder: Path) -> bool:
         False
     """
     try:
-        return read_small_file(folder / _SUMS) == _sums(folder)
+        return read_whole(folder / _SUMS) == _sums(folder)
     except OSError:
         return False
 
@@ -260,7 +261,7 @@ def _read_ledger(folder: Path) -> dict[str, str]:
     """Read which files of a resumable folder were noted, and with what checksum; the last note of a name counts."""
     ledger = folder.parent / _LEDGER
     try:
-        text = read_small_file(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
+        text = read_whole(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
     except OSError:
         return {}
     lines = (line.partition("  ") for line in text.splitlines(keepends=True) if line.endswith("\n"))

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
 from pathlib import Path
-from typing import Final
-
-_MOST_BYTES: Final = 1 << 30
 
 
 def expand_home(name: str) -> str:
@@ -30,31 +25,6 @@ def real_path(path: str | os.PathLike[str]) -> Path:
         '/a/c'
     """
     return Path(os.path.realpath(path))
-
-
-def read_small_file(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
-    """Read a whole file of notes or settings. A pipe or a device is refused: it might never end.
-
-    Raises:
-        OSError: it cannot be read, is no file, or is larger than ``most_bytes``.
-
-    Example:
-        >>> read_small_file(Path(os.devnull))
-        Traceback (most recent call last):
-        ...
-        OSError: [Errno 22] It is no regular file: '/dev/null'
-    """
-    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode):
-            raise OSError(errno.EINVAL, "It is no regular file", str(path))
-        if state.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"It has more than {most_bytes:,} bytes", str(path))
-        return file.read()
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # else a pipe waits for somebody to write
 
 
 def hash_file(path: Path) -> str:

@@ -1,0 +1,66 @@
+"""Small files that are read whole: settings, manifests, reports. What is no file, or is too large, is not read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+#: A file of settings has a few KB.
+SETTINGS_BYTES: Final = 1 << 20
+#: A manifest or a report; one line of a manifest has 200 bytes, so that this is a hundred times the whole snapshot's.
+REPORT_BYTES: Final = 64 << 20
+
+
+def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
+    """Read a file that has at most so many bytes.
+
+    Raises:
+        OSError: it cannot be read, is a pipe or a device, or is larger. ``strerror`` says which.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "settings.toml")
+        ...     _ = file.write_text("seed = 0")
+        ...     try:
+        ...         read_whole(file), read_whole(file, 5)
+        ...     except OSError as error:
+        ...         print(error.strerror)
+        it has more than 5 bytes, which no such file has
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening says of a folder what it is
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)  # whatever size it claims to have
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes, which no such file has", str(path))
+    return content
+
+
+def read_json(path: Path, most_bytes: int = REPORT_BYTES) -> Any:  # noqa: ANN401
+    """Read a JSON file that has at most so many bytes.
+
+    Raises:
+        OSError: as ``read_whole``.
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    content = read_whole(path, most_bytes)
+    try:
+        return json.loads(content)
+    except RecursionError:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from None
+
+
+def is_special(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder: a pipe, a socket, a device, or a link to one.
+
+    Example:
+        >>> is_special(Path("no-such-file"))
+        False
+    """
+    return path.exists() and not path.is_file() and not path.is_dir()
