@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
+from sciscidata.json_text import parse_json
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.splits import SIDES, SplitConfig
 
@@ -131,7 +132,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         one with scripts/build_slice.py.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
         raise InputNotFoundError(msg) from error

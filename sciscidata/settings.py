@@ -81,7 +81,7 @@ def read_toml(path: Path) -> Settings:
     except OSError as error:
         msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
         raise InputNotFoundError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         # TOML calls it so when `novelty = false` and `[novelty]` stand in one file.
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
         msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."

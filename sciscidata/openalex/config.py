@@ -170,7 +170,7 @@ def _read_config_file(path: Path) -> dict[str, str]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}. Mend its permissions, or remove it."
         raise ConfigError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         # Without the parser's own words, and without chaining it: both may quote the line that holds the key.
         msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
         raise ConfigError(msg) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from sciscidata.errors import InputNotFoundError
+from sciscidata.json_text import parse_json
 
 Edition: TypeAlias = Literal["jsonl", "parquet"]
 
@@ -142,12 +142,12 @@ def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] 
         if not path.is_file():
             continue
         try:
-            entry = _entry_of_works(json.loads(path.read_bytes()))
+            entry = _entry_of_works(parse_json(path.read_bytes()))
             files: list[Any] = entry.get("files") or entry["entries"]
             listed: dict[str, dict[str, int]] = {
                 "/".join(str(file["url"]).split("/")[-2:]): dict(file.get("meta") or {}) for file in files
             }
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
             msg = (
                 f"{path} is no manifest of works: neither 'files' (2026) nor 'entries' (before) with url and meta. "
                 "Copy it again, or delete it and set allow_missing_manifest=True (--allow-missing-manifest)."

@@ -14,7 +14,7 @@ from typing import Final
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
 from sciscidata.storage.paths import hash_file, real_path
-from sciscidata.storage.whole import atomic_folder, flush, flush_folder
+from sciscidata.storage.whole import atomic_folder, flush, flush_folder, take_place
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, try_lock
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 new.mkdir(exist_ok=True)
                 yield new
                 flush_folder(new)
-                new.rename(target)
+                take_place(new, target)
                 flush(target.parent)
         except StorageError:
             if target.exists():  # of another run, in whose way it would be
