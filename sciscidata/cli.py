@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sciscidata import __version__
 from sciscidata.cli_flags import Flag, add_flags, list_flags
 from sciscidata.cli_stages import add_stages
-from sciscidata.errors import ConfigError, SciSciDataError
+from sciscidata.errors import ConfigError, MemoryLimitError, SciSciDataError
+from sciscidata.memory_limits import about_memory, check_limits
 from sciscidata.terminal import TextParser, end_well, open_terminal, show_cursor, tell
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, _interrupt)
     open_terminal()
     try:
+        check_limits()
         return end_well(_run, sys.argv[1:])
+    except MemoryLimitError as error:
+        tell(f"error: {error}")
+        return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         from sciscidata.storage import clear_unfinished
@@ -87,7 +92,13 @@ def _run(arguments: Sequence[str]) -> int:
         from sciscidata.storage import about_os_error
 
         # A folder that may not be entered fails at the first look into it, wherever that is.
-        told = about_os_error(error)
+        told = about_memory(error) or about_os_error(error)
+        if told is None:
+            raise
+        tell(f"error: {told}")
+        return 1
+    except (MemoryError, RuntimeError, ImportError) as error:
+        told = about_memory(error)
         if told is None:
             raise
         tell(f"error: {told}")

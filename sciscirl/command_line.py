@@ -6,7 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sciscidata.errors import MemoryLimitError
+from sciscidata.memory_limits import about_memory, check_limits
+
 try:  # every script begins here
+    check_limits()
     import chz
     from chz.blueprint import (
         ConstructionException,
@@ -15,6 +19,8 @@ try:  # every script begins here
         InvalidBlueprintArg,
         MissingBlueprintArg,
     )
+except MemoryLimitError as error:
+    sys.exit(f"error: {error}")
 except ModuleNotFoundError as missing:
     sys.exit(
         f"error: {missing.name} is not installed; sciscidata does without it, sciscirl does not. Install that too: "
@@ -143,7 +149,13 @@ def run_script(main: Callable[[Sequence[str]], None]) -> int:
             tell(f"error: {_one_line(error)}")
             return getattr(error, "exit_code", 1)
         except OSError as error:
-            told = about_os_error(error)
+            told = about_memory(error) or about_os_error(error)
+            if told is None:
+                raise
+            tell(f"error: {told}")
+            return 1
+        except (MemoryError, RuntimeError, ImportError) as error:
+            told = about_memory(error)
             if told is None:
                 raise
             tell(f"error: {told}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sciscidata.manifest import render_manifest
+from sciscidata.manifest import hash_manifest, render_manifest
 from sciscidata.pipeline import BuildConfig, build
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
@@ -66,7 +66,7 @@ def test_what_a_manifest_says_is_shown_and_not_executed(release, tmp_path):
     manifest = json.loads((release / "manifest.json").read_bytes())
     manifest["source"] |= {"kind": HOSTILE, HOSTILE: HOSTILE, "inputs": [{"name": HOSTILE, "sha256": HOSTILE}]}
     manifest["source"]["first_corrupt_lines"] = [{"file": HOSTILE, "line": 1, "reason": HOSTILE}]
-    (folder / "manifest.json").write_bytes(render_manifest(manifest))
+    (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
     done = run("describe", "slice", cwd=tmp_path)
     said = assert_is_text(done)
     assert done.returncode == 0, said
@@ -169,3 +169,14 @@ def test_a_stream_that_cannot_be_written_is_one_line(release, streams, tmp_path)
         lines = done.stderr.decode().splitlines()
         assert len(lines) == int(is_lost and "2>" not in streams), lines
         assert all(line.startswith("error: cannot write standard output") for line in lines)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory otherwise")
+@pytest.mark.parametrize(("limit", "megabytes"), [("-v", 400), ("-v", 700), ("-v", 1_000), ("-d", 300), ("-d", 600)])
+def test_too_little_memory_to_load_the_packages_is_one_line(limit, megabytes, tmp_path):
+    command = f'ulimit {limit} {megabytes * 1000}; "{sys.executable}" -m sciscidata build --source synthetic'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)
+    assert done.returncode == 1
+    (line,) = done.stderr.decode().splitlines()
+    assert re.fullmatch(rf"error: this process may have .* \(ulimit {limit}\), and needs .* Raise the limit: .*", line)
+    assert not list(tmp_path.iterdir())
