@@ -72,15 +72,15 @@ def take_place(new: Path, target: Path) -> None:
     try:
         new.rename(target)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         raise _appeared(target) from error
 
 
 def _appeared(target: Path) -> StorageError:
     return StorageError(
-        f"{target} was made by another run meanwhile, so what this run made is not kept. Use what is there, or choose "
-        "another name."
+        f"cannot write {target}: another run has made it meanwhile, or something else is in the way. What this run "
+        "made is not kept. Look at what is there: use it, move it, or choose another name."
     )
 
 
