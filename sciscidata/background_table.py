@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
+from sciscidata.json_text import parse_json
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import is_sealed
@@ -166,8 +166,8 @@ def read_background(path: str | Path) -> Background:
 def _facts(text: bytes) -> dict[str, Any]:
     """Parse the metadata; what is no JSON object says nothing."""
     try:
-        facts = json.loads(text)
-    except (ValueError, RecursionError):
+        facts = parse_json(text)
+    except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}
 

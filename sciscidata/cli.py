@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import os
 import signal
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sciscidata import __version__
 from sciscidata.cli_flags import Flag, add_flags, list_flags
 from sciscidata.cli_stages import add_stages
-from sciscidata.errors import ConfigError, SciSciDataError
+from sciscidata.errors import ConfigError, MemoryLimitError, SciSciDataError
+from sciscidata.memory_limits import about_memory, check_limits
+from sciscidata.terminal import TextParser, end_well, open_terminal, show_cursor, tell
 
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
@@ -37,11 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(arguments)
     signal.signal(signal.SIGINT, _interrupt)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
-            stream.reconfigure(errors="backslashreplace")
+    open_terminal()
     try:
-        return _run(sys.argv[1:])
+        check_limits()
+        return end_well(_run, sys.argv[1:])
+    except MemoryLimitError as error:
+        tell(f"error: {error}")
+        return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         from sciscidata.storage import clear_unfinished
@@ -50,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # cleared away is done here, and the cursor shown that a progress bar of theirs has hidden.
         clear_unfinished()
         told = "the same command goes on" if sys.argv[1:2] in _RESUMABLE else "nothing was released"
-        sys.stderr.write(("\x1b[?25h" if sys.stderr.isatty() else "") + f"interrupted: {told}\n")
-        sys.stderr.flush()
+        show_cursor()
+        tell(f"interrupted: {told}")
         # At once: the interpreter's own end would wait for, or break off inside, threads that are still at work.
         os._exit(130)
 
@@ -83,31 +86,28 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options.run(options)
     except SciSciDataError as error:
-        sys.stderr.write(f"error: {error}\n")
+        tell(f"error: {error}")
         return getattr(error, "exit_code", 1)
     except OSError as error:
+        from sciscidata.storage import about_os_error
+
         # A folder that may not be entered fails at the first look into it, wherever that is.
-        told = (
-            f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename is not None else _told_by_polars(error)
-        )
+        told = about_memory(error) or about_os_error(error)
         if told is None:
             raise
-        sys.stderr.write(f"error: {told}. Check the path, its permissions and its disk.\n")
+        tell(f"error: {told}")
+        return 1
+    except (MemoryError, RuntimeError, ImportError) as error:
+        told = about_memory(error)
+        if told is None:
+            raise
+        tell(f"error: {told}")
         return 1
     return 0
 
 
-def _told_by_polars(error: OSError) -> str | None:
-    """Give the line in which Polars names a file that it cannot open: it sets neither number nor name."""
-    line = str(error).partition("\n")[0].partition(" (set POLARS_VERBOSE")[0]
-    return line if "(os error " in line else None
-
-
-class _Parser(argparse.ArgumentParser):
+class _Parser(TextParser):
     """Repeats nothing that may be a key."""
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         # Where a flag stands before the command, its value is taken for one.

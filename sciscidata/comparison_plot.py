@@ -11,7 +11,7 @@ import polars as pl
 
 from sciscidata.checks import checked_config
 from sciscidata.labels import LabelThresholds
-from sciscidata.plots import save, signed_log_axis, signed_log_edges
+from sciscidata.plots import plain, save, signed_log_axis, signed_log_edges
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def draw_comparison(
     _draw_plane(plane, both, checked_config(thresholds, LabelThresholds, name="thresholds"))
     _draw_labels(labels, compared)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(plain(title))
     figure.supxlabel(_caption(compared), fontsize=9)
     save(figure, path)
 

@@ -54,6 +54,10 @@ class StorageError(SciSciDataError, OSError):
     """The disk is full, or a folder cannot be written."""
 
 
+class MemoryLimitError(SciSciDataError, MemoryError):
+    """The system gives this process less memory than loading the packages takes."""
+
+
 class UnsafeNameError(SciSciDataError, ValueError):
     """A file names another file outside the folder it belongs to."""
 

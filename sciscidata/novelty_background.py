@@ -49,6 +49,7 @@ def write_background(
     *,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
+    overwrite: bool = True,
 ) -> Path:
     """Save mean and standard deviation of every venue pair of a corpus, for ``compute_atypicality(background=...)``.
 
@@ -61,6 +62,7 @@ def write_background(
         config: the null model, and ``years``; the other options say how works are scored, and are not read.
         cache_dir: keep the graph here for later runs; see build_graph.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The rows do not depend on it.
+        overwrite: False keeps a file that another run makes meanwhile, instead of replacing it.
 
     Returns:
         ``path``: PAIR_STATISTICS in Parquet, sorted by publication_year, source_id_a, source_id_b. n_observed: how
@@ -71,7 +73,8 @@ def write_background(
         SchemaMismatchError: before any row is read.
         WorkIdError, EmptyInputError: as build_graph.
         ConfigError: at once, if ``path`` is named like another kind of file than Parquet.
-        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder.
+        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder; at the
+            end, if without ``overwrite`` another run has made ``path``.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
 
@@ -100,7 +103,7 @@ def write_background(
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
-        atomic_file(path) as file,
+        atomic_file(path, overwrite=overwrite) as file,
         progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
     ):

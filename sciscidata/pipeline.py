@@ -268,7 +268,8 @@ def build_background(
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
         works, citations, _ = open_corpus(source, cache_dir)
-        return read_background(write_background(citations, works, path, config, cache_dir=cache_dir))
+        write_background(citations, works, path, config, cache_dir=cache_dir, overwrite=overwrite)
+        return read_background(path)
 
 
 def _check_replaceable(path: Path, *, overwrite: bool) -> None:

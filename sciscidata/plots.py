@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds
+from sciscidata.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,8 +70,18 @@ def draw_disruption(
     _draw_spread(spread, batches, thresholds)
     draw_classes(classes, DISRUPTION_LABELS, eligible, drawn)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(plain(title))
     save(figure, path)
+
+
+def plain(text: str) -> str:
+    r"""Write a text such that matplotlib draws it as it is: dollars are no formula, and no line is forged.
+
+    Example:
+        >>> plain("runs/$x^2$")
+        'runs/\\$x^2\\$'
+    """
+    return printable(text).replace("$", r"\$")
 
 
 def save(figure: Figure, path: str | Path) -> None:

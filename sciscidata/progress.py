@@ -6,6 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
+from sciscidata.terminal import printable
+
 
 class Advance(Protocol):
     """Advances a bar by an amount, and may put a short note behind it."""
@@ -35,13 +37,13 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
         yield lambda amount, note="": None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.fields[what]}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed:,.0f}" + (f" {unit}" if unit else "")),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.completed:,.0f}" + (f" {unit}" if unit else ""), markup=False),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(description, total=total, note="")
-        yield lambda amount, note="": bar.update(task, advance=amount, note=note)
+        task = bar.add_task("", total=total, what=printable(description), note="")
+        yield lambda amount, note="": bar.update(task, advance=amount, note=printable(note))

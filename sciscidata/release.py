@@ -164,7 +164,8 @@ def write_release(
             extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
         (unfinished / MANIFEST).write_bytes(render_manifest(whole))
-    return read_release(folder)
+        stated = read_release(unfinished).manifest  # once it has its name, another run may replace it
+    return Release(folder, stated)
 
 
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
@@ -202,6 +203,8 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         if folder.parent.is_dir():
             clear_leftovers(folder)
         occupied = any(folder.iterdir()) if folder.is_dir() else os.path.lexists(folder)
+    except FileNotFoundError:  # another run is about to replace it
+        return
     except OSError as error:
         raise storage_error(error, folder) from error
     if not occupied:
@@ -210,10 +213,12 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
         known = {MANIFEST, *read_manifest(folder)["files"]}
-    except (InputNotFoundError, VerificationError, KeyError, TypeError) as error:
+        foreign = sorted(set(list_files(folder)) - known)
+    except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
+        if not os.path.lexists(folder):  # another run is about to replace it
+            return
         msg = f"{folder} already exists, and is not a release of this version, {refusal}"
         raise ReleaseExistsError(msg) from error
-    foreign = sorted(set(list_files(folder)) - known)
     if foreign:
         msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
         raise ReleaseExistsError(msg)

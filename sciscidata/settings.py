@@ -182,8 +182,9 @@ def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) 
         wanted = str if get_origin(types[name]) is Literal else types[name]
         try:
             checked[name] = msgspec.convert(_or_none(name, value, wanted), wanted)
-        except msgspec.ValidationError as error:
-            msg = f"configuration: {name} in {where}: {error}. Mend its value."  # without the value: it may be a key
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            reason = "it is not UTF-8" if isinstance(error, UnicodeEncodeError) else error
+            msg = f"configuration: {name} in {where}: {reason}. Mend its value."  # without the value: it may be a key
             raise ConfigError(msg) from None
         if isinstance(checked[name], str) and "\0" in checked[name]:
             msg = f"configuration: {name} in {where} holds a NUL character. Remove it."

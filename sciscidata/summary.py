@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sciscidata.labels import VOCABULARIES
 from sciscidata.manifest import MANIFEST, describe_file
@@ -19,6 +19,7 @@ from sciscidata.release import Release
 from sciscidata.splits import SIDES
 from sciscidata.statement import remark_on_novelty
 from sciscidata.storage import real_path, storage_error
+from sciscidata.terminal import discard, printable
 
 _FILTER_NOTES = {
     "retracted": "retracted",
@@ -55,7 +56,8 @@ def print_release(release: Release) -> None:
             console.print("novelty fields: null in every row")
         for remark in remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule")):
             console.print(f"warning: {remark}", style="bold")
-        console.print(f"\nrelease: {shown(release.folder)}")
+        console.print()
+        console.print(f"release: {shown(release.folder)}")
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
@@ -77,8 +79,20 @@ def print_background(table: Background, seconds: float | None = None) -> None:
         console.print(f"  works with references of known year and venue: {works:,}; such references: {references:,}")
         console.print(f"  rows (venue pairs by year): {pairs:,}")
         took = "" if seconds is None else f" in {seconds:.1f} s"
-        console.print(f"\nbackground: {shown(table.path)}{took}")
+        console.print()
+        console.print(f"background: {shown(table.path)}{took}")
         console.print(f"  {facts['bytes']:,} bytes  sha256 {facts['sha256']}")
+
+
+class TextConsole(Console):
+    """Prints texts as they are, a line each: neither markup nor control characters in them mean anything."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
+        """Make what is printed of a text, or of a cell of a table."""
+        return super().render_str(printable(text), **options)
 
 
 @contextmanager
@@ -89,11 +103,10 @@ def standard_output() -> Generator[Console]:
         StorageError: it cannot be written there.
     """
     try:
-        yield Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        yield TextConsole()
         sys.stdout.flush()
     except OSError as error:
-        # Python tries once more at its end, and would then exit with a status of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         raise storage_error(error, Path("standard output")) from error
 
 

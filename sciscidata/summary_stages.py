@@ -107,7 +107,8 @@ def print_corpus(folder: Path) -> None:
                 console.print(f"  {name.replace('_', ' ')}: {text}")
         for told in list_left_out(provenance.get("corrupt_parts", {})):
             console.print(f"  left out: {told}")
-        console.print(f"\ncorpus: {shown(folder)}")
+        console.print()
+        console.print(f"corpus: {shown(folder)}")
         for table in TABLES:
             sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
             console.print(f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes")
@@ -124,7 +125,8 @@ def print_graph(graph: CitationGraph, folder: Path) -> None:
         console.print(f"  citations, each once: {graph.n_citations:,}")
         if years.size:
             console.print(f"  years: {years.size} ({years[0]} to {years[-1]})")
-        console.print(f"\ngraph: {shown(folder)}")
+        console.print()
+        console.print(f"graph: {shown(folder)}")
         console.print(f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes")
 
 
@@ -149,7 +151,8 @@ def print_result(path: Path) -> None:
         console.print(f"  works: {facts['rows']:,}, of them with a score: {known:,}")
         console.print(f"  columns: {', '.join(facts['columns'])}")
         console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
-        console.print(f"\nscores: {shown(path)}")
+        console.print()
+        console.print(f"scores: {shown(path)}")
         console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")
 
 
@@ -160,5 +163,6 @@ def print_labelled(report: dict[str, Any], folder: Path) -> None:
         for column, counts in report["classes"].items():
             told = ", ".join(f"{label} {count:,}" for label, count in counts.items())
             console.print(f"  {column.removesuffix('_label')}: {told}")
-        console.print(f"\nlabelled works: {shown(folder)}")
+        console.print()
+        console.print(f"labelled works: {shown(folder)}")
         console.print(f"  {LINES}: {report['rows']:,} lines, {report['bytes']:,} bytes  sha256 {report['sha256']}")

@@ -6,7 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from sciscidata.errors import MemoryLimitError
+from sciscidata.memory_limits import about_memory, check_limits
+
 try:  # every script begins here
+    check_limits()
     import chz
     from chz.blueprint import (
         ConstructionException,
@@ -15,6 +19,8 @@ try:  # every script begins here
         InvalidBlueprintArg,
         MissingBlueprintArg,
     )
+except MemoryLimitError as error:
+    sys.exit(f"error: {error}")
 except ModuleNotFoundError as missing:
     sys.exit(
         f"error: {missing.name} is not installed; sciscidata does without it, sciscirl does not. Install that too: "
@@ -22,6 +28,8 @@ except ModuleNotFoundError as missing:
     )
 
 from sciscidata.errors import SciSciDataError
+from sciscidata.storage import about_os_error
+from sciscidata.terminal import end_well, open_terminal, printable, tell
 from sciscirl.errors import SciSciRLError
 
 Options = TypeVar("Options")
@@ -132,12 +140,38 @@ def _as_pairs(words: Sequence[str], flags: set[str]) -> list[str]:
 
 def run_script(main: Callable[[Sequence[str]], None]) -> int:
     """Run a script: a user's mistake is one line and exit code 1, or the error's own, Ctrl-C is 130."""
-    try:
-        main(sys.argv[1:])
-    except SciSciDataError as error:
-        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        return getattr(error, "exit_code", 1)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return 130
-    return 0
+    open_terminal()
+
+    def run(words: Sequence[str]) -> int:
+        try:
+            main(words)
+        except SciSciDataError as error:
+            tell(f"error: {_one_line(error)}")
+            return getattr(error, "exit_code", 1)
+        except OSError as error:
+            told = about_memory(error) or about_os_error(error)
+            if told is None:
+                raise
+            tell(f"error: {told}")
+            return 1
+        except (MemoryError, RuntimeError, ImportError) as error:
+            told = about_memory(error)
+            if told is None:
+                raise
+            tell(f"error: {told}")
+            return 1
+        except KeyboardInterrupt:
+            tell("interrupted")
+            return 130
+        return 0
+
+    return end_well(run, sys.argv[1:])
+
+
+def show(text: str, *, flush: bool = False) -> None:
+    """Print for a terminal; what models, runs and servers said in it is text, and nothing else."""
+    print(printable(text, lines=True), flush=flush)  # noqa: T201 (the scripts print through this)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

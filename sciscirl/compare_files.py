@@ -9,7 +9,9 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata.storage import atomic_file
+from sciscidata.json_text import parse_json
+from sciscidata.storage import atomic_file, path_inside
+from sciscidata.terminal import printable
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
 from sciscirl.folder_lock import refuse_slice
@@ -74,7 +76,7 @@ def _split(word: str) -> tuple[str | None, Path]:
 def _find_slice(file: Path) -> str | None:
     for folder in (file.parent, file.parent.parent):
         try:
-            facts = cast("dict[str, Any]", json.loads((folder / RUN_FILE).read_text("utf-8")))
+            facts = cast("dict[str, Any]", parse_json((folder / RUN_FILE).read_bytes()))
             return str(facts["release"]["manifest_sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -121,10 +123,10 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     if out is not None:
         from sciscirl.report_figures import draw_differences
 
-        with atomic_file(out / "comparison.json") as path:
+        with atomic_file(path_inside(out, "comparison.json", stated_by="a comparison")) as path:
             path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
         for metric in COMPARED:
-            with atomic_file(out / f"difference_{metric}.png") as path:
+            with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
                 path.write_bytes(draw_differences(comparison, metric))
     return comparison
 
@@ -149,6 +151,6 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    table = list(rows)
+    table = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from filelock import FileLock, Timeout
 
 from sciscidata.release import MANIFEST
+from sciscidata.storage import real_path
 from sciscirl.errors import SciSciRLError
+
+_DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
 
 
 @contextmanager
@@ -25,8 +30,9 @@ def locked_folder(
         error: the class to raise.
 
     Raises:
-        SciSciRLError: if another process holds the folder, it cannot be written, or it is that of a slice, which
-            would no longer be the one that its manifest describes.
+        SciSciRLError: if another process holds the folder, it cannot be written, a link in it leads out of it, through
+            which other files would be written, or it is that of a slice, which would no longer be the one that its
+            manifest describes.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -37,6 +43,7 @@ def locked_folder(
     refuse_slice(folder, option, error)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_links(folder, option, error)
         lock = FileLock(folder / ".lock", timeout=0)
         lock.acquire()
     except Timeout as caught:
@@ -48,6 +55,22 @@ def locked_folder(
         yield
     finally:
         lock.release()
+
+
+def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None:
+    """Refuse a folder with links out of it, as deep as runs, evaluations, sweeps and servers write into theirs."""
+    home = real_path(folder)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and not real_path(path).is_relative_to(home):
+                msg = (
+                    f"{path} is a link that leads out of {folder}, so that what is written there would land elsewhere. "
+                    f"Remove the link, or choose another {option}."
+                )
+                raise error(msg)
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = [name for name in folders if depth + 1 < _DEPTH and not name.startswith(".")]
 
 
 def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:

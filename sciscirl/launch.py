@@ -21,7 +21,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.refill import RefillConstantGroups
-from sciscirl.run_folder import expand_home, open_store
+from sciscirl.run_folder import METRICS_FILE, expand_home, read_rows
 from sciscirl.server import DAYS_KEPT, check_weights, seconds_to_keep
 from sciscirl.task import read_split
 from sciscirl.task_rules import check_positive
@@ -196,7 +196,7 @@ def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
     Raises:
         SciSciRLError: if there is no such action.
     """
-    rows = open_store(folder).read_metrics()
+    rows = read_rows(folder / METRICS_FILE)
     history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
     return CollapseAlarm(action=check_action(options.collapse), history=filter(None, history))
 

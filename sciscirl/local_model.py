@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from sciscidata.json_text import parse_json
 from sciscirl.errors import SciSciRLError
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
@@ -218,7 +218,7 @@ def _find_broken(folder: Path) -> str | None:
 
 def _read_facts(path: Path, *names: str) -> dict[str, Any]:
     try:
-        facts: Any = json.loads(path.read_bytes())
+        facts: Any = parse_json(path.read_bytes())
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), str) for name in names):

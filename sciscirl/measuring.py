@@ -10,6 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.errors import StorageError
+from sciscidata.terminal import printable
 from sciscirl.intervals import bootstrap_intervals
 from sciscirl.metrics import compute_metrics, tie_metrics
 from sciscirl.predictions import write_predictions
@@ -91,7 +92,7 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
                      majority
         label_match  0.3333 [0.3000, 0.4000]
     """
-    rows = [["", *results]]
+    rows = [["", *map(printable, results)]]
     for name in _SHOWN:
         if any(name in metrics for metrics in results.values()):
             rows.append([name, *(_cell(metrics, name) for metrics in results.values())])

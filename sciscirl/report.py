@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from sciscidata.progress import progress_bar
 from sciscidata.storage import atomic_file, atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.report_examples import view_examples
+from sciscirl.report_figures import is_of_report
 from sciscirl.report_layout import Picture, Section
 from sciscirl.report_runs import Run, read_runs
 from sciscirl.report_tables import view_comparison, view_cost, view_overview, view_published, view_runs
@@ -169,6 +171,9 @@ def _name_pictures(sections: Sequence[Section]) -> list[Section]:
 
 
 def _check_pictures(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(path.suffix != ".png" for path in folder.iterdir())):
+    """Refuse to replace a folder that holds anything but pictures of a report: those say so themselves."""
+    if os.path.lexists(folder) and (
+        folder.is_symlink() or not folder.is_dir() or not all(is_of_report(path) for path in folder.iterdir())
+    ):
         msg = f"{folder} holds something other than pictures of a report. Choose another --out, or move it."
         raise SciSciRLError(msg)

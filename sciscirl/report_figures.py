@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sciscidata.plots import COLOURS
+from sciscidata.terminal import printable
 from sciscirl.compare import Comparison, Estimate
 from sciscirl.predictions import INVALID
 
@@ -32,8 +34,12 @@ _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 _LABEL_MARKERS: Final = ("o", "s", "D", "X")
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
 _DPI: Final = 160
+_KEY: Final = "Source"
+_MADE_BY: Final = "sciscirl report"
+_HEAD: Final = 4096  # bytes, within which a picture says where it comes from
 _MOST_BANDS: Final = 3  # more of them only blur
 _LOOK: Final[dict[Any, Any]] = {
+    "text.parse_math": False,  # names hold dollars
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
     "font.size": 9.5,
     "text.color": "#111111",
@@ -267,16 +273,31 @@ def _reach(values: Sequence[float], lows: Sequence[float], highs: Sequence[float
 
 
 def _short(name: str, n: int = 17) -> str:
-    return name if len(name) <= n else f"\u2026{name[-(n - 1) :]}"
+    text = printable(name)
+    text = text if len(text) <= n else f"\u2026{text[-(n - 1) :]}"
+    return f" {text}" if text.startswith("_") else text  # matplotlib leaves such names out of legends
 
 
 def _fit(title: str) -> str:
     """Break a title that is wider than the picture."""
-    return "\n".join(textwrap.wrap(title, 46))
+    return "\n".join(textwrap.wrap(printable(title), 46))
 
 
 def _to_png(figure: Figure) -> bytes:
     FigureCanvasAgg(figure)
     file = io.BytesIO()
-    figure.savefig(file, dpi=_DPI, metadata={"Software": None})  # it would name the version
+    figure.savefig(file, dpi=_DPI, metadata={"Software": None, _KEY: _MADE_BY})  # Software would name the version
     return file.getvalue()
+
+
+def is_of_report(path: Path) -> bool:
+    """Whether a file is a picture of a report, by what is written into it.
+
+    Example:
+        >>> is_of_report(Path("no-such-picture.png"))
+        False
+    """
+    if path.is_symlink() or not path.is_file() or path.suffix != ".png":
+        return False
+    with path.open("rb") as file:
+        return f"{_KEY}\0{_MADE_BY}".encode() in file.read(_HEAD)

@@ -7,10 +7,12 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sciscirl.compare import COMPARED, Estimate, Pair
 
 ABSENT = "\N{EN DASH}"
+_LONGEST_SLUG: Final = 100  # a file's name may have 255 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def slug(name: str) -> str:
         >>> slug("runs/exp4_seed1")
         'runs-exp4-seed1'
     """
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[-_LONGEST_SLUG:]
 
 
 def show_pair(pair: Pair) -> list[str]:

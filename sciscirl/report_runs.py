@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +10,20 @@ from typing import Any, Final, Literal, cast
 
 import polars as pl
 
+from sciscidata.json_text import parse_json
 from sciscidata.progress import progress_bar
 from sciscirl.errors import PredictionsError, RunFolderError
 from sciscirl.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluate import measure
 from sciscirl.predictions import find_target, read_predictions
 from sciscirl.prices import Usage
-from sciscirl.run_folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE
+from sciscirl.run_folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row
 from sciscirl.task import TARGETS, TargetName, short_name
 
 SIDE: Final = "test"
+_JUDGED: Final = {"label_match", "n"}  # what every evaluation has
+_LARGEST: Final = 1e300
+_LONGEST_SHOWN: Final = 80
 Kind = Literal["rl", "sft", "evaluation", "baseline"]
 
 
@@ -194,14 +196,31 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         )
         raise RunFolderError(msg)
     try:
-        facts: object = json.loads(path.read_text("utf-8"))
+        facts: object = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         msg = f"{path} cannot be read ({error}). Leave this run out, or run it again."
         raise RunFolderError(msg) from error
     if not isinstance(facts, dict) or not isinstance(cast("dict[str, Any]", facts).get("settings"), dict):
         msg = f"{path} does not say what was run: it has no settings. Leave it out."
         raise RunFolderError(msg)
-    return cast("dict[str, Any]", facts)
+    stated = cast("dict[str, Any]", facts)
+    for where, values, names, kind, what in (
+        ("", stated, ("release", "versions"), dict, "an object"),
+        ("", stated, ("release_folder", "commit"), str, "a text"),
+        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "side"), str, "a text"),
+    ):
+        for name in names:
+            if not isinstance(values.get(name), kind | None):
+                msg = f"{path} is damaged: {where}{name} is {_cut(values[name])}, needs {what}. Leave this run out."
+                raise RunFolderError(msg)
+    if stated["settings"].get("target", "disruption") not in list(TARGETS):
+        msg = f"{path} is damaged: settings.target needs to be one of {', '.join(TARGETS)}. Leave this run out."
+        raise RunFolderError(msg)
+    return stated
+
+
+def _cut(value: object) -> str:
+    return repr(value) if len(repr(value)) <= _LONGEST_SHOWN else f"{repr(value)[:_LONGEST_SHOWN]}..."
 
 
 def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
@@ -211,22 +230,25 @@ def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
     by_step: dict[float | None, dict[str, float]] = {}
     n_damaged = 0
     for line in path.read_bytes().decode("utf-8", "replace").splitlines():
-        try:
-            row: object = json.loads(line)
-        except ValueError:  # the line that a killed run was writing
+        row = parse_row(line)
+        if row is None:  # the line that a killed run was writing
             n_damaged += 1
             continue
-        if isinstance(row, dict):
-            numbers = {
-                name: value
-                for name, value in cast("dict[str, Any]", row).items()
-                if isinstance(value, (int, float)) and math.isfinite(value)
-            }
-            step = numbers.get("step")
-            by_step[step] = by_step.get(step, {}) | numbers
+        numbers = _numbers(row)
+        step = numbers.get("step")
+        by_step[step] = by_step.get(step, {}) | numbers
     if n_damaged:
         problems.append(f"{path.name}: {n_damaged:,} damaged lines left out")
     return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Keep what is a finite number, and none so large that it is no float."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST  # False of NaN
+    }
 
 
 def _is_of_training(name: str) -> bool:
@@ -249,7 +271,7 @@ def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: lis
     logged = {
         int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         for row in rows
-        if f"{prefix}label_match" in row and "step" in row
+        if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
     }
     pattern = re.compile(rf"{SIDE}_(\d+)\.parquet")
     files = {
@@ -268,8 +290,12 @@ def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
         yield Evaluation(step=0, metrics=measure(found), predictions=found)
         return
     try:
-        metrics = json.loads((folder / EVALUATION_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
+        row = parse_row((folder / EVALUATION_FILE).read_text("utf-8", "replace"))
+    except OSError:
+        return
+    metrics = _numbers(row or {})
+    if not metrics.keys() >= _JUDGED:
+        problems.append(f"{EVALUATION_FILE}: damaged, left out")
         return
     yield Evaluation(step=0, metrics=metrics, predictions=None)
 
@@ -292,9 +318,9 @@ def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: 
     for path in sorted(folder.glob(f"iteration_*/eval_{SIDE}_rollout_summaries.jsonl")):
         for line in path.read_text("utf-8", "replace").splitlines():
             try:
-                taken = json.loads(line)["steps"]
+                taken = parse_json(line)["steps"]
                 read += sum(int(step["ob_len"]) for step in taken)
                 sampled += sum(int(step["ac_len"]) for step in taken)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 problems.append(f"{path.parent.name}/{path.name}: a damaged line left out")
     return Usage(prefill=read, sample=sampled, train=trained) if read or trained else None

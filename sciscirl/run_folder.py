@@ -8,12 +8,15 @@ import platform
 import subprocess
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from sciscidata.checks import is_whole
 from sciscidata.errors import StorageError
-from sciscidata.storage import atomic_file
+from sciscidata.json_text import parse_json
+from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.errors import errors_about
 from sciscirl.errors import SciSciRLError
 from sciscirl.local_model import ADAPTER_FILES, TRAINED_ON_FILE
@@ -87,10 +90,10 @@ def begin_run(
                 )
                 raise SciSciRLError(msg)
     # The cookbook's loops read this file themselves, and stumble over half a line.
-    keep_rows(folder / CHECKPOINTS_FILE, lambda row: "name" in row)
+    keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
     checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
-    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or row["step"] < step)
+    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or _is_before(row["step"], step))
     return step
 
 
@@ -123,7 +126,44 @@ def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord |
 
 def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
     """Read which checkpoints a run has, in the order in which they were kept; likewise."""
-    return cast("list[CheckpointRecord]", open_store(folder).read_checkpoint_records())
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord  # loads torch, which whoever reads a folder need not
+
+    return [CheckpointRecord.from_dict(row) for row in read_rows(folder / CHECKPOINTS_FILE) if _is_checkpoint(row)]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read a file of JSON lines, without those that are half written or no objects; none where there is no file."""
+    try:
+        text = path.read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    rows = (parse_row(line) for line in text.splitlines())
+    return [row for row in rows if row is not None]
+
+
+def parse_row(line: str) -> dict[str, Any] | None:
+    """Read a line of JSON; None where it is no object.
+
+    Example:
+        >>> parse_row('{"step": 1}'), parse_row('{"st'), parse_row("[" * 100_000)
+        ({'step': 1}, None, None)
+    """
+    try:
+        row: Any = parse_json(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
+
+
+def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
+    """Return the folder in a run's own in which a checkpoint lies; None for one on a server.
+
+    Raises:
+        UnsafeNameError: ``checkpoints.jsonl`` names a place outside the run's folder.
+    """
+    if record.state_path is None or "://" in record.state_path:
+        return None
+    return path_inside(folder, record.state_path, stated_by=folder / CHECKPOINTS_FILE)
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:
@@ -134,23 +174,57 @@ def list_weights(folder: Path) -> dict[int | None, str]:
     """
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
-        step, here = record.batch, folder / str(record.state_path)
+        step, here = record.batch, find_weights(folder, record)
         if record.epoch:  # the end of the cookbook's supervised loop, which counts from 0 again after our one epoch
-            step = 1 + max((row["step"] for row in open_store(folder).read_metrics() if "epoch" in row), default=-1)
+            rows = read_rows(folder / METRICS_FILE)
+            step = 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
         if record.sampler_path is not None:
             kept[step] = record.sampler_path
-        elif (here / ADAPTER_FILES[0]).is_file():
+        elif here is not None and (here / ADAPTER_FILES[0]).is_file():
             kept[step] = str(here)
     return kept
 
 
+def _is_checkpoint(row: Mapping[str, Any]) -> bool:
+    texts, numbers = (row.get("state_path"), row.get("sampler_path")), (row.get("batch"), row.get("epoch"))
+    return (
+        isinstance(row.get("name"), str)
+        and all(isinstance(text, str | None) for text in texts)
+        and all(number is None or is_whole(number) for number in numbers)
+    )
+
+
+def _is_before(taken: object, step: int) -> bool:
+    return isinstance(taken, int | float) and taken < step
+
+
 def open_store(folder: str | Path) -> TrainingRunStore:
     """Return what reads and writes the records of a run, lines half written left out; nothing is read before."""
-    # Both load torch, which whoever reads a folder need not.
+    # It loads torch, which whoever reads a folder need not.
     from tinker_cookbook.stores.storage import storage_from_uri
+
+    return _store_class()(storage_from_uri(str(folder)))
+
+
+@cache
+def _store_class() -> type[TrainingRunStore]:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
-    return TrainingRunStore(storage_from_uri(str(folder)))
+    class RunStore(TrainingRunStore):
+        """Reads what a run or a server wrote, whatever state it is in: the cookbook's own ends at deep nesting."""
+
+        def _read_jsonl(self, *parts: str) -> list[dict[str, Any]]:
+            try:
+                text = self.storage.read(self._path(*parts)).decode("utf-8", "replace")
+            except FileNotFoundError:
+                return []
+            rows = (parse_row(line) for line in text.splitlines())
+            return [row for row in rows if row is not None]
+
+        def read_metrics(self) -> list[dict[str, Any]]:
+            return self._read_jsonl(METRICS_FILE)
+
+    return RunStore
 
 
 def is_judged(store: TrainingRunStore, step: int | None) -> bool:
@@ -160,7 +234,7 @@ def is_judged(store: TrainingRunStore, step: int | None) -> bool:
 
 def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        facts: Any = json.loads(path.read_bytes())
+        facts: Any = parse_json(path.read_bytes())
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), dict) for name in _FIXED):
@@ -264,11 +338,8 @@ def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
         return
     kept: list[str] = []
     for line in path.read_text("utf-8", "replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:  # the line that a killed run was writing
-            continue
-        if isinstance(row, dict) and is_kept(cast("dict[str, Any]", row)):
+        row = parse_row(line)  # None: the line that a killed run was writing
+        if row is not None and is_kept(row):
             kept.append(line)
     _write(path, "".join(f"{line}\n" for line in kept))
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import polars as pl
 
+from sciscidata.terminal import printable
 from sciscirl.collapse import find_signs
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.intervals import Floats, percentile_interval, resample_metrics
@@ -229,7 +230,10 @@ def render_selection(selection: Selection) -> str:
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    weights = chosen.checkpoint or "what the run began with: training gained nothing that these papers can tell"
+    weights = (
+        printable(chosen.checkpoint or "")
+        or "what the run began with: training gained nothing that these papers can tell"
+    )
     return "\n".join(
         [
             *lines,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from sciscidata.json_text import parse_json
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, choose_opponents, find_preset
 from sciscirl.run_folder import RUN_FILE, find_adapter, find_checkpoint, list_weights
 from sciscirl.task import Side
 from sciscirl.task_rules import check_positive
+
+#: What run.json says of a run, which decides how its model is asked.
+_TEXTS: Final = ("name", "style", "contract", "model", "renderer")
+_NUMBERS: Final = ("max_paper_tokens", "max_tokens", "temperature", "lora_rank", "learning_rate", "n_train")
+_LARGEST: Final = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +144,8 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
     try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
+        facts: dict[str, Any] = parse_json(path.read_bytes())
+        _check_types(facts["settings"])
         settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
         preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
         rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
@@ -148,6 +154,9 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         if "adversarial" in settings:
             preset = replace(preset, adversarial=AdversarialRules(**settings["adversarial"]))
         renderer = settings["renderer"]
+        if not isinstance(trained_on, str):
+            msg = "release.manifest_sha256 is no text"
+            raise TypeError(msg)
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
@@ -161,6 +170,27 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         trained_on=trained_on,
         n_train=settings.get("n_train"),
     )
+
+
+def _check_types(settings: dict[str, Any]) -> None:
+    """Refuse settings of another kind than a run writes: they were read from a file.
+
+    Raises:
+        TypeError, LookupError: one is, or is not there.
+    """
+    for name in _TEXTS:
+        if not isinstance(settings[name], str) and (name != "renderer" or settings[name] is not None):
+            msg = f"settings.{name} is no text"
+            raise TypeError(msg)
+    for name in _NUMBERS:
+        value = settings.get(name) if name == "n_train" else settings[name]
+        is_known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+        if not is_known and (name != "n_train" or value is not None):
+            msg = f"settings.{name} is no number"
+            raise TypeError(msg)
+        if name not in ("temperature", "learning_rate") and isinstance(value, float):
+            msg = f"settings.{name} is no whole number"
+            raise TypeError(msg)
 
 
 def _find_checkpoint(folder: Path) -> str:

@@ -9,7 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.compare import CompareConfig
 from sciscirl.compare_files import compare_files, render_comparison
 from sciscirl.run_folder import expand_home
@@ -19,13 +20,13 @@ def main(words: Sequence[str]) -> None:
     """Read the options, compare, and print both tables."""
     options = vars(_parser().parse_args(words))
     predictions, out = options.pop("predictions"), options.pop("out", None)
-    print(render_comparison(compare_files(predictions, CompareConfig(**options), out)))
+    show(render_comparison(compare_files(predictions, CompareConfig(**options), out)))
     if out is not None:
-        print(f"result: {out}")
+        show(f"result: {out}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser = TextParser(description=__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument("predictions", nargs="+", metavar="[NAME=]PATH", help="a run, an evaluation, or a file")
     parser.add_argument("--reference", metavar="NAME", help="compare the others with this one only (every pair)")
     parser.add_argument("--n-resamples", type=int, help="of the papers, for intervals (2000)")

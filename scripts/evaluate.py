@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluate import (
     EvaluationConfig,
@@ -30,7 +31,7 @@ def main(words: Sequence[str]) -> None:
     predictions, baselines = options.pop("from_predictions", None), options.pop("baselines", False)
     seed, has_model = options.pop("seed", 0), bool({"model", "checkpoint", "local_model", "run"} & set(options))
     if predictions is not None:
-        print(render_metrics({predictions.stem: evaluate_predictions(predictions)}))
+        show(render_metrics({predictions.stem: evaluate_predictions(predictions)}))
         return
     if "release" not in options or not (has_model or baselines):
         msg = (
@@ -41,12 +42,12 @@ def main(words: Sequence[str]) -> None:
     config = EvaluationConfig(**{"out": Path("evaluations") / options["release"].name, **options})
     judged = evaluate_baselines(config, seed=seed) if baselines else {}  # first: what they refuse has cost nothing yet
     results = {"model": asyncio.run(evaluate_model(config))} if has_model else {}
-    print(render_metrics(results | judged))
-    print(f"result: {config.out}")
+    show(render_metrics(results | judged))
+    show(f"result: {config.out}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser = TextParser(description=__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument("--release", type=expand_home, metavar="FOLDER", help="a slice")
     parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
     parser.add_argument("--model", help="a base model; with --checkpoint, the one it was trained from")

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script
+from sciscirl.command_line import read_options, run_script, show
 
 
 def main(words: Sequence[str]) -> None:
@@ -18,10 +18,10 @@ def main(words: Sequence[str]) -> None:
 
     options = read_options(GroupSizeOptions, words)
     if isinstance(options, str):
-        print(options)
+        show(options)
         return
-    print(render_group_sizes(asyncio.run(run_group_sizes(options))))
-    print(f"result: {options.out}")
+    show(render_group_sizes(asyncio.run(run_group_sizes(options))))
+    show(f"result: {options.out}")
 
 
 if __name__ == "__main__":

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.run_folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:
     """Read the options, merge, and tell where the model lies."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = TextParser(description=__doc__)
     parser.add_argument("adapter", type=expand_home, help="its folder, or that of the run")
     parser.add_argument("--out", type=expand_home, required=True, metavar="FOLDER", help="where the model goes")
     parser.add_argument(
@@ -22,7 +22,7 @@ def main(words: Sequence[str]) -> None:
     options = parser.parse_args(words)
     from sciscirl.sft.merge import merge_adapter
 
-    print(f"model: {merge_adapter(options.adapter, options.out, dtype=options.dtype, device=options.device)}")
+    show(f"model: {merge_adapter(options.adapter, options.out, dtype=options.dtype, device=options.device)}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.report import ReportConfig, write_report
 from sciscirl.run_folder import expand_home
 
@@ -15,12 +16,12 @@ def main(words: Sequence[str]) -> None:
     """Read the options, write the report, and say where it is."""
     options = vars(_parser().parse_args(words))
     config = ReportConfig(**{**options, "runs": tuple(options["runs"])})
-    print(f"report: {write_report(config)}")
-    print(f"pictures: {config.pictures}")
+    show(f"report: {write_report(config)}")
+    show(f"pictures: {config.pictures}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser = TextParser(description=__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument(
         "runs", nargs="+", type=expand_home, metavar="RUN", help="folder of a training run or an evaluation"
     )

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.repro.settings import Attention, Axes, Dtype
 from sciscirl.run_folder import expand_home
 
@@ -30,15 +31,14 @@ def main(words: Sequence[str]) -> None:
     options["against"] = tuple(options.get("against", ()))
     config = ReproConfig(**options, axes=Axes(**axes))
     asyncio.run(run_sweep(config))
-    print((config.out / "sweep.md").read_text("utf-8"))
-    print(f"result: {config.out}")
+    show((config.out / "sweep.md").read_text("utf-8"))
+    show(f"result: {config.out}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = TextParser(
         description=__doc__,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--release", type=expand_home, required=True, metavar="FOLDER", help="a slice")

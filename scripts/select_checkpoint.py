@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.run_folder import expand_home
 from sciscirl.select import Criterion, Rule, SelectionConfig, render_selection, select_checkpoint
 
@@ -19,11 +20,11 @@ def main(words: Sequence[str]) -> None:
     """Read the options, choose, and print the table."""
     options = vars(_parser().parse_args(words))
     run = options.pop("run")
-    print(render_selection(select_checkpoint(run, SelectionConfig(**options))))
+    show(render_selection(select_checkpoint(run, SelectionConfig(**options))))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser = TextParser(description=__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument("run", type=expand_home, metavar="RUN", help="the folder of a training run")
     parser.add_argument("--metric", choices=get_args(Criterion), help="the more, the better (macro_f1)")
     parser.add_argument(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import platformdirs
 
-from sciscirl.command_line import run_script
+from sciscidata.terminal import TextParser
+from sciscirl.command_line import run_script, show
 from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
@@ -44,8 +45,8 @@ def main(words: Sequence[str]) -> None:
         exported = {**server.environment, "MODEL": server.model, "RENDERER": renderer}
         for name, value in exported.items():
             if value is not None:
-                print(f"export {name}={shlex.quote(value)}")
-        print(f"# log: {server.log}; stop with Ctrl-C", flush=True)
+                show(f"export {name}={shlex.quote(value)}")
+        show(f"# log: {server.log}; stop with Ctrl-C", flush=True)
         status = server.wait()
     msg = f"the server ended by itself with status {status}. What it said: {server.log}."
     raise LocalServerError(msg)
@@ -53,9 +54,7 @@ def main(words: Sequence[str]) -> None:
 
 def read_options(words: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False
-    )
+    parser = TextParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     served = parser.add_mutually_exclusive_group(required=True)
     served.add_argument("--tiny", action="store_true", help="make and serve a model that knows nothing")
     served.add_argument(

@@ -9,14 +9,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script
+from sciscirl.command_line import read_options, run_script, show
 from sciscirl.experiments import render_presets
 
 
 def main(words: Sequence[str]) -> None:
     """Read the options, do what they say, and tell where the result lies."""
     if "--list" in words:
-        print(render_presets())
+        show(render_presets())
         return
     from sciscirl.dry_run import render_dry_run
     from sciscirl.launch import TrainOptions
@@ -24,11 +24,11 @@ def main(words: Sequence[str]) -> None:
 
     options = read_options(TrainOptions, words)
     if isinstance(options, str):
-        print(options)
+        show(options)
     elif options.dry_run:
-        print(render_dry_run(options))
+        show(render_dry_run(options))
     else:
-        print(f"run: {asyncio.run(train_preset(options))}")
+        show(f"run: {asyncio.run(train_preset(options))}")
 
 
 if __name__ == "__main__":

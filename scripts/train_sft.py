@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script, take_word
+from sciscirl.command_line import read_options, run_script, show, take_word
 from sciscirl.experiments import render_presets
 
 BACKENDS = ("tinker", "peft")
@@ -18,31 +18,31 @@ BACKENDS = ("tinker", "peft")
 def main(words: Sequence[str]) -> None:
     """Read the options, do what they say, and tell where the result lies."""
     if "--list" in words:
-        print(render_presets())
+        show(render_presets())
         return
     backend, words = take_word(words, "backend", BACKENDS)
     if backend is None:
-        print(f"{__doc__}\nbackends: {', '.join(BACKENDS)} (docs/sft.md)")
+        show(f"{__doc__}\nbackends: {', '.join(BACKENDS)} (docs/sft.md)")
     elif backend == "tinker":
         from sciscirl.sft import tinker_backend
 
         options = read_options(tinker_backend.TinkerSftOptions, words)
         if isinstance(options, str):
-            print(options)
+            show(options)
         elif options.dry_run:
-            print(tinker_backend.render_dry_run(options))
+            show(tinker_backend.render_dry_run(options))
         else:
-            print(f"run: {asyncio.run(tinker_backend.train_on_tinker(options))}")
+            show(f"run: {asyncio.run(tinker_backend.train_on_tinker(options))}")
     else:
         from sciscirl.sft import peft_backend
 
         options = read_options(peft_backend.PeftSftOptions, words)
         if isinstance(options, str):
-            print(options)
+            show(options)
         elif options.dry_run:
-            print(peft_backend.render_dry_run(options))
+            show(peft_backend.render_dry_run(options))
         else:
-            print(f"run: {peft_backend.train_with_peft(options)}")
+            show(f"run: {peft_backend.train_with_peft(options)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from sciscidata.storage.cached import (
     refuse_link,
     resumable_folder,
 )
-from sciscidata.storage.errors import storage_error
+from sciscidata.storage.errors import about_os_error, storage_error
 from sciscidata.storage.names import is_plain_name, path_inside
 from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
@@ -20,6 +20,7 @@ from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished, ope
 
 __all__ = [
     "BLANK_SEAL",
+    "about_os_error",
     "atomic_file",
     "atomic_folder",
     "cached_folder",

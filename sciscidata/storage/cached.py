@@ -19,7 +19,7 @@ from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
 from sciscidata.storage.paths import hash_file, real_path
 from sciscidata.storage.small_files import read_whole
-from sciscidata.storage.whole import atomic_folder, flush, flush_folder
+from sciscidata.storage.whole import atomic_folder, flush, flush_folder, take_place
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 _remove_untrusted(new)
                 yield new
                 flush_folder(new)
-                new.rename(target)
+                take_place(new, target)
                 flush(target.parent)
         except StorageError:
             if target.exists():  # of another run, in whose way it would be

@@ -50,6 +50,22 @@ def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageEr
     return StorageError(f"cannot write {path}: {reason}. {remedy}{hint}")
 
 
+def about_os_error(error: OSError) -> str | None:
+    """Say in a line which file the system refused; None where it is about no file.
+
+    Example:
+        >>> about_os_error(OSError(13, "Permission denied", "slices"))
+        'slices: Permission denied. Check the path, its permissions and its disk.'
+    """
+    if error.filename is not None:
+        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    else:  # Polars sets neither number nor name, and names the file in its first line
+        told = str(error).partition("\n")[0].partition(" (set POLARS_VERBOSE")[0]
+        if "(os error " not in told:
+            return None
+    return f"{told}. Check the path, its permissions and its disk."
+
+
 @contextmanager
 def errors_about(target: Path, hint: str = "") -> Generator[None]:
     """Turn what fails because of the disk of ``target`` into a StorageError; other errors pass through unchanged.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 import stat
 from pathlib import Path
 from typing import Any, Final
+
+from sciscidata.json_text import parse_json
 
 #: A file of settings has a few KB.
 SETTINGS_BYTES: Final = 1 << 20
@@ -46,14 +47,9 @@ def read_json(path: Path, most_bytes: int = REPORT_BYTES) -> Any:  # noqa: ANN40
 
     Raises:
         OSError: as ``read_whole``.
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: as ``parse_json``.
     """
-    content = read_whole(path, most_bytes)
-    try:
-        return json.loads(content)
-    except RecursionError:
-        msg = "it is nested too deeply"
-        raise ValueError(msg) from None
+    return parse_json(read_whole(path, most_bytes))
 
 
 def is_special(path: Path) -> bool:

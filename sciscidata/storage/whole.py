@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -9,9 +10,10 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
 from sciscidata.storage.paths import real_path
-from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace
+from sciscidata.storage.workspaces import OLD, clear_leftovers, locked_workspace, one_at_a_time
 
 _ABOUT_TMPDIR = " Temporary files lie where TMPDIR says."
 
@@ -53,20 +55,48 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         new.mkdir()
         yield new
         flush_folder(new)
-        if overwrite and target.exists():
-            target.rename(workspace / OLD)
-        new.rename(target)
+        with one_at_a_time(target.parent):
+            if overwrite and target.exists():
+                target.rename(workspace / OLD)
+            take_place(new, target)
         flush(target.parent)
 
 
+def take_place(new: Path, target: Path) -> None:
+    """Let a whole folder become ``target``, where nothing lies, or an empty folder.
+
+    Raises:
+        StorageError: something appeared there, such as the result of another run for the same target.
+        OSError: the disk failed otherwise.
+    """
+    try:
+        new.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise _appeared(target) from error
+
+
+def _appeared(target: Path) -> StorageError:
+    return StorageError(
+        f"cannot write {target}: another run has made it meanwhile, or something else is in the way. What this run "
+        "made is not kept. Look at what is there: use it, move it, or choose another name."
+    )
+
+
 @contextmanager
-def atomic_file(target: Path) -> Generator[Path]:
+def atomic_file(target: Path, *, overwrite: bool = True) -> Generator[Path]:
     """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
 
     The rest is as in atomic_folder. A run that ends because its result is there already calls clear_leftovers.
 
+    Args:
+        target: the file to make.
+        overwrite: False where the caller has seen that nothing is there: what appears meanwhile is then kept.
+
     Raises:
-        StorageError: the disk is full, or the file cannot be written. Other errors of the block pass through unchanged.
+        StorageError: the disk is full, the file cannot be written, or without ``overwrite`` something appeared at
+            ``target``. Other errors of the block pass through unchanged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -81,7 +111,10 @@ def atomic_file(target: Path) -> Generator[Path]:
         new = workspace / "new"
         yield new
         flush(new)
-        new.replace(target)
+        with one_at_a_time(target.parent):
+            if not overwrite and os.path.lexists(target):
+                raise _appeared(target)
+            new.replace(target)
         flush(target.parent)
 
 

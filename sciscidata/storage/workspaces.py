@@ -50,6 +50,32 @@ def locked_workspace(target: Path) -> Generator[Path]:
         shutil.rmtree(unlocked, ignore_errors=True)
 
 
+@contextmanager
+def one_at_a_time(folder: Path) -> Generator[None]:
+    """Wait until no other run changes the names in a folder, and keep others waiting until the end of the block.
+
+    Where the system or the disk knows no locks, nobody waits.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home, one_at_a_time(Path(home)):
+        ...     list(Path(home).iterdir())
+        []
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a disk that knows no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def clear_leftovers(target: Path) -> None:
     """Mend what killed runs left beside ``target``: remove their half work, restore a folder they put aside.
 

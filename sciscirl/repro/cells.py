@@ -7,14 +7,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import polars as pl
 from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 
+from sciscidata.json_text import parse_json
 from sciscidata.progress import Advance
-from sciscidata.storage import atomic_file
+from sciscidata.storage import atomic_file, path_inside
 from sciscirl.envs import DisruptionEnv
 from sciscirl.errors import SciSciRLError
 from sciscirl.predictions import INVALID
@@ -127,12 +128,23 @@ def read_cell(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame | N
         An empty record and None, where nothing whole is there.
     """
     try:
-        record = json.loads((folder / CELLS / f"{name}.json").read_bytes())
-        is_measured = record["status"] == "measured"
-        answers = pl.read_parquet(folder / CELLS / f"{name}.parquet", glob=False) if is_measured else None
-    except (OSError, ValueError, LookupError, pl.exceptions.ComputeError):
+        record = parse_json(_place(folder, f"{name}.json").read_bytes())
+        if not isinstance(record, dict) or record["status"] not in ("measured", "unsupported"):
+            return {}, None
+        known = cast("dict[str, Any]", record)
+        if not isinstance(known["reason"], str | None):
+            return {}, None
+        is_measured = known["status"] == "measured"
+        answers = pl.read_parquet(_place(folder, f"{name}.parquet"), glob=False) if is_measured else None
+    except (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError):
         return {}, None
-    return record, answers
+    return (known, answers) if answers is None or answers.schema == ANSWERS else ({}, None)
+
+
+def _place(folder: Path, name: str) -> Path:
+    # A device may be cuda:1, which names in general may not hold.
+    path_inside(folder / CELLS, name.replace(":", "-"), stated_by="an option of the sweep")
+    return folder / CELLS / name
 
 
 def write_cell(folder: Path, name: str, record: Mapping[str, Any], answers: pl.DataFrame | None) -> None:
@@ -142,7 +154,7 @@ def write_cell(folder: Path, name: str, record: Mapping[str, Any], answers: pl.D
         StorageError: if the disk is full, or the folder cannot be written.
     """
     if answers is not None:
-        with atomic_file(folder / CELLS / f"{name}.parquet") as path:
+        with atomic_file(_place(folder, f"{name}.parquet")) as path:
             answers.write_parquet(path)
-    with atomic_file(folder / CELLS / f"{name}.json") as path:
+    with atomic_file(_place(folder, f"{name}.json")) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from sciscidata.plots import save
+from sciscidata.plots import plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Panel
@@ -71,12 +71,12 @@ def draw_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
             panel.set_xlim(-0.03, 1.03)
             panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
     first: Any = figure.axes[0]
-    first.set_yticks(range(len(settings)), [f"{axis.replace('_', ' ')}  {value}" for axis, value, _ in settings])
+    first.set_yticks(range(len(settings)), [plain(f"{axis.replace('_', ' ')}  {value}") for axis, value, _ in settings])
     first.set_ylim(len(settings) - 0.5, -0.5)
     handles, labels = first.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(plain(title))
     save(figure, path)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.terminal import printable
 from sciscirl.repro.cells import read_cell
 from sciscirl.repro.divergence import DIVERGENCE, compare_answers, compare_logprobs
 from sciscirl.repro.settings import ELSEWHERE, Cell
@@ -101,7 +102,9 @@ def render_table(table: pl.DataFrame, settings: Mapping[str, Any]) -> str:
     refused = table.filter(pl.col("status") != "measured")
     if len(refused):
         lines += ["", "Not supported there:", ""]
-        lines += [f"- {row['axis']} {row['value']}: {row['reason']}" for row in refused.iter_rows(named=True)]
+        lines += [
+            printable(f"- {row['axis']} {row['value']}: {row['reason']}") for row in refused.iter_rows(named=True)
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -114,7 +117,7 @@ def _cell(value: str | float | None) -> str:
     """
     if value is None:
         return "-"
-    return f"{value:.2g}" if isinstance(value, float) and abs(value) < 0.01 else _plain(value)
+    return f"{value:.2g}" if isinstance(value, float) and abs(value) < 0.01 else printable(_plain(value))
 
 
 def _plain(value: str | float) -> str:

@@ -9,11 +9,11 @@ from typing import Final
 
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
-from sciscidata.storage import hash_file
+from sciscidata.storage import hash_file, path_inside
 from sciscidata.storage.whole import flush_folder
 from sciscirl.errors import RunFolderError
 from sciscirl.local_model import TRAINED_ON_FILE
-from sciscirl.run_folder import CHECKPOINTS_FILE, keep_rows, open_store, read_checkpoints, write_json
+from sciscirl.run_folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
 
 CHECKPOINTS: Final = "checkpoints"
 
@@ -56,8 +56,11 @@ def recover_checkpoint(run: Path) -> CheckpointRecord | None:
         StorageError: if ``checkpoints.jsonl`` cannot be written.
     """
     damaged: dict[str, str] = {}
-    for record in reversed([record for record in read_checkpoints(run) if record.has("state_path")]):
-        damage = find_damage(run / str(record.state_path), record.get(_SUMS, {}))
+    for record in reversed(read_checkpoints(run)):
+        place = find_weights(run, record)
+        if place is None:
+            continue
+        damage = find_damage(place, record.get(_SUMS, {}))
         if damage is None:
             if damaged:
                 _log.warning("%s. %s goes on from %s, which is whole.", _tell(damaged), run, record.state_path)
@@ -80,15 +83,20 @@ def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
         checkpoint: its folder.
         sums: SHA-256 of each file, by its path in the folder.
 
+    Raises:
+        UnsafeNameError: a path leads out of the folder.
+
     Example:
         >>> find_damage(Path("runs/qdora/checkpoints/checkpoint-50"), {"optimizer.pt": "5f70bf18..."})
         'it is gone'
     """
     if not checkpoint.is_dir():
         return "it is gone"
+    if not isinstance(sums, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (read from a file)
+        return "the SHA-256 of its files are not readable"
     for name, written in sums.items():
         try:
-            found = hash_file(checkpoint / name)
+            found = hash_file(path_inside(checkpoint, name, stated_by=CHECKPOINTS_FILE))
         except FileNotFoundError:
             return f"{name} is missing"
         except OSError as error:

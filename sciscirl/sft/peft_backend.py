@@ -25,7 +25,7 @@ from sciscirl.local_model import (
     load_base_model,
     require_packages,
 )
-from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, write_json
+from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, find_weights, write_json
 from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
 from sciscirl.sft.config import (
     SftOptions,
@@ -88,6 +88,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             write_json(folder / "config.json", {**chz.asdict(options), "trainer": arguments.to_sanitized_dict()})
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
+        begun = find_weights(folder, checkpoint) if checkpoint else None
         model = make_model(options, arguments)
         trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
         trainer.remove_callback(PrinterCallback)
@@ -110,7 +111,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         else:
             logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
         # After the last step too, where there is nothing left to take: this is what loads the weights that are judged.
-        trainer.train(resume_from_checkpoint=str(folder / str(checkpoint.state_path)) if checkpoint else None)
+        trainer.train(resume_from_checkpoint=str(begun) if begun else None)
         if judge is not None:
             judge.judge(n_steps)
         if is_first:

@@ -557,3 +557,8 @@ def test_the_script_and_the_command_are_the_same():
     done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
     assert "usage: sciscidata build" in done.stdout
     assert "--email" in done.stdout
+
+
+def test_a_value_that_is_no_text_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match=r"seed in \[split\]: it is not UTF-8"):
+        resolve({"": {"source": "synthetic"}, "split": {"seed": "\udcff"}})

@@ -605,3 +605,38 @@ def test_nothing_is_written_through_a_link_in_the_place_of_our_own_folders(tmp_p
     assert names(tmp_path / "kept") == ["SHA256SUMS", "a.bin", "b.json"]
     assert names(victim) == ["lock", "old"]
     assert (victim / "lock").read_text() == "mine"
+
+
+def test_a_file_that_appears_meanwhile_is_kept_where_nothing_was_to_be_replaced(tmp_path):
+    target = tmp_path / "pairs.parquet"
+
+    def race():
+        with atomic_file(target, overwrite=False) as path:
+            path.write_text("ours")
+            target.write_text("theirs")
+
+    with pytest.raises(StorageError, match="another run has made it meanwhile"):
+        race()
+    assert target.read_text() == "theirs"
+    assert names(tmp_path) == ["pairs.parquet"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_runs_that_replace_one_folder_at_once_all_end_well_and_leave_one_whole_result(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from sciscidata.storage import atomic_folder
+for turn in range(60):
+    with atomic_folder(Path("result"), overwrite=True) as folder:
+        for name in ("first", "second"):
+            (folder / name).write_text(sys.argv[1] + str(turn))
+"""
+    runs = [
+        subprocess.Popen([sys.executable, "-c", program, run], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for run in "abc"
+    ]
+    errors = [run.communicate(timeout=600)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], errors
+    assert names(tmp_path) == ["result"]
+    assert (tmp_path / "result" / "first").read_text() == (tmp_path / "result" / "second").read_text()

@@ -316,7 +316,7 @@ def test_damaged_files_are_said_and_the_rest_is_shown(home, tmp_path):
     assert run.last.predictions is None
     assert run.last.metrics["label_match"] == compute_metrics(answers(0.8, text=HOSTILE))["label_match"]
     assert len(run.problems) == 2
-    assert "1 damaged line" in run.problems[0]
+    assert "2 damaged lines" in run.problems[0]  # that of another kind too: nothing is left out silently
     assert run.problems[1].startswith("test_000004.parquet: it is no Parquet file")
     assert all(math.isfinite(value) for row in run.rows for value in row.values())
     out = write_report(ReportConfig(runs=(folder,), out=tmp_path / "r.html"))

@@ -1,0 +1,68 @@
+"""Too little memory, said in a line: before the packages are loaded, whose own code ends the process, and after."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import Final
+
+from sciscidata.errors import MemoryLimitError
+
+_GB: Final = 1_000_000_000
+#: What loading Polars, LLVM and their threads takes before any work is read: of addresses, and of private memory.
+_LEAST: Final = (("RLIMIT_AS", "addresses", "ulimit -v", 1_700, 130), ("RLIMIT_DATA", "data", "ulimit -d", 700, 60))
+_SHORT: Final = re.compile(
+    r"can't start new thread|cannot allocate memory|failed to map segment|bad_alloc|out of memory|unable to allocate",
+    re.IGNORECASE,
+)
+
+
+def check_limits(n_processors: int | None = None) -> None:
+    """Refuse a limit of memory under which the packages cannot be loaded: Rust and C++ would abort or wait for ever.
+
+    Args:
+        n_processors: of this machine, each of which gets a thread; None: as many as there are.
+
+    Raises:
+        MemoryLimitError: the limit of this process is too low.
+
+    Example:
+        >>> check_limits()
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    n_processors = n_processors or os.cpu_count() or 1
+    for name, what, command, base, each in _LEAST:
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        needed = (base + each * n_processors) * 1_000_000
+        if limit != resource.RLIM_INFINITY and limit < needed:
+            msg = (
+                f"this process may have {limit / _GB:.2f} GB of {what} ({command}), and needs {needed / _GB:.2f} GB "
+                f"to load its packages. Raise the limit: {command} unlimited."
+            )
+            raise MemoryLimitError(msg)
+
+
+def about_memory(error: BaseException) -> str | None:
+    """Say in a line that memory was too short, if that is what an error, or one behind it, is about; else None.
+
+    Example:
+        >>> about_memory(RuntimeError("can't start new thread"))
+        "out of memory: can't start new thread. Close other programs, raise the limit (ulimit -v), or read fewer works."
+        >>> about_memory(RuntimeError("no kernel")) is None
+        True
+    """
+    found: BaseException | None = error
+    for _ in range(10):
+        if found is None:
+            return None
+        is_short = isinstance(found, MemoryError) or (isinstance(found, OSError) and found.errno == errno.ENOMEM)
+        if is_short or (isinstance(found, RuntimeError | OSError | ImportError) and _SHORT.search(str(found))):
+            reason = str(found).partition("\n")[0].strip().rstrip(".") or type(found).__name__
+            remedy = "Close other programs, raise the limit (ulimit -v), or read fewer works."
+            return f"out of memory: {reason}. {remedy}"
+        found = found.__cause__ or found.__context__
+    return None

@@ -1,0 +1,144 @@
+"""Text for a terminal: what a file says is shown, and never executed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+#: The control characters (ESC begins commands to the terminal), what reorders a line, ends one, or is no character.
+_COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    r"""Write what may not reach a terminal as its code: control characters, reversals of a line, ends of lines.
+
+    Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
+
+    Args:
+        text: or what is shown by its ``str``.
+        lines: keep ``\n``, in a text whose lines are ours.
+
+    Example:
+        >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
+        thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it
+        >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
+        ('a\nb\\r', 'Séance, 夢\\u202e')
+    """
+    return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), str(text))
+
+
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class TextRecord(logging.LogRecord):
+    r"""What is logged, as text: whichever handler writes it, be it ours or that of another package.
+
+    Example:
+        >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
+        'reusing a\\x1b[2J\\nb'
+    """
+
+    def getMessage(self) -> str:
+        """Return the message; ours are one line each."""
+        return printable(super().getMessage(), lines=not self.name.startswith(("sciscidata", "sciscirl")))
+
+
+class TextParser(argparse.ArgumentParser):
+    """Repeats what was typed as text."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong with the command, and exit with 2."""
+        super().error(printable(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
+        super()._print_message(printable(message, lines=True), file)
+
+
+def open_terminal() -> None:
+    """Make the standard streams, logs and warnings of this process such that only text comes out. For commands.
+
+    A stream that was closed (``>&-``) is opened again, lest the next file that is opened takes its place: then
+    standard output cannot be written, and what goes to standard error is lost.
+    """
+    _reopen()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
+            stream.reconfigure(errors="backslashreplace")
+    logging.setLogRecordFactory(TextRecord)
+    write = warnings.formatwarning
+
+    def write_as_text(*facts: Any, **more: Any) -> str:  # noqa: ANN401
+        return printable(write(*facts, **more), lines=True)
+
+    warnings.formatwarning = write_as_text
+
+
+def _reopen() -> None:
+    # In the order of their numbers, because the lowest that is free is taken.
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+        setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error: as text, and, where it cannot be written, not at all."""
+    try:
+        sys.stderr.write(f"{printable(text, lines=True)}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def show_cursor() -> None:
+    """Show the cursor again that a progress bar has hidden."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")
+
+
+def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """Run a command and send what it has printed on its way: where that fails, it is one line and status 1.
+
+    Returns:
+        The command's exit status.
+
+    Raises:
+        SystemExit: of a parser that refuses the words.
+    """
+    try:
+        status = run(words)
+    except SystemExit as end:
+        if end.code:
+            raise
+        status = 0  # of --help
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        discard(sys.stdout)
+        if status == 0:
+            tell(f"error: cannot write standard output: {error.strerror}.")
+            status = 1
+    return status
+
+
+def discard(stream: Any) -> None:  # noqa: ANN401
+    """Send what is still to be written to nowhere: Python tries once more at its end, and exits with its own status."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # not a stream of the system
+        return

@@ -1,0 +1,183 @@
+"""What reaches a terminal is text, and a stream that cannot be written is one line."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sciscidata.manifest import hash_manifest, render_manifest
+from sciscidata.pipeline import BuildConfig, build
+from sciscidata.sources.synthetic import SyntheticConfig
+from sciscidata.splits import SplitConfig
+from sciscidata.terminal import printable
+
+#: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
+HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    home = tmp_path_factory.mktemp("release")
+    split = SplitConfig(n_train=30, n_test=3)
+    places = {"out": home / "slice", "cache_dir": home / "cache"}
+    build(BuildConfig(source=SyntheticConfig(n_works=2_000), split=split, novelty=None, **places))
+    return home / "slice"
+
+
+def run(*words: object, cwd: Path, **options) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "sciscidata", *map(os.fspath, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, check=False, timeout=600, **options)
+
+
+def assert_is_text(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Make sure that no control character but ends of lines came out, and give all that did."""
+    said = (done.stdout + done.stderr).decode()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", said), said
+    assert "Traceback" not in said
+    assert "verified: all" not in said.splitlines()
+    return said
+
+
+def test_no_control_character_survives_and_every_letter_does():
+    every = "".join(map(chr, (*range(0x3000), *range(0xD7F0, 0xE010), 0x1F600)))
+    shown = printable(every)
+    assert shown.isascii() is False
+    assert "é夢".encode().decode() == printable("é夢")
+    hidden = set(map(chr, (*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A))))
+    hidden |= set(map(chr, range(0xD800, 0xE000)))
+    assert not hidden & set(shown)
+    assert set(every) - hidden <= set(shown)
+
+
+def test_what_a_manifest_says_is_shown_and_not_executed(release, tmp_path):
+    folder = tmp_path / "slice"
+    folder.mkdir()
+    for file in release.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((release / "manifest.json").read_bytes())
+    manifest["source"] |= {"kind": HOSTILE, HOSTILE: HOSTILE, "inputs": [{"name": HOSTILE, "sha256": HOSTILE}]}
+    manifest["source"]["first_corrupt_lines"] = [{"file": HOSTILE, "line": 1, "reason": HOSTILE}]
+    (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
+    done = run("describe", "slice", cwd=tmp_path)
+    said = assert_is_text(done)
+    assert done.returncode == 0, said
+    assert r"source: \x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
+def test_names_of_files_and_ids_of_records_are_shown_and_not_executed(tmp_path):
+    name = HOSTILE.replace("/", "-") + ".jsonl"
+    (tmp_path / name).write_text(json.dumps({"id": HOSTILE}) + "\n" + json.dumps({"id": "W1", "title": 5}) + "\n")
+    for words in (
+        ("build", "--input", name, "--strict", "--out", "a"),
+        ("build", "--input", name, "--out", HOSTILE.replace("/", "-")),
+        ("describe", name),
+        ("describe", HOSTILE.replace("/", "-")),
+        ("build", f"--{HOSTILE}", "--source", "synthetic"),
+        ("build", "--n-train", HOSTILE),
+        ("build", "--config", name),
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode in (1, 2)
+        assert r"\x1b" in assert_is_text(done)
+
+
+def test_settings_and_concepts_are_shown_and_not_executed(tmp_path):
+    (tmp_path / "c.toml").write_text('source = "\\u001b]52;c;YQ==\\u0007"\n')
+    assert r"\x1b" in assert_is_text(run("build", "--config", "c.toml", cwd=tmp_path))
+    work = {"id": "W1", "title": HOSTILE, "concepts": [{"display_name": HOSTILE}], "publication_year": 2000}
+    with gzip.open(tmp_path / "works.gz", "wt") as file:
+        file.write(json.dumps(work) + "\n")
+    assert_is_text(run("ingest", "--input", "works.gz", "--out", "corpus", "--cache-dir", "cache", cwd=tmp_path))
+    report = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
+    (tmp_path / "corpus" / "corpus.json").write_text(json.dumps(report | {"kind": HOSTILE, "note": HOSTILE}))
+    assert_is_text(run("describe", "corpus", cwd=tmp_path))
+
+
+def test_what_a_server_says_is_shown_and_not_executed(tmp_path):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"error": HOSTILE, "message": HOSTILE}).encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        done = run("build", "--base-url", url, "--api-key", "k", "--cache-dir", "c", cwd=tmp_path)
+        server.shutdown()
+    assert done.returncode == 1
+    assert r"\x1b" in assert_is_text(done)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")
+def test_on_a_terminal_too_only_our_own_commands_come_out():
+    import pty
+
+    program = f"""
+from sciscidata.progress import progress_bar
+from sciscidata.summary import standard_output
+hostile = {HOSTILE!r} + "[red]x[/nosuch]"
+with progress_bar(hostile, 3, unit="works") as advance:
+    advance(1, hostile)
+with standard_output() as console:
+    console.print(hostile, style="bold")
+"""
+    said = b""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        said += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, said
+    os.close(terminal)
+    assert rb"\x1b]52;c;cm0gLXJm\x07\x1b[2J" in said
+    for command in (b"\x1b]", b"\x1b[2J", b"\x07", "\u202e".encode(), "\x9b".encode()):
+        assert command not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such shell there")
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
+def test_a_stream_that_cannot_be_written_is_one_line(release, streams, tmp_path):
+    if "full" in streams and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    for words in ("describe", "verify"):
+        command = f'"{sys.executable}" -m sciscidata {words} "{release}" {streams}'
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)
+        is_lost = streams.replace("2>&-", "").replace("2>/dev/full", "").strip() not in ("", "<&-")
+        assert done.returncode == int(is_lost)
+        lines = done.stderr.decode().splitlines()
+        assert len(lines) == int(is_lost and "2>" not in streams), lines
+        assert all(line.startswith("error: cannot write standard output") for line in lines)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory otherwise")
+@pytest.mark.parametrize(("limit", "megabytes"), [("-v", 400), ("-v", 700), ("-v", 1_000), ("-d", 300), ("-d", 600)])
+def test_too_little_memory_to_load_the_packages_is_one_line(limit, megabytes, tmp_path):
+    command = f'ulimit {limit} {megabytes * 1000}; "{sys.executable}" -m sciscidata build --source synthetic'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)
+    assert done.returncode == 1
+    line = done.stderr.decode().splitlines()[-1]  # below 0.5 GB Python itself may have warned before
+    assert "Traceback" not in done.stderr.decode()
+    assert re.fullmatch(rf"error: this process may have .* \(ulimit {limit}\), and needs .* Raise the limit: .*", line)
+    assert not list(tmp_path.iterdir())
