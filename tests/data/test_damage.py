@@ -7,6 +7,7 @@ more of them. A test's id (scenario and number) decides everything about it.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.make_snapshot import export_record, synthetic_records, write_deleted, write_manifest, write_part
@@ -331,6 +334,35 @@ TEXT_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "hexadecimal digit": lambda content, draw: _change(content, rb"([0-9a-f]{32,})", b"0123456789abcdef", draw),
     "key": lambda content, draw: _change(content, rb'"([a-z_]+)":', b"abcxyz_", draw),
 }
+
+
+def _alter(content: bytes, draw: random.Random) -> bytes:
+    """Change one number of a Parquet file and write it again, with checksums of its own; as a rule of the same size.
+
+    Only a hash of the whole file, or of its rows, tells it from the one that was there.
+    """
+    table, stated = pq.read_table(io.BytesIO(content)), pq.read_metadata(io.BytesIO(content)).metadata or {}
+    numbers = [field.name for field in table.schema if pa.types.is_int64(field.type)]
+    if not table.num_rows or not numbers:
+        return content
+    name, row = draw.choice(numbers), draw.randrange(table.num_rows)
+    values = table[name].to_pylist()
+    values[row] = (values[row] or 0) + draw.choice((1, 2, 3))
+    new = table.set_column(table.schema.get_field_index(name), table.field(name), pa.array(values, pa.int64()))
+    for checksums in (True, False):
+        sink = io.BytesIO()
+        options = {"compression": "zstd", "compression_level": 19, "write_statistics": False, "store_schema": False}
+        with pq.ParquetWriter(sink, new.schema, write_page_checksum=checksums, **options) as writer:
+            writer.write_table(new)
+            writer.add_key_value_metadata({key: fact for key, fact in stated.items() if key != b"ARROW:schema"})
+        found = sink.getvalue()
+        if (missing := len(content) - len(found)) >= 0:
+            footer = len(found) - 8 - int.from_bytes(found[-8:-4], "little")
+            return found[:footer] + bytes(missing) + found[footer:]  # which nothing points to
+    return found
+
+
+DAMAGES_OF_TABLES = {"altered": _alter}
 _TEXTS = (".json", "SUMS", ".jsonl")
 
 
@@ -398,7 +430,9 @@ class Workplace:
         found: list[Case] = []
         for kind in sorted({kind_of(name) for name in names}):
             of_kind = [name for name in names if kind_of(name) == kind]
-            damages = [*DAMAGES, "delete", *(TEXT_DAMAGES if kind.endswith(_TEXTS) else ())]
+            # A background of other numbers is another background, and results name which one they are of.
+            tables = DAMAGES_OF_TABLES if kind.endswith(".parquet") and kind != "pairs.parquet" else ()
+            damages = [*DAMAGES, "delete", *tables, *(TEXT_DAMAGES if kind.endswith(_TEXTS) else ())]
             for reader, facts in self.scenario.readers.items():
                 if facts.reads and not re.fullmatch(facts.reads, of_kind[0]):
                     continue
@@ -406,7 +440,7 @@ class Workplace:
                 others = ["other"] if self.scenario.has_other else []
                 damages_here = [*damages, *([] if facts.alone else swaps + others)]
                 if not kind.endswith(_TEXTS):  # what only a checksum finds
-                    damages_here += ["flip", "flip", "zeros"]
+                    damages_here += ["flip", "flip", "zeros", *tables]
                 for damage in draw.sample(damages_here, 2) if facts.slow else damages_here:
                     found.append(Case(draw.choice(of_kind), damage, reader))
         draw.shuffle(found)
@@ -441,7 +475,7 @@ class Workplace:
         elif not content:
             new = b"\0" * draw.choice((4, 8, 12))
         else:
-            new = (DAMAGES | TEXT_DAMAGES)[case.damage](content, draw)
+            new = (DAMAGES | TEXT_DAMAGES | DAMAGES_OF_TABLES)[case.damage](content, draw)
         target.write_bytes(new)
         os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
         return changed if new != content else []
