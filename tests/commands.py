@@ -130,7 +130,7 @@ class Commands:
             piece = os.read(process.stdout.fileno(), 1 << 20)
             if not piece:
                 status = process.wait()
-                self._process = None
+                self.close()
                 return Outcome(status if status < 0 else _CRASHED, "", "the process ended", [])
             answer += piece
         told = json.loads(answer)

@@ -7,6 +7,7 @@ more of them. A test's id (scenario and number) decides everything about it.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.make_snapshot import export_record, synthetic_records, write_deleted, write_manifest, write_part
@@ -71,8 +74,7 @@ def inputs(tmp_path_factory) -> Path:
 def make_inputs(home: Path) -> Path:
     """Write snapshots of three parts, and the same records as a file, for two seeds."""
     for seed in (0, 1):
-        records = [one for one in synthetic_records(700, seed) if (one["publication_year"] or 9999) >= _FROM_YEAR]
-        records = [one | {"is_xpac": False} for one in records]
+        records = [one for one in _records(700, seed) if (one["publication_year"] or 9999) >= _FROM_YEAR]
         counts: dict[str, int] = {}
         for part in range(3):
             # A part begins with works of the one before: of two copies, the one in the later part counts.
@@ -154,7 +156,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
         return make
 
     def pull(commands: Commands, home: Path, seed: int) -> None:
-        with OpenAlexServer(_with_texts(seed), per_second=math.inf, daily_credits=10**9, keyless_daily_credits=10**9,
+        with OpenAlexServer(_records(400, seed), per_second=math.inf, daily_credits=10**9, keyless_daily_credits=10**9,
                             language="en") as server:  # fmt: skip
             _must(commands.call(ask.pulled, home / "openalex", server.base_url))
 
@@ -278,9 +280,11 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
 SHARES = {name: scenario.share for name, scenario in scenarios(Path("inputs")).items()}
 
 
-def _with_texts(seed: int) -> list[dict[str, Any]]:
-    """Records as a server has them, with what candidates need."""
-    return [one | {"is_xpac": False} for one in synthetic_records(400, seed)]
+def _records(n: int, seed: int) -> list[dict[str, Any]]:
+    """Make records in an order of their own, so that a number stands for the same damage on every machine."""
+    made = [one | {"is_xpac": False, "referenced_works": sorted(one["referenced_works"])}
+            for one in synthetic_records(n, seed)]  # fmt: skip
+    return sorted(made, key=lambda one: int(one["id"].rpartition("W")[2]))
 
 
 def _placed(arguments: tuple[Any, ...], home: Path) -> list[str]:
@@ -331,6 +335,35 @@ TEXT_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "hexadecimal digit": lambda content, draw: _change(content, rb"([0-9a-f]{32,})", b"0123456789abcdef", draw),
     "key": lambda content, draw: _change(content, rb'"([a-z_]+)":', b"abcxyz_", draw),
 }
+
+
+def _alter(content: bytes, draw: random.Random) -> bytes:
+    """Change one number of a Parquet file and write it again, with checksums of its own; as a rule of the same size.
+
+    Only a hash of the whole file, or of its rows, tells it from the one that was there.
+    """
+    table, stated = pq.read_table(io.BytesIO(content)), pq.read_metadata(io.BytesIO(content)).metadata or {}
+    numbers = [field.name for field in table.schema if pa.types.is_int64(field.type)]
+    if not table.num_rows or not numbers:
+        return content
+    name, row = draw.choice(numbers), draw.randrange(table.num_rows)
+    values = table[name].to_pylist()
+    values[row] = (values[row] or 0) + draw.choice((1, 2, 3))
+    new = table.set_column(table.schema.get_field_index(name), table.field(name), pa.array(values, pa.int64()))
+    for checksums in (True, False):
+        sink = io.BytesIO()
+        options = {"compression": "zstd", "compression_level": 19, "write_statistics": False, "store_schema": False}
+        with pq.ParquetWriter(sink, new.schema, write_page_checksum=checksums, **options) as writer:
+            writer.write_table(new)
+            writer.add_key_value_metadata({key: fact for key, fact in stated.items() if key != b"ARROW:schema"})
+        found = sink.getvalue()
+        if (missing := len(content) - len(found)) >= 0:
+            footer = len(found) - 8 - int.from_bytes(found[-8:-4], "little")
+            return found[:footer] + bytes(missing) + found[footer:]  # which nothing points to
+    return found
+
+
+DAMAGES_OF_TABLES = {"altered": _alter}
 _TEXTS = (".json", "SUMS", ".jsonl")
 
 
@@ -394,11 +427,13 @@ class Workplace:
     def cases(self) -> list[Case]:
         """List every damage to every kind of file for every reader, in an order of its own."""
         names = self.files()
-        draw = random.Random(repr(names))
+        draw = random.Random(repr(sorted(map(kind_of, names))))
         found: list[Case] = []
         for kind in sorted({kind_of(name) for name in names}):
             of_kind = [name for name in names if kind_of(name) == kind]
-            damages = [*DAMAGES, "delete", *(TEXT_DAMAGES if kind.endswith(_TEXTS) else ())]
+            # A background of other numbers is another background, and results name which one they are of.
+            tables = DAMAGES_OF_TABLES if kind.endswith(".parquet") and kind != "pairs.parquet" else ()
+            damages = [*DAMAGES, "delete", *tables, *(TEXT_DAMAGES if kind.endswith(_TEXTS) else ())]
             for reader, facts in self.scenario.readers.items():
                 if facts.reads and not re.fullmatch(facts.reads, of_kind[0]):
                     continue
@@ -406,7 +441,7 @@ class Workplace:
                 others = ["other"] if self.scenario.has_other else []
                 damages_here = [*damages, *([] if facts.alone else swaps + others)]
                 if not kind.endswith(_TEXTS):  # what only a checksum finds
-                    damages_here += ["flip", "flip", "zeros"]
+                    damages_here += ["flip", "flip", "zeros", *tables]
                 for damage in draw.sample(damages_here, 2) if facts.slow else damages_here:
                     found.append(Case(draw.choice(of_kind), damage, reader))
         draw.shuffle(found)
@@ -441,7 +476,7 @@ class Workplace:
         elif not content:
             new = b"\0" * draw.choice((4, 8, 12))
         else:
-            new = (DAMAGES | TEXT_DAMAGES)[case.damage](content, draw)
+            new = (DAMAGES | TEXT_DAMAGES | DAMAGES_OF_TABLES)[case.damage](content, draw)
         target.write_bytes(new)
         os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
         return changed if new != content else []
@@ -482,7 +517,7 @@ class Workplace:
 
     def attempt(self, case: Case, seed: object) -> dict[str, str]:
         """Damage, read, restore, read again; give what happened each time."""
-        draw = random.Random(f"{seed} {case}")
+        draw = random.Random(f"{seed} {kind_of(case.file)} {case.damage} {case.reader}")
         self.restore()
         changed = self.damage(case, draw)
         told = {"damaged": ", ".join(changed)}
@@ -508,11 +543,13 @@ def _difference(found: Any, expected: Any) -> str:
 # The tests
 
 
-def numbered() -> Iterator[Any]:
+def numbered() -> list[Any]:
     total = sum(SHARES.values())
-    for name, share in SHARES.items():
-        for number in range(max(4, round(N_DAMAGES * share / total))):
-            yield pytest.param(name, number, id=f"{name}-{number}")
+    return [
+        pytest.param(name, number, id=f"{name}-{number}")
+        for name, share in SHARES.items()
+        for number in range(max(4, round(N_DAMAGES * share / total)))
+    ]
 
 
 @pytest.fixture(scope="module")
