@@ -6,8 +6,11 @@ default:
 
 # install the package with everything that developing it needs
 setup:
-    python3 -m venv .venv
-    {{bin}}/pip install -q -c constraints.txt -e '.[dev]'
+    python3 scripts/install.py dev
+
+# write the hashes anew after a version was changed in constraints.txt or the local server's requirements.txt
+lock:
+    {{bin}}/python scripts/lock.py
 
 # format, lint and type-check
 check:

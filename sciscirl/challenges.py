@@ -16,6 +16,7 @@ from sciscirl.adversarial_rewards import BY_RULES
 from sciscirl.chat_format import choose_renderer, make_renderer
 from sciscirl.prompt_texts import MEANING
 from sciscirl.prompts import escape_markup, render_record
+from sciscirl.server import find_server
 from sciscirl.strict_json import read_json
 from sciscirl.task import TARGETS, VOCABULARIES, PaperView, TargetName
 
@@ -182,7 +183,7 @@ class ModelCompleter(MessageCompleter):
         """Sample an answer to a conversation; one that its chat format cannot read is empty."""
         if self._inner is None:
             # Without an await, so that of many that ask at once the first one connects for all.
-            service = tinker.ServiceClient(base_url=self.base_url)
+            service = tinker.ServiceClient(base_url=find_server(self.base_url))
             client = service.create_sampling_client(base_model=self.model).result()
             renderer = make_renderer(self.model, self.renderer_name)
             self._inner = TinkerMessageCompleter(

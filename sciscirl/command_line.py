@@ -24,7 +24,7 @@ except MemoryLimitError as error:
 except ModuleNotFoundError as missing:
     sys.exit(
         f"error: {missing.name} is not installed; sciscidata does without it, sciscirl does not. Install that too: "
-        "pip install -c constraints.txt -e '.[rl]' (pip of the environment that runs this script)."
+        "python3 scripts/install.py rl (into .venv; --venv names another environment)."
     )
 
 from sciscidata.errors import SciSciDataError

@@ -36,11 +36,11 @@ def require_packages(*names: str) -> None:
         >>> require_packages("torch", "nosuchpackage")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: nosuchpackage is not installed. pip install -c constraints.txt -e '.[rl,sft]'
+        sciscirl.errors.SciSciRLError: nosuchpackage is not installed. Install that: python3 scripts/install.py rl sft
     """
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        msg = f"{', '.join(missing)} is not installed. pip install -c constraints.txt -e '.[rl,sft]'"
+        msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py rl sft"
         raise SciSciRLError(msg)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import os
 import re
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +15,7 @@ import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
+from sciscidata.addresses import check_address, show_address
 from sciscirl.adversarial_rewards import BY_RULES, AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import HISTORICAL_MODEL
@@ -37,6 +39,31 @@ _SKYRL_ANSWERS: Final = {
 }
 
 
+def find_server(base_url: str | None = None) -> str:
+    """Return the address of a Tinker server, if a key can be sent there. Nothing is sent yet.
+
+    Every door to a server passes here, because each request of the SDK carries the key.
+
+    Args:
+        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
+
+    Raises:
+        ConfigError: if it is neither https nor this machine, or holds a user name or password.
+
+    Example:
+        >>> find_server("http://localhost:8000/"), find_server("https://gpu.example")
+        ('http://localhost:8000', 'https://gpu.example')
+        >>> find_server("http://gpu.example:8000")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: base_url is http://gpu.example:8000: the key would be sent there unencrypted. ...
+    """
+    url = resolve_base_url(base_url)
+    name = "base_url" if base_url else "TINKER_BASE_URL"
+    check_address(url, name=name, key="the key", secret=os.environ.get("TINKER_API_KEY"))
+    return url
+
+
 def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
     """Make sure that the server answers, takes the key, and offers the model.
 
@@ -49,9 +76,11 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
 
     Raises:
         SciSciRLError: if it does not, with what it offers instead.
+        ConfigError: as ``find_server``.
     """
+    url = find_server(base_url)
     with clear_errors(base_url):
-        check_offer(model_name, list_models(base_url), resolve_base_url(base_url), needs_training=needs_training)
+        check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
 
 
 def seconds_to_keep(days: int) -> int:
@@ -108,14 +137,19 @@ def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel
     """Return the models that a server offers.
 
     Raises:
-        SciSciRLError: if nobody answers there.
+        SciSciRLError: if nobody answers there, or it redirects to another address.
+        ConfigError: as ``find_server``.
         tinker.TinkerError: if the server refuses, for example the key; see ``clear_errors``.
     """
-    url = resolve_base_url(base_url)
+    url = find_server(base_url)
     try:
-        httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
+        answer = httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _no_server(url, error) from error
+    if answer.has_redirect_location:  # the SDK would follow, with the key, to whatever host and scheme it names
+        goal = show_address(str(answer.next_request.url)) if answer.next_request else "another address"
+        msg = f"{url} redirects to {goal}; the key is not sent there. If that is its new address, name it as base_url."
+        raise SciSciRLError(msg)
 
     def ask() -> tinker.types.GetServerCapabilitiesResponse:
         # The client's constructor asks the server too, and blocks while it retries.
@@ -184,8 +218,11 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
 
     Args:
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+
+    Raises:
+        ConfigError: as ``find_server``.
     """
-    service = tinker.ServiceClient(base_url=base_url)
+    service = tinker.ServiceClient(base_url=find_server(base_url))
     status: Literal["success", "errored", "interrupted"] = "interrupted"
     try:
         yield service
@@ -238,6 +275,7 @@ async def open_sampling(
 
     Raises:
         SciSciRLError: if the server refuses.
+        ConfigError: as ``find_server``.
     """
     with clear_errors(base_url), open_service(base_url) as service:
         if checkpoint is None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import platformdirs
 
+from sciscidata.addresses import check_address
 from sciscidata.errors import ConfigError
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 
@@ -34,7 +35,7 @@ class ApiConfig:
     Nothing here changes what is answered, so nothing here belongs into a manifest; ``api_key`` never does.
 
     Args:
-        base_url: scheme, host and perhaps a path; http or https.
+        base_url: scheme, host and perhaps a path; https, without a key or on this machine also http.
         api_key: sent as a header and nowhere else. None: the small budget without a key.
         email: said to OpenAlex in the User-Agent and as ``mailto``, a courtesy that changes nothing.
         requests_per_second: upper bound over all threads. None: 25 with a key, 9 without one.
@@ -47,7 +48,7 @@ class ApiConfig:
         offline: only what the store holds.
 
     Raises:
-        ConfigError: a value is impossible. The message never repeats the key.
+        ConfigError: a value is impossible, or the key would be sent unencrypted. The message never repeats the key.
 
     Example:
         >>> config = ApiConfig(api_key=" secret ", email="you@example.org")
@@ -74,6 +75,8 @@ class ApiConfig:
         object.__setattr__(self, "base_url", _checked_url(self.base_url))
         object.__setattr__(self, "api_key", _checked_word("api_key", self.api_key))
         object.__setattr__(self, "email", _checked_word("email", self.email))
+        if self.api_key is not None:
+            check_address(self.base_url, name="base_url", key="the API key", secret=self.api_key)
         if self.email is not None and "@" not in self.email:
             msg = f"email is {self.email!r}, needs an address like you@example.org, or none."
             raise ConfigError(msg)

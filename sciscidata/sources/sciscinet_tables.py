@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata.addresses import check_address, show_address
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
 from sciscidata.parquet_pages import read_rows
 from sciscidata.read_ahead import read_ahead
@@ -33,6 +36,19 @@ _BUFFER_BYTES: Final = 1 << 20
 #: What Polars makes of it that the Hugging Face hub has no such file: it takes it for a folder, and then for no list.
 _NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+#: What Polars calls the address of a store, as an option and, in capitals, in the environment.
+_ENDPOINTS: Final = {
+    "s3": ("aws_endpoint_url", "aws_endpoint_url_s3", "aws_endpoint", "endpoint_url", "endpoint"),
+    "gs": ("google_base_url",),
+}
+_ACCOUNTS: Final = (
+    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
+    *("google_service_account_key", "service_account_key"),
+)
+_UNSIGNED: Final = {
+    "s3": ("aws_skip_signature", "skip_signature"),
+    "gs": ("google_skip_signature", "skip_signature"),
+}
 
 
 @dataclass(frozen=True)
@@ -154,13 +170,14 @@ def find_table(
         SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
             a type that cannot be meant, a date for a year, say; or of another type in another part.
         InputNotFoundError: at once; the table cannot be opened.
-        ConfigError: at once; a value in ``storage_options`` is none.
+        ConfigError: at once; a value in ``storage_options`` is none, or credentials would be sent unencrypted.
 
     Example:
         >>> find_table("no-such-folder", "v2", "papers") is None
         True
     """
     layout = LAYOUTS[version][name]
+    _check_store(folder, storage_options or {})
     location = _locate(folder, layout.stems, version)
     if location is None:
         return None
@@ -197,6 +214,43 @@ def find_table(
     if version == "v2":
         _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
     return Table(name, location, raw, read)
+
+
+def _check_store(folder: str, storage_options: Mapping[str, Any]) -> None:
+    """Refuse a store that credentials would be sent to unencrypted, and a URL with a password, which messages name."""
+    if not _URL.match(folder):
+        return
+    scheme, rest = folder.split("://", 1)
+    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+        msg = (
+            f"the folder of SciSciNet is {show_address(folder)}, needs a URL without a user name or password: it is "
+            "recorded. Put credentials into the environment, or into storage_options."
+        )
+        raise ConfigError(msg)
+    kind = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}.get(scheme.lower(), "")
+    options = {str(option).lower(): str(value) for option, value in storage_options.items()}
+    read = ((name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "GOOGLE_")))
+    told = {name.lower(): (value, name) for name, value in read}
+    told |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
+    if any(told[option][0].lower() in ("true", "1") for option in _UNSIGNED.get(kind, ()) if option in told):
+        return
+    endpoints = [told[option] for option in _ENDPOINTS.get(kind, ()) if option in told]
+    for option in _ACCOUNTS if kind == "gs" else ():
+        if option in told and (url := _address_in_account(told[option][0])):
+            endpoints.append((url, f"gcs_base_url in the service account of {told[option][1]}"))
+    for url, name in endpoints:
+        if url.strip():
+            check_address(url.strip(), name=name, key="what proves who asks (a signature, a token)")
+
+
+def _address_in_account(account: str) -> str | None:
+    """Give the address that a service account, a file or its content, names instead of Google's."""
+    try:
+        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
+        address = json.loads(text).get("gcs_base_url")
+    except (OSError, ValueError, AttributeError):  # opening the store says what is wrong with it
+        return None
+    return address if isinstance(address, str) else None
 
 
 def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:

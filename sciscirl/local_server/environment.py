@@ -21,6 +21,9 @@ from sciscirl.errors import LocalServerError
 logger = logging.getLogger(__name__)
 
 _REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
+_CUDA: Final = Path(__file__).with_name("cuda.txt")
+_TORCH_CPU: Final = Path(__file__).with_name("torch_cpu.txt")
+_NOT_THERE: Final = "No matching distribution found"
 _COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
 
 
@@ -28,7 +31,8 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     """Make the server's environment, unless an earlier run made it whole.
 
     Its folder's name holds a hash of the pins and of Python's version, so that other pins make another one. A set-up
-    that was killed or failed is begun again; two at a time wait for each other.
+    that was killed or failed is begun again; two at a time wait for each other. Each file is compared with the SHA-256
+    that is listed for it, and nothing is built from source.
 
     Args:
         cuda: JAX with CUDA 13, for an NVIDIA GPU; without it, for the CPU alone.
@@ -38,11 +42,13 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
         The interpreter to start the server with.
 
     Raises:
-        LocalServerError: if the environment cannot be made: no network, no space, no wheel for this platform.
+        LocalServerError: if the environment cannot be made: no network, no space, no wheel for this platform, or a
+            file that is not the one that is listed.
     """
     pins = _REQUIREMENTS.read_text("utf-8")
     extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []
-    made_from = hashlib.sha256(f"{pins}{extra}{sys.version}{platform.machine()}".encode()).hexdigest()
+    lists = pins + _CUDA.read_text("utf-8") + _TORCH_CPU.read_text("utf-8")
+    made_from = hashlib.sha256(f"{lists}{extra}{sys.version}{platform.machine()}".encode()).hexdigest()
     folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"skyrl-{made_from[:12]}"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     try:
@@ -60,15 +66,19 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
 def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
+    pip += ["--require-hashes", "--only-binary", ":all:"]
+    listed = [*pip, "--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for command in (
         [sys.executable, "-m", "venv", str(folder)],
-        # torch first, with whatever its wheel for this platform needs; the rest is listed whole.
-        [*pip, f"torch=={_pinned_version(pins, 'torch')}"],
+        # Where pip finds a CPU build of torch; where it does not, the one of the list.
+        [*pip, "--no-deps", "--requirement", str(_TORCH_CPU)],
+        # With a pip, too, that finds in the lists the hashes of what a package brings along.
         [*pip, "--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
-        *([[*pip, *extra]] if extra else []),
+        # What torch's wheel for this platform needs besides: none of it on a CPU, CUDA's libraries elsewhere.
+        [*listed, f"torch=={_pinned_version(pins, 'torch')}", *extra],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        if done.returncode and not (str(_TORCH_CPU) in command and _NOT_THERE in done.stderr):
             reason = _last_error(done.stderr or done.stdout)
             msg = (
                 f"the server's environment cannot be set up: `{' '.join(command[1:4])} ...` failed: {reason} It needs "
@@ -80,7 +90,7 @@ def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> Non
 
 
 def _pinned_version(pins: str, package: str) -> str:
-    return next(line.split("==")[1] for line in pins.splitlines() if line.startswith(f"{package}=="))
+    return next(line.split("==")[1].split()[0] for line in pins.splitlines() if line.startswith(f"{package}=="))
 
 
 def _last_error(output: str) -> str:

@@ -255,7 +255,7 @@ def test_a_model_is_connected_once_when_it_is_first_asked_and_pickles_without_it
             return type("Future", (), {"result": lambda _: Client()})()
 
     monkeypatch.setattr(tinker, "ServiceClient", Service)
-    completer = ModelCompleter(toy_model, renderer_name=RENDERER, base_url="http://a", max_tokens=9, temperature=0.5)
+    completer = ModelCompleter(toy_model, renderer_name=RENDERER, base_url="https://a", max_tokens=9, temperature=0.5)
     assert made == []
     seen = Seen(VIEW, say_both(LABELS[0]), "joint")
 
@@ -263,7 +263,7 @@ def test_a_model_is_connected_once_when_it_is_first_asked_and_pickles_without_it
         return await asyncio.gather(*(ask_challenger(completer, seen) for _ in range(2)))
 
     assert asyncio.run(ask_twice()) == ["Surely not."] * 2
-    assert made[:2] == ["http://a", toy_model]
+    assert made[:2] == ["https://a", toy_model]
     [(prompt, params), _] = made[2:]
     assert "What is your objection?" in prompt
     assert (params.max_tokens, params.temperature) == (9, 0.5)

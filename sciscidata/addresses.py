@@ -1,0 +1,76 @@
+"""Which addresses a key may be sent to: https, or this machine itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sciscidata.errors import ConfigError
+
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+# Only these spellings, and nothing between host and path but a port: where two parsers could disagree about the host
+# ("http://127.0.0.1@a.org", "http://127.0.0.1\.a.org", "http://2130706433"), it is not surely this machine.
+_HERE: Final = re.compile(rf"http://(?:localhost|127(?:\.{_BYTE}){{3}}|\[::1\])(?::\d{{1,5}})?(?:/|\Z)", re.A | re.I)
+_ENCRYPTED: Final = re.compile(r"https://(?P<authority>[^/?#]+)", re.A | re.I)
+_ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#\\]*@)?([a-z0-9.:_\[\]-]*)", re.A | re.I)
+
+
+def may_carry_key(url: str) -> bool:
+    """Say whether what is sent to an address stays secret: it is encrypted, or stays on this machine.
+
+    This machine is ``localhost``, 127.0.0.0/8 and ``::1``, written like that. A name is never looked up.
+
+    Example:
+        >>> [may_carry_key(f"http://{host}:8000/v1") for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1")]
+        [True, True, True, False]
+        >>> [may_carry_key(url) for url in ("https://a.org", "https://a:b@a.org", "http://localhost.a.org")]
+        [True, False, False]
+    """
+    encrypted = _ENCRYPTED.match(url)
+    if encrypted is not None:
+        return not {"@", "\\"} & set(encrypted["authority"])
+    return _HERE.match(url) is not None
+
+
+def check_address(url: str, *, name: str, key: str, secret: str | None = None) -> None:
+    """Refuse an address that a key cannot be sent to.
+
+    Args:
+        url: the address.
+        name: what the user calls it: ``base_url``, an environment variable.
+        key: what the user calls the key.
+        secret: the key itself, which the message leaves out; an address may hold it by mistake.
+
+    Raises:
+        ConfigError: it is neither https nor this machine, or holds a user name or password.
+
+    Example:
+        >>> check_address("https://api.openalex.org", name="base_url", key="the key")
+        >>> check_address("http://10.0.0.1:8000", name="base_url", key="the key")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: base_url is http://10.0.0.1:8000: the key would be sent there unencrypted. A key
+        needs https://, or this machine: http://localhost, http://127.0.0.1 or http://[::1], without a user name. Use
+        https, or a tunnel: ssh -L 8000:localhost:8000 HOST, and then http://localhost:8000.
+    """
+    if not may_carry_key(url):
+        msg = (
+            f"{name} is {show_address(url, secret)}: {key} would be sent there unencrypted. A key needs https://, or "
+            "this machine: http://localhost, http://127.0.0.1 or http://[::1], without a user name. Use https, or a "
+            "tunnel: ssh -L 8000:localhost:8000 HOST, and then http://localhost:8000."
+        )
+        raise ConfigError(msg)
+
+
+def show_address(url: str, secret: str | None = None) -> str:
+    """Give scheme, host and port of an address for a message, and nothing that may be a password.
+
+    Example:
+        >>> show_address("http://user:word@a.org:80/v1?api_key=secret"), show_address("tml-secret")
+        ('http://***@a.org:80', 'no address')
+    """
+    found = _ADDRESS.match(url)
+    if found is None:
+        return "no address"
+    shown = f"{found[1]}{'***@' if found[2] else ''}{found[3]}"
+    return re.sub(re.escape(secret), "***", shown, flags=re.I) if secret else shown

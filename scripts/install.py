@@ -1,0 +1,106 @@
+"""Install this project and what it needs into a virtual environment, each file compared with its SHA-256.
+
+    python3 scripts/install.py                 sciscidata
+    python3 scripts/install.py test rl sft     with extras of pyproject.toml
+    python3 scripts/install.py dev --venv .venv-dev
+
+Versions and hashes are those of constraints.txt; a file with another hash, or one that is not listed there, ends the
+installation. Nothing is built from source but this project, with the setuptools of constraints.txt. The pip that comes
+with Python may be too old to compare hashes of what a requirement brings along, so pip itself comes first, compared
+likewise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parent.parent
+CONSTRAINTS = HOME / "constraints.txt"
+#: A build of torch without CUDA, for where pip finds one.
+TORCH_CPU = HOME / "sciscirl" / "local_server" / "torch_cpu.txt"
+#: What installs the rest: pip, and what builds this project.
+TOOLS = ("pip", "setuptools")
+
+
+def requirements_of(project: dict, extras: list[str]) -> list[str]:
+    """List what a project and some of its extras ask for; an extra may name others of the same project."""
+    offered = project.get("optional-dependencies", {})
+    wanted, found, done = list(extras), list(project["dependencies"]), set()
+    while wanted:
+        extra = wanted.pop()
+        if extra not in offered:
+            sys.exit(f"error: there is no extra {extra!r}. Choose some of: {', '.join(offered)}.")
+        if extra in done:
+            continue
+        done.add(extra)
+        for requirement in offered[extra]:
+            own = re.fullmatch(rf"{re.escape(project['name'])}\[([\w, -]+)\]", requirement)
+            if own:
+                wanted += [name.strip() for name in own[1].split(",")]
+            else:
+                found.append(requirement)
+    return found
+
+
+def pins_of(constraints: str, names: tuple[str, ...]) -> str:
+    """Return the lines of some packages with their hashes."""
+    pins = {name: re.search(rf"^{name}==[^\n]*\n(?:[ \t]+[^\n]*\n)*", constraints, re.M) for name in names}
+    missing = [name for name, pin in pins.items() if pin is None]
+    if missing:
+        sys.exit(f"error: {CONSTRAINTS} does not pin {', '.join(missing)}. Restore it: git checkout constraints.txt")
+    return "".join(pin[0] for pin in pins.values() if pin)
+
+
+def main() -> None:
+    """Make the environment, and install into it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, test, dev")
+    parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
+    options = parser.parse_args()
+    if sys.version_info < (3, 11):  # noqa: UP036 (whatever python3 is, it starts this)
+        sys.exit(
+            f"error: this is Python {sys.version.split()[0]}, needs 3.11 or newer: python3.11 {Path(__file__).name}"
+        )
+    import tomllib
+
+    project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
+    requirements = requirements_of(project, options.extras)
+    python = options.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.exists():
+        run([sys.executable, "-m", "venv", str(options.venv)])
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    checked = [*pip, "--require-hashes", "--only-binary", ":all:"]
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Path(folder) / "tools.txt"
+        tools.write_text(pins_of(CONSTRAINTS.read_text("utf-8"), TOOLS), "utf-8")
+        run([*checked, "--requirement", str(tools)])
+    if any(re.match(r"torch\b", requirement) for requirement in requirements):
+        install_cpu_torch(checked)
+    run([*checked, "--constraint", str(CONSTRAINTS), *requirements])
+    os.environ["PYTHONWARNINGS"] = "ignore"  # setuptools explains what an editable installation is
+    run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(HOME)])
+
+
+def install_cpu_torch(pip: list[str]) -> None:
+    """Install the CPU build if there is one; if not, the torch of PyPI comes with the rest, on Linux with CUDA."""
+    command = [*pip, "--no-deps", "--requirement", str(TORCH_CPU)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and "No matching distribution found" not in done.stderr:
+        sys.exit(f"{done.stderr}error: not installed: {TORCH_CPU.name}")
+
+
+def run(command: list[str]) -> None:
+    """Run a command, which says itself what is wrong; stop where it fails."""
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        sys.exit(f"error: not installed. This failed with {done.returncode}: {' '.join(command)[:300]}")
+
+
+if __name__ == "__main__":
+    main()

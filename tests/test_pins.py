@@ -1,0 +1,146 @@
+"""What is installed is pinned to the version and the file: all lists of packages and pyproject agree."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.conftest import REPOSITORY
+
+SERVER = REPOSITORY / "sciscirl" / "local_server" / "requirements.txt"
+LISTS = (REPOSITORY / "constraints.txt", SERVER, SERVER.with_name("cuda.txt"), SERVER.with_name("torch_cpu.txt"))
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+INSTALL = runpy.run_path(str(REPOSITORY / "scripts" / "install.py"))
+LOCK = runpy.run_path(str(REPOSITORY / "scripts" / "lock.py"))
+
+
+def pins(path: Path) -> dict[str, str]:
+    return LOCK["read_pins"](path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.name)
+def test_every_pin_is_exact_and_has_the_hashes_of_its_files(path):
+    text = re.sub(r"^(?:#.*|-c [\w/.]+)\n", "", path.read_text("utf-8"), flags=re.M)
+    pin = r"[A-Za-z0-9][A-Za-z0-9_.-]*==[0-9a-z.+]+(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    assert re.sub(pin, "", text) == ""
+    names = [canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", text, re.M)]
+    assert len(names) == len({*names})
+    assert len(names) == len(pins(path))
+    for block in re.split(r"^(?=\S)", text, flags=re.M):
+        hashes = re.findall(r"sha256:(\w+)", block)
+        assert len(hashes) == len({*hashes}), block.split("\n", 1)[0]
+
+
+def test_a_package_stands_in_one_list_of_what_is_installed():
+    here, server, cuda, cpu = (pins(path) for path in LISTS)
+    assert cpu == {"torch": f"{here['torch']}+cpu"}
+    assert not here.keys() & cuda.keys()
+    assert not server.keys() & cuda.keys()
+    # The client and its server: one version of each, but for peft, of which SkyRL needs an older one.
+    assert {name for name in here.keys() & server.keys() if here[name] != server[name]} == {"peft"}
+    assert {"tinker", "torch", "pip", "setuptools"} <= here.keys() & server.keys()
+
+
+def test_the_same_file_has_the_same_hash_in_both_lists():
+    def hashes(path: Path) -> dict[str, set[str]]:
+        blocks = re.split(r"^(?=\S)", path.read_text("utf-8"), flags=re.M)
+        named = {block.split(" ")[0].lower().replace("_", "-"): block for block in blocks if "==" in block}
+        return {name: {*re.findall(r"sha256:(\w+)", block)} for name, block in named.items()}
+
+    here, server = hashes(LISTS[0]), hashes(SERVER)
+    assert all(here[name] == server[name] for name in here.keys() & server.keys())
+
+
+def test_every_dependency_is_pinned_to_a_version_that_it_allows():
+    versions = pins(LISTS[0])
+    extras = [*PROJECT["optional-dependencies"]]
+    for line in INSTALL["requirements_of"](PROJECT, extras):
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), line
+    assert f"=={versions['torch']}" in str(PROJECT["optional-dependencies"]["rl"])
+
+
+def test_whatever_the_installed_packages_ask_for_here_is_pinned():
+    versions, environment = pins(LISTS[0]) | pins(LISTS[2]), default_environment()
+    found, wanted = set(), [Requirement(line) for line in INSTALL["requirements_of"](PROJECT, ["rl", "sft", "test"])]
+    while wanted:
+        asked = wanted.pop()
+        for extra in ("", *asked.extras):
+            name = canonicalize_name(asked.name)
+            if (name, extra) in found or (asked.marker and not asked.marker.evaluate({**environment, "extra": ""})):
+                continue
+            found.add((name, extra))
+            assert name in versions, asked
+            try:
+                needs = importlib.metadata.requires(asked.name) or []
+            except importlib.metadata.PackageNotFoundError:  # an extra that is not installed here
+                continue
+            some = [Requirement(line) for line in needs]
+            wanted += [it for it in some if not it.marker or it.marker.evaluate({**environment, "extra": extra})]
+    assert len(found) > 30
+
+
+def test_an_extra_may_name_others_and_an_unknown_one_is_refused():
+    project = {"name": "p", "dependencies": ["a"], "optional-dependencies": {"x": ["p[y, z]"], "y": ["b"], "z": []}}
+    assert INSTALL["requirements_of"](project, ["x", "y"]) == ["a", "b"]
+    with pytest.raises(SystemExit, match=r"no extra 'w'. Choose some of: x, y, z"):
+        INSTALL["requirements_of"](project, ["w"])
+
+
+def test_what_installs_the_rest_is_taken_out_of_the_list_with_its_hashes():
+    told = INSTALL["pins_of"](LISTS[0].read_text("utf-8"), INSTALL["TOOLS"])
+    assert re.findall(r"^([\w-]+)==", told, re.M) == ["pip", "setuptools"]
+    assert told.count("--hash=sha256:") >= 4
+
+
+def test_the_lock_keeps_comments_and_order_and_replaces_hashes(tmp_path):
+    file = tmp_path / "list.txt"
+    file.write_text("# why\nB_b==1 \\\n    --hash=sha256:old\n-c other.txt\na==2\n", "utf-8")
+    LOCK["write_hashes"](file, {"b-b==1": " \\\n    --hash=sha256:new", "a==2": " \\\n    --hash=sha256:two"})
+    assert file.read_text("utf-8") == (
+        "# why\nB_b==1 \\\n    --hash=sha256:new\n-c other.txt\na==2 \\\n    --hash=sha256:two\n"
+    )
+
+
+def test_a_file_with_another_hash_is_not_installed(tmp_path):
+    wheel = tmp_path / "toy-1.0-py3-none-any.whl"
+    about = "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n"
+    kind = "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("toy.py", "")
+        archive.writestr("toy-1.0.dist-info/METADATA", about)
+        archive.writestr("toy-1.0.dist-info/WHEEL", kind)
+        archive.writestr("toy-1.0.dist-info/RECORD", "toy.py,,\ntoy-1.0.dist-info/METADATA,,\n")
+    right = sha256(wheel.read_bytes()).hexdigest()
+    wrong = f"{right[:-1]}{'0' if right[-1] != '0' else '1'}"
+
+    def install(digest: str) -> subprocess.CompletedProcess[str]:
+        listed = tmp_path / "list.txt"
+        listed.write_text(f"toy==1.0 \\\n    --hash=sha256:{digest}\n", "utf-8")
+        command = [sys.executable, "-m", "pip", "install", "--require-hashes", "--no-index", "--only-binary", ":all:"]
+        return subprocess.run(
+            [*command, "--find-links", str(tmp_path), "--target", str(tmp_path / digest), "-r", str(listed)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = install(wrong)
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (tmp_path / wrong / "toy.py").exists()
+    done = install(right)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / right / "toy.py").exists()
