@@ -16,14 +16,15 @@ import polars as pl
 from sciscidata.drawing import Drawn, draw_or_explain
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.labels import VOCABULARIES
+from sciscidata.last_year import count_years, remark_on_later_works
 from sciscidata.late_queue import Queue
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 from sciscidata.splits import SplitConfig
+from sciscidata.statement import describe_years
 
 logger = logging.getLogger(__name__)
 
-_YEARS: Final = range(-9_999, 10_000)  # what EligibilityConfig takes
 _REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
 
 #: What is judged before any text is read.
@@ -49,6 +50,7 @@ def draw_before_text(
     split: SplitConfig,
     *,
     window_years: int | None,
+    data_date: str | None = None,
 ) -> Drawn:
     """Draw a slice, and read the text of no more works than that takes. Executes.
 
@@ -65,6 +67,7 @@ def draw_before_text(
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
         window_years: as in ``mark_ineligible``.
+        data_date: as in ``mark_ineligible``.
 
     Returns:
         As ``draw_after_text``. ``works`` are those of the drawn works, ``eligible`` is every work that passed or was
@@ -96,13 +99,15 @@ def draw_before_text(
         60
     """
     frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
-    marked = _mark_structure(frame, eligibility, window_years)
-    year, labels = pl.col("publication_year"), list(VOCABULARIES)
-    counted = (
-        marked.group_by("removed_by", *labels)
-        .agg(pl.len(), year.min().alias("first"), year.max().alias("last"))
-        .collect(engine="streaming")
-    )
+    last_year = eligibility.last_year
+    if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
+        years = describe_years(count_years(frame), None, data_date=data_date)
+        last_year = years["last_year"]
+        for remark in remark_on_later_works(years["later_works"], last_year):
+            logger.warning("%s", remark)
+    marked = _mark_structure(frame, eligibility, window_years, last_year)
+    labels = list(VOCABULARIES)
+    counted = marked.group_by("removed_by", "publication_year", *labels).agg(pl.len()).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     queue = Queue(eligible, split, passed)
@@ -131,8 +136,7 @@ def draw_before_text(
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-        "first_year": counted["first"].min(),
-        "last_year": counted["last"].max() if eligibility.last_year is None else eligibility.last_year,
+        **describe_years(_sum_years(counted), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
@@ -147,17 +151,23 @@ def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
     return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
 
 
-def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:
+def _sum_years(counted: pl.DataFrame) -> dict[int, int]:
+    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
+    return {year: int(n) for year, n in dated.rows()}
+
+
+def _mark_structure(
+    frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None, last_year: int | None
+) -> pl.LazyFrame:
     """Name the first filter that removes a work, leaving out the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
-    if config.last_year is None:  # known beforehand, for otherwise a query has to hold all works until it is
-        last_year = frame.select(pl.col("publication_year").max()).collect(engine="streaming").item()
-        config = replace(config, last_year=last_year if last_year in _YEARS else None)
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     seen = frame.with_columns(
         pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
     )
-    return seen.with_columns(first_reason(config, window_years).alias("removed_by")).drop("n_i", "n_j", "language")
+    return seen.with_columns(first_reason(config, window_years, last_year).alias("removed_by")).drop(
+        "n_i", "n_j", "language"
+    )
 
 
 def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:
@@ -176,7 +186,7 @@ def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityCon
     known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
     rows = known.join(works.drop("publication_year"), on="work_id", how="left")
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
-    reason = first_reason(config, None).alias("removed_by")
+    reason = first_reason(config, None, None).alias("removed_by")
     return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
 
 

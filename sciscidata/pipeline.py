@@ -168,9 +168,11 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw: by all that is known, or, where texts are too many, by structure and then by text."""
     labelled = _label(source, config.thresholds)
     rules, window = (source.eligibility, config.split), config.cd.window_years
+    dated = source.provenance.get("data_date")
+    dated = dated if isinstance(dated, str) else None
     if source.read_works is not None:
-        return draw_before_text(labelled, source.read_works, *rules, window_years=window)
-    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window)
+        return draw_before_text(labelled, source.read_works, *rules, window_years=window, data_date=dated)
+    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window, data_date=dated)
 
 
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
