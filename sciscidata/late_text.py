@@ -14,6 +14,7 @@ from typing import Final
 import polars as pl
 
 from sciscidata.drawing import Drawn, draw_or_explain
+from sciscidata.duplicates import find_duplicates, normalise_title
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.labels import VOCABULARIES
 from sciscidata.last_year import count_years, remark_on_later_works
@@ -25,6 +26,7 @@ from sciscidata.statement import describe_years
 
 logger = logging.getLogger(__name__)
 
+_NAMES: Final = ("work_id", "title", "doi")
 _REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
 
 #: What is judged before any text is read.
@@ -51,14 +53,17 @@ def draw_before_text(
     *,
     window_years: int | None,
     data_date: str | None = None,
+    names: pl.LazyFrame | None = None,
 ) -> Drawn:
     """Draw a slice, and read the text of no more works than that takes. Executes.
 
     The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
     the order of their split keys. A work is drawn if its class has room on its side, its text passes the filters of
-    text, and no work drawn before it has the same normalised title or DOI. So without repeated papers the result is
-    that of filtering everything first; of repeated ones the first in key order is drawn, and not the one with the
-    lowest id, because the other one's text may never be read. No two drawn works are ever the same paper.
+    text, and it is not the same paper as another one, that is, has no normalised title or DOI in common with it. Of
+    repeated papers the one with the lowest id is drawn, so that the result is that of filtering everything first: with
+    ``names``, all titles and DOIs are passed over for every reading, and the texts of the same papers are read too.
+    Without, the first in key order is drawn, because the other one's text may never be read. No two drawn works are
+    ever the same paper.
 
     Args:
         structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the
@@ -68,6 +73,7 @@ def draw_before_text(
         split: how many, and which classes are balanced.
         window_years: as in ``mark_ineligible``.
         data_date: as in ``mark_ineligible``.
+        names: ``work_id``, ``title`` and ``doi`` of all works; None where titles are too dear to pass over.
 
     Returns:
         As ``draw_after_text``. ``works`` are those of the drawn works, ``eligible`` is every work that passed or was
@@ -111,10 +117,12 @@ def draw_before_text(
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     queue = Queue(eligible, split, passed)
+    papers = None if names is None else _Papers(names, eligible, read_works, eligibility)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
             logger.info("reading the text of %s works", f"{wanted.len():,}")
-            queue.take(_judge(read_works(wanted), queue.facts(wanted), eligibility))
+            judged = _judge(read_works(wanted), queue.facts(wanted), eligibility)
+            queue.take(judged, papers.repeated_after(judged) if papers else None)
             advance(wanted.len())
     filters = _count_filters(counted, queue)
     n_unread = queue.n_eligible - queue.read.height
@@ -141,6 +149,43 @@ def draw_before_text(
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
     return Drawn(drawn, works.lazy(), remaining, scored, counts)
+
+
+class _Papers:
+    """The works that were read and passed, and every other one that is the same paper as one of them."""
+
+    def __init__(
+        self,
+        names: pl.LazyFrame,
+        eligible: pl.LazyFrame,
+        read_works: Callable[[pl.Series], pl.DataFrame],
+        eligibility: EligibilityConfig,
+    ) -> None:
+        self._names, self._read_works, self._eligibility = names, read_works, eligibility
+        self._eligible = eligible.select("work_id", "publication_year")
+        self._passed = pl.DataFrame(schema={name: WORKS[name] for name in _NAMES})
+        self._judged: set[int] = set()
+
+    def repeated_after(self, judged: pl.DataFrame) -> pl.Series:
+        """Say which works are the same paper as one with a lower id, now that some more were read."""
+        while not judged.is_empty():
+            self._judged |= set(judged["work_id"])
+            passed = judged.filter(pl.col("removed_by").is_null()).select(_NAMES)
+            self._passed = pl.concat([self._passed, passed]).unique("work_id", keep="first", maintain_order=True)
+            ids = self._find(passed)
+            facts = self._eligible.filter(pl.col("work_id").is_in(ids.implode())).collect(engine="streaming")
+            facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
+            facts = facts.sort("work_id")
+            judged = _judge(self._read_works(facts["work_id"]), facts, self._eligibility)
+        return find_duplicates(self._passed)
+
+    def _find(self, works: pl.DataFrame) -> pl.Series:
+        """Find the works that have a title or a DOI of some works; these are among them."""
+        normalised = normalise_title(pl.col("title"))
+        titles = works.select(normalised.drop_nulls().unique())["title"]
+        dois = works.filter(pl.col("doi") != "")["doi"].unique()
+        is_same = normalised.is_in(titles.implode()) | pl.col("doi").is_in(dois.implode())
+        return self._names.filter(is_same).select("work_id").collect(engine="streaming")["work_id"]
 
 
 def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:

@@ -171,7 +171,8 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     dated = source.provenance.get("data_date")
     dated = dated if isinstance(dated, str) else None
     if source.read_works is not None:
-        return draw_before_text(labelled, source.read_works, *rules, window_years=window, data_date=dated)
+        reader, names = source.read_works, source.names
+        return draw_before_text(labelled, reader, *rules, window_years=window, data_date=dated, names=names)
     return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window, data_date=dated)
 
 

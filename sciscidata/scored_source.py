@@ -58,8 +58,9 @@ class ScoredSource:
 
     ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
     ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
-    the labels, one row per work. ``eligibility`` is that of the configuration, with the data's last year filled in by a
-    source that knows it. ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
+    the labels, one row per work; and ``names`` are the titles and DOIs of all works, unless these are too dear to pass
+    over. ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
+    ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
     """
 
     works: pl.LazyFrame
@@ -68,6 +69,7 @@ class ScoredSource:
     eligibility: EligibilityConfig
     provenance: dict[str, Any]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
+    names: pl.LazyFrame | None = None
     draw_comparison: Callable[[Path], None] | None = None
 
 
@@ -189,7 +191,8 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
 
-    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works)
+    names = works.select("work_id", "title", "doi")
+    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works, names)
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
