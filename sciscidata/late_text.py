@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from sciscidata.drawing import Drawn, draw_or_explain
-from sciscidata.duplicates import find_duplicates, normalise_title
+from sciscidata.duplicates import find_duplicates, shares_name
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.labels import VOCABULARIES
 from sciscidata.last_year import count_years, remark_on_later_works
@@ -181,11 +181,7 @@ class _Papers:
 
     def _find(self, works: pl.DataFrame) -> pl.Series:
         """Find the works that have a title or a DOI of some works; these are among them."""
-        normalised = normalise_title(pl.col("title"))
-        titles = works.select(normalised.drop_nulls().unique())["title"]
-        dois = works.filter(pl.col("doi") != "")["doi"].unique()
-        is_same = normalised.is_in(titles.implode()) | pl.col("doi").is_in(dois.implode())
-        return self._names.filter(is_same).select("work_id").collect(engine="streaming")["work_id"]
+        return self._names.filter(shares_name(works)).select("work_id").collect(engine="streaming")["work_id"]
 
 
 def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:
