@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,7 @@ def build(config: BuildConfig) -> Release:
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
-        novelty = _describe_novelty(config, background, result)
+        novelty = _describe_novelty(config, background, result, source.concentrations)
         for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
             logger.warning("%s", remark)
         return write_release(
@@ -308,8 +309,11 @@ def _draw_pictures(
         draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 
-def _describe_novelty(config: BuildConfig, background: dict[str, Any] | None, result: Drawn) -> dict[str, Any] | None:
+def _describe_novelty(
+    config: BuildConfig, background: dict[str, Any] | None, result: Drawn, concentrations: Mapping[int, float]
+) -> dict[str, Any] | None:
     facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
+    facts["concentrations"] = concentrations
     return describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts)
 
 

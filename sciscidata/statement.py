@@ -14,6 +14,7 @@ from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_
 from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_nulls import remark_on_concentration
 from sciscidata.storage import hash_file
 
 
@@ -41,6 +42,7 @@ def describe_novelty(
     *,
     works: int,
     published: bool = False,
+    concentrations: Mapping[int, float] | None = None,
 ) -> dict[str, Any] | None:
     """State the null model, how many works and pairs were scored, and where Uzzi's rule put its cut.
 
@@ -52,6 +54,7 @@ def describe_novelty(
         works: how many were read.
         published: the values are others', and only the scores are made of them by ``config``: then ``config`` is null
             and ``published`` says how.
+        concentrations: of venues, by year that was scored by the closed form; as of score_atypicality.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
@@ -71,6 +74,7 @@ def describe_novelty(
         "works": works,
         "scored_works": facts["works"],
         "scored_pairs": facts["pairs"],
+        "venue_concentration": {str(year): round(share, 4) for year, share in sorted((concentrations or {}).items())},
         "conventionality_cut": find_conventionality_cut(scored.lazy(), thresholds),
     }
 
@@ -107,6 +111,20 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
     if rule == "uzzi" and (config or atypicality["published"])["score"] == "rank":
         remarks.append("scores are ranks, but the novelty labels are not of them: Uzzi's rule labels by z.")
     return remarks
+
+
+def remark_on_venues(atypicality: Mapping[str, Any] | None) -> list[str]:
+    """Say in which years few venues dominate, as the log did when they were scored; nothing if in none.
+
+    Args:
+        atypicality: from describe_novelty.
+
+    Example:
+        >>> remark_on_venues({"venue_concentration": {"1999": 0.3}})[0].split(":")[0]
+        'few venues dominate the references of 1 of 1 years (1999)'
+    """
+    stated = atypicality.get("venue_concentration", {}) if atypicality else {}
+    return remark_on_concentration({int(year): share for year, share in stated.items()})
 
 
 def count_stages(

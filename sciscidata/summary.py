@@ -17,7 +17,7 @@ from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
-from sciscidata.statement import remark_on_novelty, remark_on_years
+from sciscidata.statement import remark_on_novelty, remark_on_venues, remark_on_years
 from sciscidata.storage import real_path, storage_error
 
 _FILTER_NOTES = {
@@ -54,7 +54,7 @@ def print_release(release: Release) -> None:
         else:
             console.print("novelty fields: null in every row")
         of_novelty = remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule"))
-        for remark in [*remark_on_years(manifest), *of_novelty]:
+        for remark in [*remark_on_years(manifest), *of_novelty, *remark_on_venues(manifest.get("atypicality"))]:
             console.print(f"warning: {remark}", style="bold")
         console.print(f"\nrelease: {shown(release.folder)}")
         width = max(map(len, manifest["files"]))
