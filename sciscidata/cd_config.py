@@ -26,8 +26,9 @@ class CDConfig:
             focal work before its window begins, whatever else they cite (novelpy).
         zero_references: a work without a reference on record gets ``"null"`` (its record is incomplete, and it
             would score 1), or is scored like any other: ``"keep"``.
-        uncited: a work without a citer in the window is scored (0, if somebody cites its references): ``"keep"``;
-            or is undefined: ``"null"``.
+        uncited: a work without a citer in the window is scored (0, if a work in the window cites its references):
+            ``"keep"``; or is undefined: ``"null"``; or is undefined only if no work cites it at any time, with a year
+            or without: ``"null_if_never"``.
         undefined: what an undefined cd_index becomes: ``"null"``, or ``"zero"`` as novelpy has it.
         family: add the columns of CD_FAMILY.
 
@@ -48,7 +49,7 @@ class CDConfig:
     window_from: Literal["focal", "cited"] = "focal"
     focal_citers: Literal["window", "any"] = "window"
     zero_references: Literal["null", "keep"] = "null"
-    uncited: Literal["keep", "null"] = "keep"
+    uncited: Literal["keep", "null", "null_if_never"] = "keep"
     undefined: Literal["null", "zero"] = "null"
     family: bool = False
 
@@ -95,8 +96,10 @@ _CHOICES = {
     name: get_args(hint) or (False, True) for name, hint in get_type_hints(CDConfig).items() if name != "window_years"
 }
 
-#: How other implementations differ from the default. A work or citer without a year never counts here, in any
-#: of them; the originals assume that every work has one.
+#: How other implementations differ from the default. Two things are the same in all of them here: a work or citer
+#: without a year never counts (the originals assume that every work has one), and self-citations are ignored (in the
+#: originals a work that cites itself is among its own citers). tests/data/test_cd_conventions.py has the originals'
+#: own values where a set is empty or a window ends.
 COMPAT: dict[str, dict[str, Any]] = {
     # PyPI cdindex and fast-cdindex, at year resolution; the C code of Funk & Owen-Smith 2017.
     "cdindex": {"window_years": 5, "zero_references": "keep"},
@@ -110,8 +113,9 @@ COMPAT: dict[str, dict[str, Any]] = {
         "focal_in_n_k": True,
         "uncited": "null",
     },
-    # SciSciNet v1, column CD5: citers of year 0 .. 5, the focal work in n_k.
-    "sciscinet_v1_cd5": {"window_years": 5, "same_year": True, "focal_in_n_k": True, "uncited": "null"},
+    # SciSciNet v1, column CD5: citers of year 0 .. 5, the focal work in n_k. Scored are the works that anything cites
+    # at any time, so that one cited too late, or too early, has 0.
+    "sciscinet_v1_cd5": {"window_years": 5, "same_year": True, "focal_in_n_k": True, "uncited": "null_if_never"},
     # novelpy: from the focal year on, but older citers of the focal work count in n_i; undefined is 0. Its DI5
     # and DeIn also count the references that older citers share; n_j5 and n_shared do not.
     "novelpy": {

@@ -13,14 +13,17 @@ from sciscidata.graph import CitationGraph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
 
 _COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_refs", "n_j5")} | {
-    name: pl.Int64() for name in ("n_shared", "n_to_date")
+    name: pl.Int64() for name in ("n_shared", "n_to_date", "n_ever")
 }
 
 
 def counted_rows(graph: CitationGraph, span: range, counts: dict[str, npt.NDArray[Any]]) -> pl.DataFrame:
     """Put works and counts side by side: what add_indices reads."""
     n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
-    return pl.DataFrame({"work_id": graph.work_ids[span.start : span.stop], **counts, "n_refs": n_refs})
+    n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])
+    return pl.DataFrame(
+        {"work_id": graph.work_ids[span.start : span.stop], **counts, "n_refs": n_refs, "n_ever": n_ever}
+    )
 
 
 def undated_rows(graph: CitationGraph, span: range) -> pl.DataFrame:
@@ -39,7 +42,8 @@ def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
 
     Args:
         counts: work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
-            up to the window's end). A null count leaves null what depends on it.
+            up to the window's end); where ``config.uncited`` is "null_if_never" also n_ever (citers of any time). A
+            null count leaves null what depends on it.
         config: which indices, and when they are undefined.
 
     Returns:
@@ -54,8 +58,8 @@ def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
     usable = pl.lit(value=True)
     if config.zero_references == "null":
         usable &= pl.col("n_refs") > 0
-    if config.uncited == "null":
-        usable &= n_i + n_j > 0
+    if config.uncited != "keep":
+        usable &= (n_i + n_j if config.uncited == "null" else pl.col("n_ever")) > 0
 
     def ratio(above: pl.Expr, below: pl.Expr) -> pl.Expr:
         return pl.when(usable & (below > 0)).then(above / below)

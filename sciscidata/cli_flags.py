@@ -216,7 +216,7 @@ def list_flags() -> list[Flag]:
         ("which works may be drawn", "--min-year", "eligibility", "min_year", {"type": int, "help": "(none)"}),
         ("which works may be drawn", "--max-year", "eligibility", "max_year", {"type": int, "help": "(none)"}),
         ("which works may be drawn", "--last-year", "eligibility", "last_year", {
-            "type": int, "help": "the data's last year; windows must end before it (largest year found)",
+            "type": int, "help": "the last year; windows must end before it (found, whatever mistaken dates say)",
         }),
         ("which works may be drawn", "--complete-window", "eligibility", "complete_window", {
             **_YES_NO, "help": "ask for a complete citation window (yes)",

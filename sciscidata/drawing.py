@@ -26,8 +26,8 @@ class Drawn(NamedTuple):
         eligible: every work that may be drawn, with its scores and labels. Unordered; not in memory where works are
             many, so collect no more columns than are needed.
         scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
-        counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year`` as of
-            ``count_stages``.
+        counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``,
+            ``later_works`` as of ``count_stages``.
     """
 
     drawn: pl.DataFrame
@@ -45,6 +45,7 @@ def draw_after_text(
     split: SplitConfig,
     *,
     window_years: int | None,
+    data_date: str | None = None,
 ) -> Drawn:
     """Draw a slice of a source whose texts may all be read. Executes.
 
@@ -55,6 +56,7 @@ def draw_after_text(
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
         window_years: as in ``mark_ineligible``.
+        data_date: as in ``mark_ineligible``.
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
@@ -74,9 +76,9 @@ def draw_after_text(
         ([1], 1)
     """
     candidates = join_candidates(works, labelled, citations)
-    marked = mark_ineligible(candidates, eligibility, window_years=window_years).collect()
+    marked = mark_ineligible(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    counts = count_stages(marked, eligible, eligibility.last_year)
+    counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
     drawn = draw_or_explain(eligible, split, counts["filters"])
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)

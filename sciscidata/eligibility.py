@@ -5,6 +5,7 @@ The order is part of the manifest's meaning: a retracted work without a title co
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 import polars as pl
@@ -12,7 +13,10 @@ import polars as pl
 from sciscidata.checks import checked_config
 from sciscidata.duplicates import find_duplicates
 from sciscidata.eligibility_config import EligibilityConfig, check_window
+from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
+
+logger = logging.getLogger(__name__)
 
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then what
 #: its citations say, and last the only one that looks at other works.
@@ -53,6 +57,10 @@ _FROM_WORKS: Final = (
     "doi",
 )
 _N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
+
+#: A column of mark_ineligible's own, and a year before every other.
+_OTHERWISE: Final = "removed_by but for the window"
+_BEFORE_ALL: Final = -(2**40)
 
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **CD_SCORES, **_N_REFERENCES})
@@ -128,6 +136,7 @@ def mark_ineligible(
     config: EligibilityConfig | None = None,
     *,
     window_years: int | None,
+    data_date: str | None = None,
 ) -> pl.LazyFrame:
     """Say of every work which filter removes it, or null if it may be drawn. Runs nothing.
 
@@ -136,11 +145,13 @@ def mark_ineligible(
         config: ``EligibilityConfig()`` when None.
         window_years: the citation window of the scores, 0 to 9999; None (no upper bound) leaves
             ``window_incomplete`` without effect.
+        data_date: when the youngest record was changed, YYYY-MM-DD; bounds the last year where ``config`` names none.
 
     Returns:
         The input without ``title`` and ``abstract`` (text is joined to the drawn works only), plus
         ``removed_by`` String: null, or the first of FILTERS that removes the work. Sorted by ``work_id``.
-        The plan before it runs once, on Polars' streaming engine: abstracts never lie in memory together.
+        The plan before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the
+        last year is found and works are dated after it, a warning in the log says so.
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
@@ -161,20 +172,27 @@ def mark_ineligible(
     """
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
     check_window(window_years)
-    reason = first_reason(checked_config(config, EligibilityConfig), window_years)
+    config = checked_config(config, EligibilityConfig)
+    # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
+    is_given = config.last_year is not None
+    reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
+    if not is_given:
+        reasons[_OTHERWISE] = first_reason(config, None, None)
     schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
         "removed_by": pl.String()
     }
 
     def run() -> pl.DataFrame:
         marked = (
-            frame.with_columns(reason.alias("removed_by"))
+            frame.with_columns(**reasons)
             .drop("abstract")
             # Only the titles that can still be compared are worth their memory.
-            .with_columns(pl.when(pl.col("removed_by").is_null()).then("title"))
+            .with_columns(pl.when(pl.any_horizontal(pl.col(*reasons).is_null())).then("title"))
             .sort("work_id")
             .collect(engine="streaming")
         )
+        if not is_given:
+            marked = _judge_windows(marked, window_years, data_date)
         remaining = marked.filter(pl.col("removed_by").is_null())
         repeated = find_duplicates(remaining)
         is_repeated = pl.col("removed_by").is_null() & pl.col("work_id").is_in(repeated.implode())
@@ -211,13 +229,33 @@ def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
     }
 
 
-def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr:
+def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: str | None) -> pl.DataFrame:
+    """Find the last year, and give the works whose window was over before it the reason that they have otherwise."""
+    counts = count_years(marked)
+    last_year = find_last_year(counts, data_date=data_date)
+    for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
+        logger.warning("%s", remark)
+    is_over = pl.lit(value=True)
+    if window_years is not None and last_year is not None:
+        is_over = pl.col("publication_year").cast(pl.Int64) + window_years < last_year
+    is_mended = (pl.col("removed_by") == "window_incomplete") & is_over
+    return marked.with_columns(pl.when(is_mended).then(_OTHERWISE).otherwise("removed_by").alias("removed_by")).drop(
+        _OTHERWISE
+    )
+
+
+def first_reason(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> pl.Expr:
     """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
+
+    Args:
+        config: which works may be drawn; its ``last_year`` is not read.
+        window_years: as in mark_ineligible.
+        last_year: the data's last year; None leaves ``window_incomplete`` without effect.
 
     Example:
         >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
         >>> frame = pl.DataFrame([work], schema=CANDIDATES)
-        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5))["literal"].to_list()
+        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5, 2024))["literal"].to_list()
         ['no_abstract']
     """
     year = pl.col("publication_year")
@@ -243,8 +281,7 @@ def first_reason(config: EligibilityConfig, window_years: int | None) -> pl.Expr
         removes["year_range"] = pl.any_horizontal(bounds)
     removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
-    if config.complete_window and window_years is not None:
-        last_year = year.max() if config.last_year is None else pl.lit(config.last_year)
+    if config.complete_window and window_years is not None and last_year is not None:
         # A year and a window each fit their 32 bits; their sum may not.
         removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
     return pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes)

@@ -30,8 +30,8 @@ class EligibilityConfig:
         max_year: last publication year to keep, None for any.
         complete_window: keep only works whose citation window ends before ``last_year``, because a database's
             last year is rarely complete.
-        last_year: the data's last year; None takes the largest publication year in WORKS, so name it where
-            records carry mistaken years in the future.
+        last_year: the data's last year; None finds it in the numbers of works of each year, in spite of mistaken dates
+            in the future (``last_year.find_last_year``).
 
     Raises:
         ConfigError: on construction, if a value has the wrong type, a minimum is negative, a year lies beyond

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+#: How to keep one row of every work, the same one whatever the order of rows: part of messages.
+ONE_ROW_EACH: Final = ".sort(pl.all()).unique('work_id', keep='first', maintain_order=True)"
+
 
 class SciSciDataError(Exception):
     """Base class: catch this to catch every error a user's input can cause."""

@@ -23,7 +23,8 @@ class FirstTimePairsConfig:
             profile_years. Ten years are little: in a synthetic corpus of 45 years, 76 % of the works have a pair that
             counts after ten years of history, 51 % after 30. Compare works within a year.
         first_year: the first year of which the data is complete. None: the first with a pair of venues.
-        last_year: the last such year; a work is undefined if its reuse window ends later. None: the last with a pair.
+        last_year: the last such year; a work is undefined if its reuse window ends later. None: the
+            last with a pair, but for mistaken dates in the future (``last_year.find_last_year``).
         max_references: a work with more references of known year and venue is left out, of the past and future too.
             None: no limit.
 

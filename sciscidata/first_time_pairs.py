@@ -28,6 +28,7 @@ import polars as pl
 from sciscidata.checks import check_threads, checked_config
 from sciscidata.first_time_config import FirstTimePairsConfig
 from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.last_year import find_last_year
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import FIRST_TIME_PAIRS
 from sciscidata.venue_pair_scores import check_venues, one_row_per_work, require_corpus
@@ -142,7 +143,7 @@ def score_first_time_pairs(
     n_new, novelty = np.zeros(graph.n_dated, np.int64), np.full(graph.n_dated, np.nan)
     history = (np.zeros(n_venues + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
     first_year, last_year = config.first_year, config.last_year
-    last_with_pair = None
+    with_pair: dict[int, int] = {}
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
@@ -155,8 +156,8 @@ def score_first_time_pairs(
             since = 0 if config.past_years is None else int(np.searchsorted(years, years[j] - config.past_years))
             is_new, history = kernels.join_history(year.table, j, since, history)
             if year.table[1].size:
-                last_with_pair = int(years[j])
-                first_year = last_with_pair if first_year is None else first_year
+                with_pair[int(years[j])] = int(np.count_nonzero(np.diff(year.groups.offsets) > 1))
+                first_year = int(years[j]) if first_year is None else first_year
             since_profile = int(np.searchsorted(years, years[j] - config.profile_years))
             past = [window[i] for i in range(since_profile, j)]  # citations of a year without a pair count too
             has_profiles = any(before.table[1].size for before in past)
@@ -166,7 +167,7 @@ def score_first_time_pairs(
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
                 kernels.sum_over_works(year.groups_arrays, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
-    last_year = last_with_pair if last_year is None else last_year
+    last_year = find_last_year(with_pair) if last_year is None else last_year
     if last_year is not None:
         novelty[years[year_of] + (config.reuse_years or 0) > last_year] = np.nan
     columns = {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 from isal import isal_zlib
 
-from sciscidata.errors import WorkIdError
+from sciscidata.errors import ONE_ROW_EACH, WorkIdError
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
 from sciscidata.storage import file_checksum, flush, note_finished, quick_checksum
@@ -115,7 +115,7 @@ def _table_of(ids: Int64Array) -> Int32Array:
     if repeated >= 0:
         msg = (
             f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
-            "Drop repeats: .unique('work_id', keep='any')."
+            f"Keep one row each: {ONE_ROW_EACH}."
         )
         raise WorkIdError(msg)
     return table

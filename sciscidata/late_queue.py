@@ -106,10 +106,16 @@ class Queue:
             self._bound = min(self._bound * _READINGS, _KEYS)
             self._order = self._load()
 
-    def take(self, judged: pl.DataFrame) -> None:
-        """Add works that were read, and draw once more from the start, so that their batches leave no trace."""
+    def take(self, judged: pl.DataFrame, repeated: pl.Series | None = None) -> None:
+        """Add works that were read, and draw once more from the start, so that their batches leave no trace.
+
+        Args:
+            judged: WORKS with ``removed_by``.
+            repeated: which works of all are the same paper as one with a lower id; None if only those read are known:
+                then the first in key order is drawn.
+        """
         self.read = pl.concat([self.read, judged.cast(self.read.schema)])
-        self.repeated = set()
+        self.repeated = set() if repeated is None else set(repeated) & set(self._passed()["work_id"])
         self._accepted = {cell: [] for cell in self.quotas}
         named = self.read.select(
             "work_id",
@@ -120,14 +126,17 @@ class Queue:
         seen: set[tuple[str, str]] = set()
         ordered = self._order.select("work_id", "cell").join(named, on="work_id", how="inner", maintain_order="left")
         for work_id, cell, reason, title, doi in ordered.iter_rows():
-            if reason is not None or len(self._accepted[cell]) == self.quotas[cell]:
+            if reason is not None or work_id in self.repeated or len(self._accepted[cell]) == self.quotas[cell]:
                 continue
             names = {(kind, name) for kind, name in (("title", title), ("doi", doi)) if name is not None}
-            if seen & names:
+            if repeated is None and seen & names:
                 self.repeated.add(work_id)
                 continue
             seen |= names
             self._accepted[cell].append(work_id)
+
+    def _passed(self) -> pl.DataFrame:
+        return self.read.filter(pl.col("removed_by").is_null())
 
     def _first_bound(self, counted: pl.DataFrame) -> int:
         """Choose a bound below which every class has some times the works that it is going to ask for."""

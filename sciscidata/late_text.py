@@ -14,16 +14,19 @@ from typing import Final
 import polars as pl
 
 from sciscidata.drawing import Drawn, draw_or_explain
+from sciscidata.duplicates import find_duplicates, shares_name
 from sciscidata.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.labels import VOCABULARIES
+from sciscidata.last_year import count_years, remark_on_later_works
 from sciscidata.late_queue import Queue
 from sciscidata.progress import progress_bar
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 from sciscidata.splits import SplitConfig
+from sciscidata.statement import describe_years
 
 logger = logging.getLogger(__name__)
 
-_YEARS: Final = range(-9_999, 10_000)  # what EligibilityConfig takes
+_NAMES: Final = ("work_id", "title", "doi")
 _REPORTED: Final = ("title", "abstract", "primary_field", "source_id")
 
 #: What is judged before any text is read.
@@ -49,14 +52,18 @@ def draw_before_text(
     split: SplitConfig,
     *,
     window_years: int | None,
+    data_date: str | None = None,
+    names: pl.LazyFrame | None = None,
 ) -> Drawn:
     """Draw a slice, and read the text of no more works than that takes. Executes.
 
     The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
     the order of their split keys. A work is drawn if its class has room on its side, its text passes the filters of
-    text, and no work drawn before it has the same normalised title or DOI. So without repeated papers the result is
-    that of filtering everything first; of repeated ones the first in key order is drawn, and not the one with the
-    lowest id, because the other one's text may never be read. No two drawn works are ever the same paper.
+    text, and it is not the same paper as another one, that is, has no normalised title or DOI in common with it. Of
+    repeated papers the one with the lowest id is drawn, so that the result is that of filtering everything first: with
+    ``names``, all titles and DOIs are passed over for every reading, and the texts of the same papers are read too.
+    Without, the first in key order is drawn, because the other one's text may never be read. No two drawn works are
+    ever the same paper.
 
     Args:
         structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the
@@ -65,6 +72,8 @@ def draw_before_text(
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
         window_years: as in ``mark_ineligible``.
+        data_date: as in ``mark_ineligible``.
+        names: ``work_id``, ``title`` and ``doi`` of all works; None where titles are too dear to pass over.
 
     Returns:
         As ``draw_after_text``. ``works`` are those of the drawn works, ``eligible`` is every work that passed or was
@@ -96,20 +105,24 @@ def draw_before_text(
         60
     """
     frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
-    marked = _mark_structure(frame, eligibility, window_years)
-    year, labels = pl.col("publication_year"), list(VOCABULARIES)
-    counted = (
-        marked.group_by("removed_by", *labels)
-        .agg(pl.len(), year.min().alias("first"), year.max().alias("last"))
-        .collect(engine="streaming")
-    )
+    last_year = eligibility.last_year
+    if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
+        years = describe_years(count_years(frame), None, data_date=data_date)
+        last_year = years["last_year"]
+        for remark in remark_on_later_works(years["later_works"], last_year):
+            logger.warning("%s", remark)
+    marked = _mark_structure(frame, eligibility, window_years, last_year)
+    labels = list(VOCABULARIES)
+    counted = marked.group_by("removed_by", "publication_year", *labels).agg(pl.len()).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     queue = Queue(eligible, split, passed)
+    papers = None if names is None else _Papers(names, eligible, read_works, eligibility)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
             logger.info("reading the text of %s works", f"{wanted.len():,}")
-            queue.take(_judge(read_works(wanted), queue.facts(wanted), eligibility))
+            judged = _judge(read_works(wanted), queue.facts(wanted), eligibility)
+            queue.take(judged, papers.repeated_after(judged) if papers else None)
             advance(wanted.len())
     filters = _count_filters(counted, queue)
     n_unread = queue.n_eligible - queue.read.height
@@ -131,12 +144,44 @@ def draw_before_text(
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-        "first_year": counted["first"].min(),
-        "last_year": counted["last"].max() if eligibility.last_year is None else eligibility.last_year,
+        **describe_years(_sum_years(counted), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
     return Drawn(drawn, works.lazy(), remaining, scored, counts)
+
+
+class _Papers:
+    """The works that were read and passed, and every other one that is the same paper as one of them."""
+
+    def __init__(
+        self,
+        names: pl.LazyFrame,
+        eligible: pl.LazyFrame,
+        read_works: Callable[[pl.Series], pl.DataFrame],
+        eligibility: EligibilityConfig,
+    ) -> None:
+        self._names, self._read_works, self._eligibility = names, read_works, eligibility
+        self._eligible = eligible.select("work_id", "publication_year")
+        self._passed = pl.DataFrame(schema={name: WORKS[name] for name in _NAMES})
+        self._judged: set[int] = set()
+
+    def repeated_after(self, judged: pl.DataFrame) -> pl.Series:
+        """Say which works are the same paper as one with a lower id, now that some more were read."""
+        while not judged.is_empty():
+            self._judged |= set(judged["work_id"])
+            passed = judged.filter(pl.col("removed_by").is_null()).select(_NAMES)
+            self._passed = pl.concat([self._passed, passed]).unique("work_id", keep="first", maintain_order=True)
+            ids = self._find(passed)
+            facts = self._eligible.filter(pl.col("work_id").is_in(ids.implode())).collect(engine="streaming")
+            facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
+            facts = facts.sort("work_id")
+            judged = _judge(self._read_works(facts["work_id"]), facts, self._eligibility)
+        return find_duplicates(self._passed)
+
+    def _find(self, works: pl.DataFrame) -> pl.Series:
+        """Find the works that have a title or a DOI of some works; these are among them."""
+        return self._names.filter(shares_name(works)).select("work_id").collect(engine="streaming")["work_id"]
 
 
 def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:
@@ -147,17 +192,23 @@ def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
     return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
 
 
-def _mark_structure(frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None) -> pl.LazyFrame:
+def _sum_years(counted: pl.DataFrame) -> dict[int, int]:
+    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
+    return {year: int(n) for year, n in dated.rows()}
+
+
+def _mark_structure(
+    frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None, last_year: int | None
+) -> pl.LazyFrame:
     """Name the first filter that removes a work, leaving out the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
-    if config.last_year is None:  # known beforehand, for otherwise a query has to hold all works until it is
-        last_year = frame.select(pl.col("publication_year").max()).collect(engine="streaming").item()
-        config = replace(config, last_year=last_year if last_year in _YEARS else None)
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     seen = frame.with_columns(
         pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
     )
-    return seen.with_columns(first_reason(config, window_years).alias("removed_by")).drop("n_i", "n_j", "language")
+    return seen.with_columns(first_reason(config, window_years, last_year).alias("removed_by")).drop(
+        "n_i", "n_j", "language"
+    )
 
 
 def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:
@@ -176,7 +227,7 @@ def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityCon
     known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
     rows = known.join(works.drop("publication_year"), on="work_id", how="left")
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
-    reason = first_reason(config, None).alias("removed_by")
+    reason = first_reason(config, None, None).alias("removed_by")
     return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
 
 

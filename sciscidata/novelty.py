@@ -46,6 +46,7 @@ def compute_atypicality(
     background: str | Path | None = None,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
+    concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
     """Score every work by how unusual the venue pairs in its reference list are. Runs nothing until collected.
 
@@ -64,6 +65,7 @@ def compute_atypicality(
             ``works``. A pair that the background does not hold is undefined, as is a year that it lacks.
         cache_dir: keep the graph here for later runs; see build_graph.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+        concentrations: filled at collect, if given; as in score_atypicality.
 
     Returns:
         ATYPICALITY, one row per work (per focal work that ``works`` knows), unordered. n_pairs: pairs with a z; null
@@ -109,7 +111,10 @@ def compute_atypicality(
         wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
         known = None if table is None else table.for_venues_of(works)
         venues = venue_numbers(graph, works)
-        return score_atypicality(graph, venues, config, focal=wanted, background=known, n_threads=n_threads)
+        told = concentrations
+        return score_atypicality(
+            graph, venues, config, focal=wanted, background=known, n_threads=n_threads, concentrations=told
+        )
 
     return pl.defer(score, schema=ATYPICALITY)
 
@@ -122,6 +127,7 @@ def score_atypicality(
     focal: Int64Array | None = None,
     background: Background | None = None,
     n_threads: int | None = None,
+    concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
     """Score every work of a graph built before. Executes; the frame is that of compute_atypicality.
 
@@ -134,6 +140,8 @@ def score_atypicality(
         focal: int64, ids of the works to score; all when None.
         background: ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``.
         n_threads: as in compute_atypicality; years are shared among threads.
+        concentrations: filled, if given: by citing year that the closed form has scored, how much few venues dominate
+            (``novelty_nulls.venue_concentration``); where they do, a warning in the log says so.
 
     Raises:
         ConfigError: at once, if ``config`` is no NoveltyConfig or asks for ranks among ``focal`` works, ``n_threads``
@@ -151,6 +159,8 @@ def score_atypicality(
 
     score_years(graph, score, "atypicality", n_threads)
     scorer.report()
+    if concentrations is not None:
+        concentrations |= scorer.concentrations
     return pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
 
 

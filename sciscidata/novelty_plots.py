@@ -12,6 +12,7 @@ import polars as pl
 
 from sciscidata.counted_quantiles import counted_quantiles
 from sciscidata.labels import NOVELTY_LABELS, LabelThresholds, find_conventionality_cut
+from sciscidata.last_year import find_last_year
 from sciscidata.plots import COLOURS, collect_some, draw_classes, save
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     """Draw for each year the median of z_median and of z_p10 and the band of the middle 80 % of works. Executes.
 
     Args:
-        scored: publication_year and ATYPICALITY; works without a year or a z are left out.
+        scored: publication_year and ATYPICALITY; works without a year or a z are left out, and so are works that are
+            dated after the last year of the others, as find_last_year has it.
         path: the PNG file to write.
 
     Example:
@@ -101,6 +103,9 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
     shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
     found = counted_quantiles(shown, "publication_year", _BAND)
     by_year = found.filter(column="z_median", share=0.5)
+    last_year = find_last_year(dict(by_year.select("publication_year", "n").rows()))
+    if last_year is not None:  # else one mistaken date would leave a sliver for all other years
+        found, by_year = (frame.filter(pl.col("publication_year") <= last_year) for frame in (found, by_year))
     years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     spread, number = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

@@ -12,7 +12,7 @@ import polars as pl
 from sciscidata.graph import CitationGraph
 from sciscidata.novelty_background import Background
 from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.novelty_nulls import pair_moments
+from sciscidata.novelty_nulls import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty_scores import add_scores
 from sciscidata.schemas import ATYPICALITY
 from sciscidata.venue_pairs import (
@@ -45,6 +45,9 @@ class YearScorer:
         config: checked.
         wanted: bool (graph.n_known), the works to give a row; all when None.
         background: of the same venues; the null model is made of the works themselves when None.
+
+    Attributes:
+        concentrations: of the venues, by year that was scored by the closed form; as of venue_concentration.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class YearScorer:
         self.left_out = np.zeros(graph.n_dated, np.bool_)
         n_years = graph.years.size
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
+        self.concentrations: dict[int, float] = {}
 
     def score(self, j: int) -> pl.DataFrame:
         """Return ATYPICALITY of the works of the j-th year, in index order. Years may be scored at the same time."""
@@ -102,6 +106,7 @@ class YearScorer:
             return
         given = (self.graph, self.venues, self.year_of, j, config.max_references, self.left_out)
         slots = year_slots(*given, venue_required=config.venue_required)
+        concentration = venue_concentration(slots) if background is None and config.null == "analytic" else None
         if wanted is not None and background is None:
             slots = merge_others(slots, wanted)
         groups = everybody = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
@@ -120,6 +125,8 @@ class YearScorer:
             mean, deviation = pair_moments(slots, cells, int(self.graph.years[j]), config)
             observed = cells.observed
         self.n_cells[j] = observed.size
+        if concentration is not None:
+            self.concentrations[int(self.graph.years[j])] = concentration
         self._hand_out(groups, cells, self._z(observed, mean, deviation), columns)
 
     def _z(self, observed: npt.NDArray[Any], mean: Float64Array, deviation: Float64Array) -> Float64Array:
@@ -146,7 +153,9 @@ class YearScorer:
             quantile[undefined | np.isinf(quantile)] = np.nan
 
     def report(self) -> None:
-        """Say in the log how much of what was asked for the background holds."""
+        """Say in the log where few venues dominate, or how much of what was asked for the background holds."""
+        for remark in remark_on_concentration(self.concentrations):
+            logger.warning("%s", remark)
         if self.background is None:
             return
         found, asked = int(self.n_known.sum()), int(self.n_cells.sum())

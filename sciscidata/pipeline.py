@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,7 @@ def build(config: BuildConfig) -> Release:
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
-        novelty = _describe_novelty(config, background, result)
+        novelty = _describe_novelty(config, background, result, source.concentrations)
         for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
             logger.warning("%s", remark)
         return write_release(
@@ -168,9 +169,12 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw: by all that is known, or, where texts are too many, by structure and then by text."""
     labelled = _label(source, config.thresholds)
     rules, window = (source.eligibility, config.split), config.cd.window_years
+    dated = source.provenance.get("data_date")
+    dated = dated if isinstance(dated, str) else None
     if source.read_works is not None:
-        return draw_before_text(labelled, source.read_works, *rules, window_years=window)
-    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window)
+        reader, names = source.read_works, source.names
+        return draw_before_text(labelled, reader, *rules, window_years=window, data_date=dated, names=names)
+    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window, data_date=dated)
 
 
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
@@ -306,8 +310,11 @@ def _draw_pictures(
         draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 
-def _describe_novelty(config: BuildConfig, background: dict[str, Any] | None, result: Drawn) -> dict[str, Any] | None:
+def _describe_novelty(
+    config: BuildConfig, background: dict[str, Any] | None, result: Drawn, concentrations: Mapping[int, float]
+) -> dict[str, Any] | None:
     facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
+    facts["concentrations"] = concentrations
     return describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts)
 
 

@@ -146,13 +146,19 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     return False
 
 
-def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any]) -> Path:
+def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
     """Write rows, which come in the order of their ids, whole or not at all.
 
+    Args:
+        batches: at least one.
+        out: the file.
+        facts: what it says of itself.
+        replace: a file that is there by the time the scores are made.
+
     Raises:
-        StorageError: the disk is full, or ``out`` cannot be written.
+        StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
     """
-    with atomic_file(out) as file, ExitStack() as stack:
+    with atomic_file(out, overwrite=replace) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:
             table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -58,8 +58,10 @@ class ScoredSource:
 
     ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
     ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
-    the labels, one row per work. ``eligibility`` is that of the configuration, with the data's last year filled in by a
-    source that knows it. ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
+    the labels, one row per work; and ``names`` are the titles and DOIs of all works, unless these are too dear to pass
+    over. ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
+    ``concentrations`` is filled when ``scores`` are collected, as of score_atypicality.
+    ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
     """
 
     works: pl.LazyFrame
@@ -68,6 +70,8 @@ class ScoredSource:
     eligibility: EligibilityConfig
     provenance: dict[str, Any]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
+    names: pl.LazyFrame | None = None
+    concentrations: dict[int, float] = field(default_factory=dict[int, float])
     draw_comparison: Callable[[Path], None] | None = None
 
 
@@ -99,9 +103,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(citations, works, config.cd, cache_dir=config.cache_dir)
-        null_model = {"background": config.background, "cache_dir": config.cache_dir}
-        scores = add_novelty(disruption, citations, works, config.novelty, **null_model)
-        yield ScoredSource(works, citations, scores, config.eligibility, provenance)
+        null_model, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+        scores = add_novelty(disruption, citations, works, config.novelty, **null_model, concentrations=told)
+        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=told)
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
@@ -131,6 +135,7 @@ def score_structure(
     *,
     background: Path | None = None,
     cache_dir: Path | None = None,
+    concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
     """Score every work from one graph, and count what the filters need of it. Executes; reads no text.
 
@@ -141,6 +146,7 @@ def score_structure(
         novelty: the null model; None leaves novelty out.
         background: a saved null model.
         cache_dir: keep the graph here for later runs.
+        concentrations: filled, if given; as in score_atypicality.
 
     Returns:
         ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY;
@@ -164,7 +170,8 @@ def score_structure(
     if novelty is None:
         return add_novelty(scores, citations, works, None).collect()
     table = None if background is None else read_background(background).for_venues_of(works)
-    atypicality = score_atypicality(graph, venue_numbers(graph, works), novelty, background=table)
+    given = (graph, venue_numbers(graph, works), novelty)
+    atypicality = score_atypicality(*given, background=table, concentrations=concentrations)
     return scores.hstack(atypicality.drop("work_id"))  # both in index order
 
 
@@ -181,15 +188,16 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
 def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     """Score by structure alone; texts are read of the works that are drawn."""
     works, citations, provenance = corpus
-    places = {"background": config.background, "cache_dir": config.cache_dir}
-    scores = score_structure(citations, works, config.cd, config.novelty, **places)
+    places, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+    scores = score_structure(citations, works, config.cd, config.novelty, **places, concentrations=told)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
     structure = _beside_scores(facts, scores, config.novelty)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
 
-    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works)
+    names = works.select("work_id", "title", "doi")
+    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works, names, told)
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
@@ -209,10 +217,11 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
         return _late(tables, structure, config, provenance)
     # The table of works is read for year and venue, and no other of its columns.
     places = {"cache_dir": config.cache_dir, "background": config.background}
-    scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places)
+    told: dict[int, float] = {}
+    scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places, concentrations=told)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance)
+    source = replace(_late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=told)
     if "cd_index" not in structure.collect_schema():
         return source
     computed = scores.select("work_id", "cd_index")

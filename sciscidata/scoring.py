@@ -20,6 +20,7 @@ def add_novelty(
     *,
     background: str | Path | None = None,
     cache_dir: str | Path | None = None,
+    concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
     """Join ATYPICALITY onto the scores of works. Runs nothing until collected.
 
@@ -30,6 +31,7 @@ def add_novelty(
         config: the null model; None leaves novelty out.
         background: a saved table of pair statistics to take the null model from, instead of these works.
         cache_dir: keep the graph here for later runs.
+        concentrations: filled at collect, if given; as in score_atypicality.
 
     Returns:
         The rows of ``scores``, in their order, and the columns of ATYPICALITY; null where a work is not scored, and
@@ -50,7 +52,9 @@ def add_novelty(
     scored = scored.drop(names, strict=False)
     if config is None:
         return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)
-    atypicality = compute_atypicality(citations, works, config, background=background, cache_dir=cache_dir)
+    atypicality = compute_atypicality(
+        citations, works, config, background=background, cache_dir=cache_dir, concentrations=concentrations
+    )
 
     def join() -> pl.DataFrame:
         # One after the other: the second finds the graph that the first has built and left in the cache.

@@ -16,6 +16,7 @@ import polars as pl
 
 from sciscidata.checks import checked_config, is_whole
 from sciscidata.errors import (
+    ONE_ROW_EACH,
     ConfigError,
     NotEnoughWorksError,
     SchemaMismatchError,
@@ -205,7 +206,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
     if len(repeated):
         msg = (
             f"draw_split: {repeated.n_unique():,} works appear more than once, for example "
-            f"W{repeated.min()}. Keep one row each: .unique('work_id')."
+            f"W{repeated.min()}. Keep one row each: {ONE_ROW_EACH}."
         )
         raise WorkIdError(msg)
     if works.is_empty() and "novelty_label" in columns:

@@ -145,10 +145,11 @@ def write_cd_scores(
         facts |= {"shard": f"{number}/{n_shards}"}
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
+    replace = Path(out).exists()  # another result, or a damaged one
     graph = open_graph_of(folder, cache_dir=cache_dir)
     focal = shard_range(graph, number - 1, n_shards)
     parts = write_cd_index(graph, cache_dir, config, focal=focal)
-    return write_scores(by_work_id(parts, graph.work_ids[focal.start : focal.stop]), Path(out), facts)
+    return write_scores(by_work_id(parts, graph.work_ids[focal.start : focal.stop]), Path(out), facts, replace=replace)
 
 
 def write_novelty_scores(
@@ -193,11 +194,12 @@ def write_novelty_scores(
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
+    replace = Path(out).exists()
     works = scan_corpus(folder).works
     graph = open_graph_of(folder, cache_dir=cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
     parts = write_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
-    return write_scores(by_work_id(parts, graph.work_ids[: graph.n_known]), Path(out), facts)
+    return write_scores(by_work_id(parts, graph.work_ids[: graph.n_known]), Path(out), facts, replace=replace)
 
 
 def _local_files(tables: SciSciNet) -> list[Path]:

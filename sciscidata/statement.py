@@ -11,8 +11,10 @@ import polars as pl
 
 from sciscidata.eligibility import count_removals
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
+from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty_nulls import remark_on_concentration
 from sciscidata.storage import hash_file
 
 
@@ -40,6 +42,7 @@ def describe_novelty(
     *,
     works: int,
     published: bool = False,
+    concentrations: Mapping[int, float] | None = None,
 ) -> dict[str, Any] | None:
     """State the null model, how many works and pairs were scored, and where Uzzi's rule put its cut.
 
@@ -51,6 +54,7 @@ def describe_novelty(
         works: how many were read.
         published: the values are others', and only the scores are made of them by ``config``: then ``config`` is null
             and ``published`` says how.
+        concentrations: of venues, by year that was scored by the closed form; as of score_atypicality.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
@@ -70,6 +74,7 @@ def describe_novelty(
         "works": works,
         "scored_works": facts["works"],
         "scored_pairs": facts["pairs"],
+        "venue_concentration": {str(year): round(share, 4) for year, share in sorted((concentrations or {}).items())},
         "conventionality_cut": find_conventionality_cut(scored.lazy(), thresholds),
     }
 
@@ -108,19 +113,72 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
     return remarks
 
 
-def count_stages(marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None) -> dict[str, Any]:
+def remark_on_venues(atypicality: Mapping[str, Any] | None) -> list[str]:
+    """Say in which years few venues dominate, as the log did when they were scored; nothing if in none.
+
+    Args:
+        atypicality: from describe_novelty.
+
+    Example:
+        >>> remark_on_venues({"venue_concentration": {"1999": 0.3}})[0].split(":")[0]
+        'few venues dominate the references of 1 of 1 years (1999)'
+    """
+    stated = atypicality.get("venue_concentration", {}) if atypicality else {}
+    return remark_on_concentration({int(year): share for year, share in stated.items()})
+
+
+def count_stages(
+    marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None, *, data_date: str | None = None
+) -> dict[str, Any]:
     """Count the works at every filter, and the scored and the eligible ones by label, as ``class_counts`` does.
 
     Args:
         marked: every work read, labelled, from mark_ineligible.
         eligible: those of its rows that may be drawn.
-        last_year: the data's last year; the largest publication year when None.
+        last_year: the data's last year; None finds it.
+        data_date: as in find_last_year.
     """
-    years = marked["publication_year"]
     stages = {"scored": marked, "eligible": eligible}
     return {
         "filters": count_removals(marked),
         **{stage: {name: count_labels(works, name) for name in VOCABULARIES} for stage, works in stages.items()},
-        "first_year": years.min(),
-        "last_year": years.max() if last_year is None else last_year,
+        **describe_years(count_years(marked), last_year, data_date=data_date),
     }
+
+
+def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:
+    """State the first and the last year of the data, and which works are dated after it.
+
+    Args:
+        counts: how many works each year has.
+        last_year: the data's last year; None finds it.
+        data_date: as in find_last_year.
+
+    Example:
+        >>> describe_years({2000: 40, 2001: 60, 2050: 1}, None)
+        {'first_year': 2000, 'last_year': 2001, 'later_works': {'works': 1, 'first_year': 2050, 'last_year': 2050}}
+    """
+    last_year = find_last_year(counts, data_date=data_date) if last_year is None else last_year
+    first_year = min((year for year, n in counts.items() if n), default=None)
+    return {
+        "first_year": first_year,
+        "last_year": last_year,
+        "later_works": describe_later_works(counts, last_year),
+    }
+
+
+def remark_on_years(manifest: Mapping[str, Any]) -> list[str]:
+    """Say of a release that works are dated after the last year that was found; nothing where the last year was named.
+
+    Args:
+        manifest: of a release.
+
+    Example:
+        >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}
+        >>> remark_on_years({"counts": counts, "eligibility": {"last_year": None}})[0].split(":")[0]
+        '1 work is dated after 2001, the last year of the data'
+    """
+    counts = manifest.get("counts", {})
+    if manifest.get("eligibility", {}).get("last_year") is not None:
+        return []
+    return remark_on_later_works(counts.get("later_works"), counts.get("last_year"))

@@ -17,7 +17,7 @@ from sciscidata.manifest import MANIFEST, describe_file
 from sciscidata.novelty_background import Background
 from sciscidata.release import Release
 from sciscidata.splits import SIDES
-from sciscidata.statement import remark_on_novelty
+from sciscidata.statement import remark_on_novelty, remark_on_venues, remark_on_years
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal import discard, printable
 
@@ -54,7 +54,8 @@ def print_release(release: Release) -> None:
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
-        for remark in remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule")):
+        of_novelty = remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule"))
+        for remark in [*remark_on_years(manifest), *of_novelty, *remark_on_venues(manifest.get("atypicality"))]:
             console.print(f"warning: {remark}", style="bold")
         console.print()
         console.print(f"release: {shown(release.folder)}")

@@ -11,12 +11,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from sciscidata.work_records import Concept, Json, Record, stripped
+from sciscidata.work_records import Concept, Json, Record, Source, stripped
 
 _MAX_CONCEPTS = 8
 
 
-def openalex_number(value: Json, letter: Literal["W", "S"]) -> int | None:
+def openalex_number(value: Json, letter: Literal["W", "S", "V"]) -> int | None:
     """Give the number of an OpenAlex id (a URL or bare, in either case), null if it is not one of ``letter``."""
     if not isinstance(value, str):
         return None
@@ -32,6 +32,32 @@ def openalex_number(value: Json, letter: Literal["W", "S"]) -> int | None:
         return int(digits)
     found = _OPENALEX_ID.fullmatch(value)
     return int(found[2]) if found and found[1].upper() == letter else None
+
+
+def source_number(source: Source | None) -> int | None:
+    """Give the number of a venue: of today's id of a source, or of that of a venue until 2022, which is the same.
+
+    Example:
+        >>> [source_number(Source(f"https://openalex.org/{id}")) for id in ("S137773608", "V137773608", "I137773608")]
+        [137773608, 137773608, None]
+    """
+    if source is None:
+        return None
+    number = openalex_number(source.id, "S")
+    return openalex_number(source.id, "V") if number is None else number
+
+
+def venue_of(record: Record) -> Source | None:
+    """Say where a work was published: at its primary location, or in records until 2023 its host venue.
+
+    The one that has an id; of two without, the primary location's, which has a name perhaps.
+
+    Example:
+        >>> venue_of(Record(host_venue=Source("https://openalex.org/V42", "Dams"))).display_name
+        'Dams'
+    """
+    source, older = record.primary_location and record.primary_location.source, record.host_venue
+    return source if source and (source_number(source) is not None or source_number(older) is None) else older
 
 
 def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
@@ -63,10 +89,10 @@ def _references(raw: msgspec.Raw) -> tuple[list[int], int]:
 
 
 _QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
-_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WS"}
+_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
 # At most 18 digits: what fits into Int64 whatever the digits are.
 _OPENALEX_ID = re.compile(
-    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/)?)?([WS])0*([1-9][0-9]{0,17})/?\s*", re.I
+    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
 )
 
 

@@ -27,12 +27,14 @@ from sciscidata.work_fields import (
     openalex_number,
     primary_field,
     reference_lists,
+    source_number,
+    venue_of,
     whole_number,
 )
 from sciscidata.work_records import RECORDS, Record, decode_loosely, index_text, shorten, stripped
 
 #: Raised by one whenever the same record gives another row, so that nothing parsed before is reused.
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 
 
 class Work(msgspec.Struct, kw_only=True, gc=False):
@@ -130,7 +132,7 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
     if work_id is None:
         msg = f"no OpenAlex id of a work (id is {shorten(record.id)})"
         raise CorruptRecordError(msg)
-    source = (record.primary_location and record.primary_location.source) or record.host_venue
+    source = venue_of(record)
     listed, malformed = references
     return Work(
         work_id=work_id,
@@ -140,7 +142,7 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
         cited_by_count=whole_number(record.cited_by_count, 0, 2**63 - 1),
         primary_field=primary_field(record),
         concepts=concept_names(record),
-        source_id=openalex_number(source.id, "S") if source else None,
+        source_id=source_number(source),
         source_name=stripped(source.display_name) if source else None,
         language=stripped(record.language),
         work_type=stripped(record.type),

@@ -55,7 +55,9 @@ def cd_family(
         n_k = len(citing_refs - citing_focal)
         shared = {c: sum(counts_as_citer(c, x, focal) for x in references[c] & r) for c in citing_focal}
         n_j5 = sum(n >= 5 for n in shared.values())
-        usable = (bool(r) or config.zero_references == "keep") and (n_i + n_j > 0 or config.uncited == "keep")
+        ever = any(focal in cited for cited in references.values())
+        is_cited = {"keep": True, "null": n_i + n_j > 0, "null_if_never": ever}[config.uncited]
+        usable = (bool(r) or config.zero_references == "keep") and is_cited
 
         def ratio(above: int, below: int, usable: bool = usable) -> float | None:
             return above / below if usable and below else None

@@ -6,10 +6,12 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sciscidata.cdindex import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.request import Request, works_request
 from sciscidata.sources.openalex_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
@@ -22,7 +24,6 @@ _SELECT = (
     "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
 )
 _MAX_SAMPLE = 10_000
-_A_REAL_YEAR = 0.05  # of the largest year: mistaken dates put a few works into the future
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +73,15 @@ class Candidates:
     Attributes:
         eligibility: what was asked for, with the data's last year filled in.
         per_year: works that fit the filters, for every year that is asked for and whose window is complete.
+        later_works: how many of them are dated after the data's last year, where that was found, as of
+            describe_later_works.
     """
 
     client: OpenAlexClient
     config: OpenAlexConfig
     eligibility: EligibilityConfig
     per_year: dict[int, int] = field(default_factory=dict[int, int])
+    later_works: dict[str, Any] | None = None
 
     @classmethod
     def count(
@@ -91,10 +95,13 @@ class Candidates:
         request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
         groups = part_of(client.fetch(request, check_answer), "group_by")
         counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
+        later = None
         if eligibility.last_year is None and counts:
-            real = _A_REAL_YEAR * max(counts.values())
-            eligibility = replace(eligibility, last_year=max(year for year, n in counts.items() if n >= real))
-        found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)})
+            eligibility = replace(eligibility, last_year=find_last_year(counts))
+            later = describe_later_works(counts, eligibility.last_year)
+            for remark in remark_on_later_works(later, eligibility.last_year):
+                logger.warning("%s", remark)
+        found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
         first, last = found._years(cd)
         chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
         if not chosen:

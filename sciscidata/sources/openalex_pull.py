@@ -278,6 +278,7 @@ class Pull:
             **asdict(self.config),
             "filter": self.candidates.filter_text(),
             "rounds": self.rounds,
+            "later_works": self.candidates.later_works,
             "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
             "judged": len(self.rows),
             "passed_over": dict(sorted(passed_over.items())),

@@ -15,7 +15,7 @@ from sciscidata.sources.openalex_counts import FocalCiters, Years
 from sciscidata.works import Work
 
 #: What is counted of a work: n_i, n_j, n_k and what the indices of the family need.
-_COUNTS = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date")
+_COUNTS = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Window:
             "n_j5": None if focal.shared is None else sum(n >= STRONG for n in shared),
             "n_shared": None if focal.shared is None else sum(shared),
             "n_to_date": self._to_date(work, focal.citing_focal),
+            "n_ever": focal.citing_focal.total(),
         }
 
 

@@ -28,6 +28,7 @@ class _FileCounts:
     corrupt: int = 0
     duplicate_ids: int = 0
     malformed_references: int = 0
+    without_venue: int = 0
     empty_lines: int = 0
 
 
@@ -110,6 +111,7 @@ class Reading:
         self.seen.add(work.work_id)
         counts.works += 1
         counts.malformed_references += work.malformed_references
+        counts.without_venue += work.source_id is None
         if work.changed_on:
             self.data_date = max(self.data_date or "", work.changed_on)
         return True
@@ -127,7 +129,7 @@ class Reading:
 
     def report(self) -> dict[str, Any]:
         """Sum up the reading so far, in JSON types, with the files' base names."""
-        names = ("lines", "works", "corrupt", "duplicate_ids", "malformed_references", "empty_lines")
+        names = ("lines", "works", "corrupt", "duplicate_ids", "malformed_references", "without_venue", "empty_lines")
         return {
             "kind": "records",
             "strict": self.strict,

@@ -22,6 +22,7 @@ from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits, check_li
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks
 from sciscidata.sources.record_reading import Reading
 from sciscidata.storage import cached_folder
+from sciscidata.storage.parquet import CHECKED
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
 _BATCH_WORKS = 2_048
@@ -248,7 +249,7 @@ def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, 
     for low, high in ranges:
         frame = rows.filter(pl.col(keys[0]).is_between(low, high)).collect().sort(keys)
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-        writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, compression="zstd")
+        writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, **CHECKED)
         writer.write_table(table)
     if writer is not None:
         writer.close()

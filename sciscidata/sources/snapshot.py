@@ -43,6 +43,7 @@ _KIND = "openalex snapshot"
 _MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
     "lines", "works", "citations", "xpac_works", "corrupt_lines", "duplicate_ids", "malformed_references",
+    "without_venue",
 )  # fmt: skip
 
 #: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).

@@ -62,6 +62,7 @@ class Receipt(msgspec.Struct):
     corrupt_lines: int = 0
     duplicate_ids: int = 0
     malformed_references: int = 0
+    without_venue: int = 0
     data_date: str | None = None
     first_corrupt_lines: list[str] = []
     tables: dict[str, Table] = {}
@@ -172,6 +173,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[
             receipt.works += len(works)
             receipt.citations += citations.height
             receipt.malformed_references += sum(work.malformed_references for work in works)
+            receipt.without_venue += sum(work.source_id is None for work in works)
             receipt.data_date = max(filter(None, (receipt.data_date, *(w.changed_on for w in works))), default=None)
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:

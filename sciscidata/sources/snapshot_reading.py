@@ -44,7 +44,7 @@ _LEAVES = {
     "primary_topic.display_name", "primary_topic.field.display_name",
     "topics.display_name", "topics.field.display_name",
     "concepts.display_name", "concepts.score", "concepts.level",
-    "primary_location.source.id", "primary_location.source.display_name",
+    "primary_location.source.id", "primary_location.source.display_name", "host_venue.id", "host_venue.display_name",
 }  # fmt: skip
 # A record of JSON may lack any field. The columns of a table are the same for all: without these, all would be null.
 _NEEDED = {"id", "publication_year", "referenced_works"}

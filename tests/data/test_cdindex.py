@@ -97,7 +97,7 @@ def configs(draw) -> CDConfig:
         window_from=window_from,
         focal_citers=draw(st.sampled_from(["window", "any"])) if window_from == "focal" else "window",
         zero_references=draw(st.sampled_from(["null", "keep"])),
-        uncited=draw(st.sampled_from(["keep", "null"])),
+        uncited=draw(st.sampled_from(["keep", "null", "null_if_never"])),
         undefined=draw(st.sampled_from(["null", "zero"])),
         family=True,
     )
@@ -285,7 +285,7 @@ def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
         ({"window_from": "cited"}, "same_year"),
         ({"window_from": "cited", "same_year": True, "focal_citers": "any"}, "focal_citers='any' has no effect"),
         ({"zero_references": "nan"}, "zero_references must be one of null, keep"),
-        ({"uncited": ["keep"]}, "uncited must be one of keep, null, got ['keep']"),
+        ({"uncited": ["keep"]}, "uncited must be one of keep, null, null_if_never, got ['keep']"),
         ({"focal_citers": None}, "focal_citers must be one of window, any, got None"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.duplicates import find_duplicates, normalise_title
+from sciscidata.duplicates import find_duplicates, normalise_title, shares_name
 
 Record = tuple[int, str | None, str | None]
 
@@ -106,3 +106,22 @@ def test_ascii_titles_are_normalised_as_python_would(texts: list[str]) -> None:
         return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split()) or None
 
     assert normalised(list(texts)) == [plain(text) for text in texts]
+
+
+words = st.sampled_from(
+    ["On", "on", "ON", "a", "Å", "Å", "ﬁsh", "fish", "²", "2", "_", "-", "Straße", "İ", "K", "k", "é", ".", " "]
+)
+odd_titles = st.none() | st.lists(words, max_size=5).map("".join) | st.lists(words, max_size=5).map(" ".join)
+
+
+@given(st.lists(st.tuples(odd_titles, keys), max_size=12), st.lists(st.tuples(odd_titles, keys), max_size=4))
+def test_a_work_that_shares_a_name_is_found_whatever_its_title_is_written_in(rows, works):
+    schema = {"title": pl.String, "doi": pl.String}
+    frame, some = (pl.DataFrame(found, schema=schema, orient="row") for found in (rows, works))
+    titles = {title for title in normalised(some["title"].to_list()) if title is not None}
+    dois = {doi for doi in some["doi"] if doi}
+    expected = [
+        title in titles or doi in dois
+        for title, doi in zip(normalised(frame["title"].to_list()), frame["doi"], strict=True)
+    ]
+    assert frame.select(shares_name(some).fill_null(value=False)).to_series().to_list() == expected

@@ -164,3 +164,76 @@ def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique
         assert n_pairs[w] == len(values)
         expected = np.quantile(values, [0.1, 0.5]).tolist() if values else [math.nan, math.nan]
         np.testing.assert_array_equal([low[w], middle[w]], expected)
+
+
+def year_of_few_venues(n_venues: int, steepness: float, n_works: int = 300) -> venue_pairs.Slots:
+    """One citing year of some works, twelve cited years; venues follow a power law, in other places at other ages."""
+    rng = np.random.default_rng(5)
+    lengths = np.maximum(2, rng.lognormal(np.log(10), 0.6, n_works).astype(int))
+    centre = np.repeat(rng.uniform(0, 12, n_works), lengths)
+    strata = np.clip(np.abs(rng.normal(centre, 3)), 0, 11).astype(int)
+    law = 1 / np.arange(1, n_venues + 1) ** steepness
+    held = np.empty(strata.size, np.int32)
+    for stratum in range(12):
+        there = strata == stratum
+        law_there = np.roll(law, stratum * n_venues // 12)
+        held[there] = rng.choice(n_venues, there.sum(), p=law_there / law_there.sum())
+    return venue_pairs.lay_out(np.concatenate([[0], np.cumsum(lengths)]), strata.astype(np.int64) + 1990, held)
+
+
+@pytest.mark.parametrize(
+    ("n_venues", "steepness", "lowest", "highest"),
+    [(400, 0.0, 0.99, 1.01), (60, 1.0, 0.99, 1.01), (3, 2.5, 0.80, 0.92)],
+)
+def test_variances_sum_to_those_of_shuffles_where_no_few_venues_dominate_and_a_warning_says_where_they_do(
+    n_venues, steepness, lowest, highest
+):
+    slots = year_of_few_venues(n_venues, steepness)
+    cells = cells_of(slots)
+    _, deviation = novelty_nulls.analytic_moments(slots, cells)
+    _, drawn = novelty_nulls.permutation_moments(slots, cells, 2000, shuffles(1))
+    both = (deviation > 0) & (drawn > 0)
+    ratio = (deviation[both] ** 2).sum() / (drawn[both] ** 2).sum()
+    concentration = novelty_nulls.venue_concentration(slots)
+    print(f"{n_venues} venues, concentration {concentration:.3f}: variances sum to {ratio:.4f} of the shuffled ones")
+    assert lowest < ratio < highest
+    assert bool(novelty_nulls.remark_on_concentration({2000: concentration})) == (ratio < 0.99)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 5)), max_size=40))
+def test_the_concentration_is_the_share_of_pairs_of_slots_of_one_stratum_with_one_venue(rows):
+    rows = sorted(rows)
+    lengths = [sum(work == row[0] for row in rows) for work in range(4)]
+    years, held = (np.array([row[place] for row in rows], np.int64) for place in (1, 2))
+    slots = venue_pairs.lay_out(np.concatenate([[0], np.cumsum(lengths)]), years, held.astype(np.int32))
+    expected, n_slots = 0.0, 0
+    for year in range(5):
+        venues = [venue for _, cited, venue in rows if cited == year]
+        pairs = list(itertools.combinations(venues, 2))
+        if pairs:
+            expected += len(venues) * sum(a == b for a, b in pairs) / len(pairs)
+            n_slots += len(venues)
+    assert novelty_nulls.venue_concentration(slots) == pytest.approx(expected / n_slots if n_slots else 0)
+
+
+def test_years_of_few_venues_are_named_in_the_log_and_handed_out(caplog):
+    works = pl.LazyFrame(
+        {
+            "work_id": range(40),
+            "source_id": [[1, 1, 1, 2][i % 4] if i < 20 else None for i in range(40)],
+            "publication_year": [1990] * 20 + [2000] * 10 + [2001] * 10,
+        },
+        schema_overrides={"publication_year": pl.Int32},
+    )
+    edges = [(20 + i, (3 * i + j * j) % 20) for i in range(20) for j in range(5)]
+    citations = pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+    graph = build_graph(citations, works)
+    found: dict[int, float] = {}
+    score_atypicality(graph, venue_numbers(graph, works), concentrations=found)
+    assert found.keys() == {2000, 2001}
+    assert min(found.values()) > 0.4
+    assert "few venues dominate the references of 2 of 2 years (2000, 2001)" in caplog.text
+    caplog.clear()
+    config = NoveltyConfig(null="permutation", n_shuffles=5)
+    score_atypicality(graph, venue_numbers(graph, works), config, concentrations=(none := {}))
+    assert (none, caplog.text) == ({}, "")

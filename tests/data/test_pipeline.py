@@ -17,6 +17,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sciscidata.cdindex import compute_cd_index
+from sciscidata.drawing import draw_after_text
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import (
     BackgroundError,
     ConfigError,
@@ -31,10 +34,15 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.pipeline import BuildConfig, build, build_background
 from sciscidata.release import render_jsonl
 from sciscidata.schemas import EXAMPLE
+from sciscidata.scoring import add_novelty, label_scores
+from sciscidata.sources import Corpus
+from sciscidata.sources.corpus_folder import CorpusConfig
+from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED, SplitConfig
+from sciscidata.stages import ingest_corpus
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 
@@ -332,3 +340,48 @@ def test_runs_killed_at_any_moment_leave_no_half_release_and_the_next_one_comple
     assert build_slice(*flags, *places, "--overwrite").wait(timeout=600) == 0
     assert hashes(tmp_path / "slice") == hashes(tmp_path / "clean")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "clean", "clean-cache", "slice"]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_records_and_the_corpus_made_of_them_give_the_same_slice_repeated_papers_too(shared_data, tmp_path, seed):
+    """Of papers on record twice both take the lowest id: five pairs of Synergy would be drawn here."""
+    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+    ingest_corpus(records, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    split = SplitConfig(n_train=900, n_test=150, balance="none", seed=seed)
+    corpus = CorpusConfig(folder=tmp_path / "corpus")
+    one = build(small(tmp_path, source=records, split=split, novelty=None))
+    other = build(small(tmp_path, source=corpus, split=split, novelty=None, out=tmp_path / "other"))
+    assert hashes(one.folder) == hashes(other.folder)
+    filters = [release.manifest["counts"]["filters"] for release in (one, other)]
+    assert [stated["duplicate"] for stated in filters] == [5, 5]
+
+
+def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
+    """Each shares a title or a DOI with the next, and only the whole chain shows which id is the lowest.
+
+    One that may not be drawn, for it has no abstract, joins nothing.
+    """
+    world = scan_synthetic(SyntheticConfig(n_works=3_000))
+    works = world.works.collect()
+    eligible = build(small(tmp_path, source=SyntheticConfig(n_works=3_000), novelty=None)).train["openalex_id"]
+    chained = sorted(int(name[1:]) for name in eligible)[:60]
+    is_chained = pl.col("work_id").is_in(chained)
+    place = pl.col("work_id").replace_strict({work: n for n, work in enumerate(chained)}, default=None)
+    works = works.with_columns(
+        title=pl.when(is_chained).then(pl.format("Chain {}", place // 2)).otherwise("title"),
+        doi=pl.when(is_chained).then(pl.format("10.1/{}", (place + 1) // 2)).otherwise("doi"),
+        abstract=pl.when(pl.col("work_id") != chained[30]).then("abstract"),
+    )
+    corpus = Corpus(works.lazy(), world.citations, {"kind": "test"})
+    write_corpus(corpus, tmp_path / "chained")
+    split = SplitConfig(n_train=900, n_test=90, balance="none")
+    late = build(small(tmp_path, source=CorpusConfig(folder=tmp_path / "chained"), split=split, out=tmp_path / "late"))
+    drawn = {int(name[1:]) for side in (late.train, late.test) for name in side["openalex_id"]}
+    scores = label_scores(
+        add_novelty(compute_cd_index(world.citations, works.lazy()), world.citations, works.lazy(), None),
+        LabelThresholds(),
+    )
+    early = draw_after_text(works.lazy(), scores, world.citations, EligibilityConfig(), split, window_years=5)
+    assert drawn == set(early.drawn["work_id"])
+    assert drawn & set(chained) <= {chained[0], chained[31]}
+    assert late.manifest["counts"]["filters"]["duplicate"] > 20

@@ -396,6 +396,27 @@ def test_a_killed_pull_leaves_no_result_and_the_next_one_is_complete(tmp_path):
     assert [".tmp-" in entry.name for entry in (tmp_path / "cache").iterdir()] == [False]
 
 
+def test_records_of_2021_and_22_have_the_venues_that_they_have_today_and_those_without_are_counted(
+    tmp_path, shared_data
+):
+    """Real records, their venues named as then: ``host_venue`` alone, with a V for the S of today."""
+    today = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
+    then = tmp_path / "then.jsonl"
+    with gzip.open(today) as lines, then.open("wb") as out:
+        for line in lines:
+            record = json.loads(line)
+            source = (record.pop("primary_location") or {}).get("source") or record["host_venue"]
+            venue = {**source, "id": source["id"] and source["id"].replace("/S", "/V")}
+            out.write(json.dumps({**record, "host_venue": venue}).encode() + b"\n")
+    found = [pull(tmp_path / "cache", file) for file in (today, then)]
+    venues = [corpus.works.select("work_id", "source_id").collect() for corpus in found]
+    assert venues[0].equals(venues[1])
+    without = [corpus.provenance["without_venue"] for corpus in found]
+    assert without == [venues[0]["source_id"].null_count()] * 2
+    assert 0 < without[0] < 500
+    assert found[1].provenance["inputs"][0]["without_venue"] == without[0]
+
+
 def test_the_real_files_are_read_without_a_skip(tmp_path, shared_data):
     folder = shared_data / "openalex"
     files = [

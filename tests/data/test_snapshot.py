@@ -244,6 +244,17 @@ def test_the_newest_copy_of_a_work_counts_and_deleted_works_do_not(tmp_path):
     assert ids(read(folder, tmp_path / "out")) == [2, 3, 1]  # no part is read again for that
 
 
+def test_a_snapshot_counts_its_works_without_a_venue_and_knows_the_ids_of_venues_until_2022(tmp_path):
+    venue = {"id": "https://openalex.org/V137773608", "display_name": "Nature"}
+    then = [record(1, host_venue=venue, abstract_inverted_index=None), record(2, abstract_inverted_index=None)]
+    folder = tmp_path / "s"
+    write_part(folder, "jsonl", DAYS[0], then)  # as they are: the layout of today has no host_venue
+    write_manifest(folder, "jsonl", {DAYS[0]: 2})
+    corpus = read(folder, tmp_path / "out")
+    assert corpus.works.select("work_id", "source_id").sort("work_id").collect().rows() == [(1, 137773608), (2, None)]
+    assert corpus.provenance["without_venue"] == 1
+
+
 def test_the_snapshot_of_the_benchmarks_has_deleted_works_that_it_still_holds(tmp_path):
     write_synthetic(tmp_path / "s", ["jsonl"], n_parts=2, n_records=60)
     report = read(tmp_path / "s", tmp_path / "out", include_xpac=True).provenance

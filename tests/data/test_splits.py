@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import (
+    ONE_ROW_EACH,
     ConfigError,
     NotEnoughWorksError,
     SchemaMismatchError,
@@ -332,3 +333,21 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
 def test_impossible_options_are_refused_by_name(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         SplitConfig(**options)
+
+
+def test_the_remedy_for_works_that_appear_twice_keeps_the_same_rows_whatever_their_order():
+    rows = {
+        "work_id": [7, 7, 8, 7],
+        "disruption_label": ["neutral", None, "neutral", "disruptive"],
+        "extra": [[2], [1], [3], []],
+    }
+    works = pl.DataFrame(rows)
+    with pytest.raises(WorkIdError) as caught:
+        draw_split(works, SplitConfig(n_train=1, n_test=0, balance="none")).collect()
+    assert ONE_ROW_EACH in str(caught.value)
+    orders = [works, works.reverse(), works.sample(fraction=1, shuffle=True, seed=3)]
+    kept = [eval(f"works{ONE_ROW_EACH}", {"works": frame, "pl": pl}) for frame in orders]
+    assert all(frame.equals(kept[0]) for frame in kept)
+    assert kept[0]["work_id"].to_list() == [7, 8]
+    for frame in orders:
+        assert eval(f"works{ONE_ROW_EACH}", {"works": frame.lazy(), "pl": pl}).collect().equals(kept[0])

@@ -178,9 +178,40 @@ def test_the_source_is_that_of_the_primary_location_or_of_the_older_host_venue()
         ({"primary_location": None, "host_venue": None}, (None, None)),
         ({"primary_location": "x", "host_venue": {"id": None, "display_name": "Dams"}}, (None, "Dams")),
         ({"primary_location": {"source": {"id": "W10", "display_name": 3}}}, (None, None)),
+        (
+            {"primary_location": {"source": {"id": None, "display_name": "Dam J."}}, "host_venue": older},
+            (4210000000, "Dams"),
+        ),
+        ({"primary_location": {"source": {"id": None, "display_name": "Dam J."}}}, (None, "Dam J.")),
     ]:
         got = row(**fields)
         assert (got["source_id"], got["source_name"]) == expected
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "https://openalex.org/V137773608", "V137773608", "http://openalex.org/v137773608", " v0137773608 ",
+        "https://api.openalex.org/venues/V137773608", "https://openalex.org/S137773608",
+    ],
+)  # fmt: skip
+def test_a_venue_of_2021_and_22_has_the_number_of_todays_source(found):
+    venue = {"id": found, "display_name": "Nature"}
+    lines = [
+        json.dumps({"id": "W1", **fields}).encode()
+        for fields in ({"host_venue": venue}, {"host_venue": venue, "doi": 3})
+    ]
+    for line in (*lines, json.dumps({"id": "W1", "primary_location": {"source": venue}}).encode()):
+        parsed = parse_work(line)
+        assert (parsed.source_id, parsed.source_name) == (137773608, "Nature")
+
+
+@pytest.mark.parametrize(
+    "found", ["W137773608", "I137773608", "V", "V0", "V-1", "VV1", "https://openalex.org/works/", 137773608]
+)
+def test_what_is_no_id_of_a_venue_gives_none(found):
+    assert work(host_venue={"id": found, "display_name": "Nature"}).source_id is None
+    assert parse_work(b'{"id":"W7","referenced_works":["V8","S8"]}').references == []
 
 
 def test_the_field_is_that_of_the_topic_or_the_best_concept_of_level_0():
