@@ -313,9 +313,15 @@ def _draw_pictures(
 def _describe_novelty(
     config: BuildConfig, background: dict[str, Any] | None, result: Drawn, concentrations: Mapping[int, float]
 ) -> dict[str, Any] | None:
-    facts = {"works": result.counts["filters"]["works"], "published": config.has_published_scores}
-    facts["concentrations"] = concentrations
-    return describe_novelty(config.novelty, config.thresholds, background, result.scored, **facts)
+    return describe_novelty(
+        config.novelty,
+        config.thresholds,
+        background,
+        result.scored,
+        works=result.counts["filters"]["works"],
+        published=config.has_published_scores,
+        concentrations=concentrations,
+    )
 
 
 def _describe(
