@@ -16,7 +16,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, VerificationError, WorkIdError
+from sciscidata.errors import (
+    ONE_ROW_EACH,
+    ConfigError,
+    InputNotFoundError,
+    ReleaseExistsError,
+    VerificationError,
+    WorkIdError,
+)
 from sciscidata.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -283,7 +290,7 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.Data
     for ids, wrong in ((rows["work_id"], "drawn"), (found["work_id"], "in WORKS")):
         if ids.n_unique() < len(ids):
             twice = ids.filter(ids.is_duplicated()).min()
-            msg = f"W{twice} is {wrong} more than once. Keep one row each: .unique('work_id')."
+            msg = f"W{twice} is {wrong} more than once. Keep one row each: {ONE_ROW_EACH}."
             raise WorkIdError(msg)
     missing = rows["work_id"].filter(~rows["work_id"].is_in(found["work_id"].implode()))
     if len(missing):
