@@ -113,7 +113,7 @@ def clear_unfinished() -> None:
 
 def _clear(workspace: Path, target: Path) -> None:
     aside = workspace / OLD
-    if aside.exists() and not target.exists():
+    if aside.exists() and not aside.is_symlink() and not os.path.lexists(target):  # a link is none of ours
         aside.rename(target)
     # Whatever cannot be removed now is a leftover, not a failure.
     shutil.rmtree(workspace, ignore_errors=True)
