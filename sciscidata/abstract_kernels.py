@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata.abstracts import LONG_INDEX_BYTES
+from sciscidata.abstracts import LONG_INDEX_BYTES, MOST_MORE, MOST_TIMES
 from sciscidata.compiled import kernel
 from sciscidata.wide_byte_kernels import WIDTH, copy, plain_bytes
 
@@ -55,6 +55,8 @@ def decode_rows(data, offsets):
         status[row], last_slot, size = _place_words(
             data, offsets[row], offsets[row + 1], slot_start, slot_length, unescaped
         )
+        if status[row] == TEXT and size > MOST_TIMES * (offsets[row + 1] - offsets[row]) + MOST_MORE:
+            status[row] = NULL
         is_long = offsets[row + 1] - offsets[row] >= LONG_INDEX_BYTES
         if status[row] == TEXT and is_long and _lacks_words(slot_length, last_slot):
             status[row] = IRREGULAR

@@ -25,6 +25,9 @@ from sciscidata.errors import SchemaMismatchError
 
 #: An index of fewer bytes has never been cut off: 32,760 of them shrink to a third at most when escapes go.
 LONG_INDEX_BYTES = 10_000
+#: A long word at many positions is the square of its index. No abstract has as much text as this beside its index.
+MOST_TIMES, MOST_MORE = 8, 1 << 16
+_MOST_BYTES = 16 << 20  # of an index: the loop takes 17 times as much memory
 _LEAST_WORDS = 20  # of a beginning that is worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
@@ -38,8 +41,9 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
     The words stand in the order of their positions, joined by one space. Two words at one position are both
     kept, in the order of the file; gaps between positions close up; empty and whitespace-only words are
     dropped. Null, ``null``, ``{}``, an index without a word, and whatever is not an index (broken JSON, a
-    negative or fractional position) are null. The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``,
-    is understood. A lone surrogate becomes U+FFFD. Markup and whitespace inside words stay as they are.
+    negative or fractional position) are null. So are an index of more than 16 MB, and one whose text would be longer
+    than eight times the index and 64 KB. The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``, is
+    understood. A lone surrogate becomes U+FFFD. Markup and whitespace inside words stay as they are.
 
     Of an index that was cut off (OpenAlex keeps 32,760 bytes) only the words before the first missing one are
     kept, as behind it only those are left that had occurred before; null if they are fewer than 20. Cut off is an
@@ -97,6 +101,9 @@ def _decode_block(indexes: pl.Series) -> pl.Series:
     from sciscidata.abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
 
     indexes = indexes.cast(pl.String).rechunk()
+    is_usual = indexes.str.len_bytes() <= _MOST_BYTES
+    if not is_usual.all():  # nulls count as usual
+        indexes = indexes.zip_with(is_usual.fill_null(value=True), pl.Series([None], dtype=pl.String))
     text, text_offsets, status = decode_rows(*string_buffers(indexes))
     is_given = indexes.is_not_null().to_numpy()
     valid = pa.array((status == TEXT) & is_given)
@@ -136,6 +143,8 @@ def _decode_exactly(index: str) -> str | None:
         if any(type(position) is not int or position < 0 for position in positions):
             return None
         placed.extend((position, word) for position in positions)
+    if sum(len(word) + 1 for _, word in placed) > MOST_TIMES * len(index) + MOST_MORE:
+        return None
     placed.sort(key=lambda place: place[0])
     if is_long and placed:
         placed = _before_the_cut(placed, is_broken=is_broken)

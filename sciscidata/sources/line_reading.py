@@ -75,9 +75,11 @@ class Gap:
         read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)
     """
 
-    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "n_bytes", "n_lines", "n_read")
+    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "_remedy", "n_bytes", "n_lines", "n_read")
 
-    def __init__(self, limits: ReadLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: ReadLimits = DEFAULT_LIMITS, *, is_optional: bool = True) -> None:
+        option = ". If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)"
+        self._remedy = option if is_optional else ""
         self._max_mb = limits.max_gap_mb
         self._max_bytes = limits.max_gap_mb * _MB
         self._max_lines = limits.max_gap_mb * _LINES_PER_MB
@@ -96,7 +98,7 @@ class Gap:
         if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
             msg = (
                 f"{self._max_mb:,} MB or {self._max_lines:,} lines in a row hold no work: the rest of the file is not "
-                "read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)"
+                f"read{self._remedy}"
             )
             raise CorruptRecordError(msg)
 

@@ -46,10 +46,11 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
     for path in files:
         place: int | None = None
         try:
-            gap = Gap(_LIMITS)
+            gap = Gap(_LIMITS, is_optional=False)
             for block in line_blocks(path, None, _LIMITS, gap):
                 if isinstance(block, CorruptRecordError):
-                    raise block
+                    msg = f"it has a line of more than {_LIMITS.max_line_mb} MB"
+                    raise CorruptRecordError(msg)
                 gap.add(len(block))
                 lines = block
                 if place is None:

@@ -22,6 +22,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.errors import (
     ApiError,
     ConfigError,
@@ -282,7 +283,7 @@ def test_a_record_of_parquet_that_is_too_long_is_corrupt(tmp_path):
 def test_a_list_of_deleted_works_that_expands_without_end_is_refused(tmp_path):
     path = tmp_path / "deleted_ids.csv.gz"
     path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"a" * (3 * MB)))
-    with pytest.raises(CorruptRecordError, match="more than 1 MB"):
+    with pytest.raises(CorruptRecordError, match="a line of more than 1 MB"):
         read_deleted_ids([path])
     path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"\n" * (300 * MB), 1))
     with pytest.raises(CorruptRecordError, match="hold no work"):
@@ -488,3 +489,20 @@ def test_pieces_of_a_file_are_bounded_by_its_longest_line(tmp_path):
     path.write_bytes((b"x" * 1_000 + b"\n") * 5_000)
     limits = ReadLimits(max_line_mb=1)
     assert max(len(piece) for _, piece in read_pieces(path, limits=limits)) == 1_000
+
+
+@pytest.mark.parametrize("extra", ["", '"a\\ud800": [0], '], ids=["by the loop", "exactly"])
+def test_an_abstract_that_would_be_the_square_of_its_index_is_null(extra):
+    def index(n: int) -> str:
+        return "{" + extra + json.dumps({"x" * n: list(range(n))})[1:]
+
+    small, bomb = index(200), index(60_000)  # 40 KB of text, and 3.6 GB
+    found = decode_inverted_indexes(pl.Series([small, bomb, small]))
+    assert (found[1], found[2]) == (None, found[0])
+    assert found[0].split().count("x" * 200) == 200
+
+
+def test_an_index_that_is_no_abstract_by_its_size_is_null():
+    long = json.dumps({f"w{n}": [n] for n in range(1_100_000)})
+    assert len(long) > 16 * MB
+    assert decode_inverted_indexes(pl.Series([long, None, '{"a":[0]}'])).to_list() == [None, None, "a"]
