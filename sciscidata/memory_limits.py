@@ -12,6 +12,7 @@ from sciscidata.errors import MemoryLimitError
 _GB: Final = 1_000_000_000
 #: What loading Polars, LLVM and their threads takes before any work is read: of addresses, and of private memory.
 _LEAST: Final = (("RLIMIT_AS", "addresses", "ulimit -v", 1_700, 130), ("RLIMIT_DATA", "data", "ulimit -d", 700, 60))
+_MEASURED_PROCESSORS: Final = 4
 _SHORT: Final = re.compile(
     r"can't start new thread|cannot allocate memory|failed to map segment|bad_alloc|out of memory|unable to allocate",
     re.IGNORECASE,
@@ -34,7 +35,8 @@ def check_limits(n_processors: int | None = None) -> None:
         import resource
     except ImportError:  # Windows
         return
-    n_processors = n_processors or os.cpu_count() or 1
+    # The share of each was measured on few: where there are many, a limit that would do must not be refused.
+    n_processors = min(n_processors or os.cpu_count() or 1, _MEASURED_PROCESSORS)
     for name, what, command, base, each in _LEAST:
         limit = resource.getrlimit(getattr(resource, name))[0]
         needed = (base + each * n_processors) * 1_000_000
