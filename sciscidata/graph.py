@@ -189,7 +189,7 @@ def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     folder = Path(folder)
     try:
         facts: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
-        version, n_known = facts["format_version"], facts["n_known"]
+        version, n_known, n_citations = (facts[name] for name in ("format_version", "n_known", "n_citations"))
     except OSError:
         msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
         raise InputNotFoundError(msg) from None
@@ -200,7 +200,10 @@ def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
         raise InputNotFoundError(msg)
     if not (trusted or is_whole_folder(folder)):
         raise _damage(folder)
-    return CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+    graph = CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+    if type(n_known) is not int or not graph.n_dated <= n_known <= graph.n_works or n_citations != graph.n_citations:
+        raise _damage(folder)
+    return graph
 
 
 def _damage(folder: Path) -> StorageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from sciscidata.errors import ONE_ROW_EACH, WorkIdError
 from sciscidata.openalex.threads import map_in_order
 from sciscidata.progress import progress_bar
 from sciscidata.storage import file_checksum, flush, note_finished, quick_checksum
+from sciscidata.storage.paths import remove_folder
 
 _RESERVED = np.iinfo(np.int64).min
 _BATCH_EDGES = 1 << 20
@@ -84,7 +84,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
         return citing, cited, n_missing > 0
 
     unfinished = scratch / "spool.part"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    remove_folder(unfinished)
     unfinished.mkdir()
     new = _NewIds(known_ids.size)
     with (

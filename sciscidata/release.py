@@ -93,7 +93,7 @@ class Release:
         if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
             msg = f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}"
             raise VerificationError(msg)
-        return pl.read_parquet(io.BytesIO(content))
+        return pl.read_parquet(io.BytesIO(content), glob=False)
 
 
 def write_release(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,14 @@ class Reading:
             "first_corrupt_lines": self.problems,
         }
 
-    def log(self) -> None:
-        """Warn of what was skipped, and where; silent if nothing was."""
-        report = self.report()
-        skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
-        if any(skipped.values()):
-            _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
-        for problem in self.problems:
-            _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
+
+def log_skipped(report: Mapping[str, Any]) -> None:
+    """Warn of what a report of Reading says was skipped, and where; silent if nothing was."""
+    skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
+    if any(skipped.values()):
+        _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
+    for problem in report["first_corrupt_lines"]:
+        _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 
 
 def _text_bytes(work: Work) -> int:

@@ -20,7 +20,7 @@ from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
 from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits, check_limits
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks
-from sciscidata.sources.record_reading import Reading
+from sciscidata.sources.record_reading import Reading, log_skipped
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
@@ -157,6 +157,7 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
     report = json.loads((target / "ingest.json").read_text("utf-8"))
+    log_skipped(report)  # of a reused folder too: what was skipped is missing as much as before
     works, citations = (pl.scan_parquet(target / f"{name}.parquet", glob=False) for name in ("works", "citations"))
     return Corpus(works, citations, report)
 
@@ -182,7 +183,7 @@ def _scan(
             yield frame if predicate is None else frame.filter(predicate)
             if n_rows == 0:
                 return
-        reading.log()
+        log_skipped(reading.report())
 
     return register_io_source(read, schema=schema, explain_name="OpenAlex records")
 
@@ -204,9 +205,9 @@ def _ingest(
         citations_frame(works).sort("citing_id", "cited_id").write_parquet(
             parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
         )
-    reading.log()
     report = reading.report()
     if not reading.seen:
+        log_skipped(report)
         msg = (
             f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
             f"{report['corrupt']:,} corrupt.{_first_problem(report)} Check that the files hold Work objects, one per "

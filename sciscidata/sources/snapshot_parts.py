@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from sciscidata.sources.snapshot_layout import Part
 from sciscidata.sources.snapshot_reading import BATCH_WORKS, read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.works import PARSER_VERSION, Work, citations_frame, works_frame
 
@@ -93,7 +93,7 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
             (scratch / RECEIPTS).write_bytes(_render(receipt))
             _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_folder(scratch)
     return receipt
 
 
@@ -133,7 +133,7 @@ def remove_part(out: Path, stem: str) -> None:
 
 def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
     """Remove the half work of killed runs, and all parts that are not among ``stems``; name these."""
-    shutil.rmtree(out / UNFINISHED, ignore_errors=True)
+    remove_folder(out / UNFINISHED)
     found = {path.stem for name in (RECEIPTS, *TABLES) for path in own_files(out, name)}
     for stem in found - stems:
         remove_part(out, stem)

@@ -17,7 +17,7 @@ from isal import isal_zlib
 
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
-from sciscidata.storage.paths import hash_file, real_path
+from sciscidata.storage.paths import hash_file, real_path, remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder, take_place
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
@@ -89,12 +89,12 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 flush(target.parent)
         except StorageError:
             if target.exists():  # of another run, in whose way it would be
-                shutil.rmtree(workspace, ignore_errors=True)
+                remove_folder(workspace)
             raise
         except Exception:
-            shutil.rmtree(workspace, ignore_errors=True)
+            remove_folder(workspace)
             raise
-        shutil.rmtree(workspace, ignore_errors=True)
+        remove_folder(workspace)
 
 
 def note_finished(folder: Path, name: str, checksum: str) -> None:
@@ -171,9 +171,11 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     if is_whole_folder(target):
         logger.info("reusing %s", target)
         return target
+    if was_there and not target.is_dir():
+        raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
     if was_there:
         logger.warning("%s is damaged or unfinished; it is made again", target)
-        shutil.rmtree(target, ignore_errors=True)
+        remove_folder(target)
     try:
         with resumable_folder(target) if resume else atomic_folder(target) as folder:
             make(folder)

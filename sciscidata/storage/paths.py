@@ -1,9 +1,10 @@
-"""Which file or folder a name means, and what a file holds."""
+"""Which file or folder a name means, what a file holds, and how a folder goes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 
@@ -39,3 +40,15 @@ def hash_file(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with what is in it, as far as that is possible.
+
+    Anything else of that name stays: a file and a link are not ours, and rmtree of a FIFO would wait for a writer.
+
+    Example:
+        >>> remove_folder(Path("no/such/folder"))
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+
+from sciscidata.storage.paths import remove_folder
 
 LOCK: Final = "lock"
 OLD: Final = "old"
@@ -47,7 +48,7 @@ def locked_workspace(target: Path) -> Generator[Path]:
                 _clear(workspace, target)
                 _unfinished.pop(workspace, None)
     finally:
-        shutil.rmtree(unlocked, ignore_errors=True)
+        remove_folder(unlocked)
 
 
 @contextmanager
@@ -113,10 +114,12 @@ def clear_unfinished() -> None:
 
 def _clear(workspace: Path, target: Path) -> None:
     aside = workspace / OLD
-    if aside.exists() and not aside.is_symlink() and not os.path.lexists(target):  # a link is none of ours
-        aside.rename(target)
+    if aside.exists() and not aside.is_symlink():  # a link is none of ours
+        with one_at_a_time(target.parent):  # else another run may be about to put its own there
+            if not os.path.lexists(target):
+                aside.rename(target)
     # Whatever cannot be removed now is a leftover, not a failure.
-    shutil.rmtree(workspace, ignore_errors=True)
+    remove_folder(workspace)
 
 
 def open_lock(path: Path, *, create: bool = True) -> IO[str]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
-from sciscidata import cd_counts
+from sciscidata import cd_counts, year_parts
 from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.graph import CitationGraph, build_graph
@@ -451,16 +451,16 @@ def test_another_graph_or_convention_has_a_folder_of_its_own_and_the_same_one_is
 def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_graph, tmp_path, monkeypatch, n_written):
     whole = write_cd_index(citing_graph, tmp_path / "whole")
     left = n_written
-    write = pl.DataFrame.write_parquet
+    write = year_parts.write_parquet
 
-    def stop(*given):
+    def stop(*given, **options):
         nonlocal left
         if left == 0:
             raise KeyboardInterrupt
         left -= 1
-        write(*given)
+        write(*given, **options)
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", stop)
+    monkeypatch.setattr(year_parts, "write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
         write_cd_index(citing_graph, tmp_path / "scores")
     monkeypatch.undo()

@@ -368,7 +368,7 @@ def test_files_that_are_read_whole_are_not_read_beyond_a_limit_or_any_depth(tmp_
     with pytest.raises(InputNotFoundError, match="more than 1,048,576 bytes"):
         read_toml(settings_file)
     (tmp_path / "manifest.json").write_text(deep)
-    with pytest.raises(VerificationError, match="nested too deeply"):
+    with pytest.raises(VerificationError, match="nested too deep"):
         read_manifest(tmp_path)
     part_of(tmp_path / "s").write_bytes(gzip.compress(ONE))
     manifest = part_of(tmp_path / "s").parent.parent / "manifest.json"

@@ -364,29 +364,6 @@ def test_the_manifest_of_a_snapshot_names_a_part_elsewhere(site, inputs, name):
     check(site, inputs, "snapshot", attack, "snapshot")
 
 
-@pytest.mark.parametrize(
-    "name", [*NAMES, "another graph of the cache", "a whole graph elsewhere", "a number", "a list"]
-)
-def test_a_note_names_a_graph_elsewhere(site, inputs, name):
-    def attack(site: Site) -> None:
-        cache = site.home / "corpus/cache"
-        (cache / "linked").symlink_to(site.victim)
-        other = next((site.base / "snapshot/corpus/cache").glob("graph-*"))
-        given: Any = hostile_names(site.victim).get(name, "")
-        if name == "another graph of the cache":
-            shutil.copytree(other, cache / other.name)
-            given = other.name
-        elif name == "a whole graph elsewhere":
-            shutil.copytree(other, site.victim / other.name)
-            given = f"../../../victim/{other.name}"
-        elif name in ("a number", "a list"):
-            given = {"a number": 5, "a list": ["../../../victim"]}[name]
-        for note in cache.glob("*.json"):
-            _edit(note, lambda facts: facts.update(dict.fromkeys(facts, given)))
-
-    check(site, inputs, "world", attack, "cd", "novelty", "graph")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_manifest_of_a_release_names_a_file_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:

@@ -42,13 +42,14 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import corpus_folder, record_files, snapshot, snapshot_removals
+from sciscidata.sources import record_files, snapshot, snapshot_removals
 from sciscidata.sources.corpus_folder import scan_corpus
 from sciscidata.sources.corpus_writing import locked_folder
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.snapshot_layout import find_layout
 from sciscidata.sources.snapshot_reading import line_blocks
 from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
+from sciscidata.storage.parquet import CheckedGroups
 from sciscidata.works import parse_work, rows_from_works
 from tests.conftest import REPOSITORY
 
@@ -158,8 +159,8 @@ def test_text_is_read_only_of_row_groups_in_which_a_drawn_work_stands(tmp_path, 
     parts = {DAYS[0]: [record(n) for n in range(1, 9001)], DAYS[2]: [record(n) for n in range(10_001, 10_011)]}
     corpus = read(make(tmp_path / "s", parts), tmp_path / "out")
     seen = []
-    rows = corpus_folder._rows
-    monkeypatch.setattr(corpus_folder, "_rows", lambda *args: seen.append(args[1:]) or rows(*args))
+    read_group = CheckedGroups.read
+    monkeypatch.setattr(CheckedGroups, "read", lambda *args: seen.append(args[1:]) or read_group(*args))
     drawn = corpus.works.filter(pl.col("work_id").is_in([5000, 5001])).select("work_id", "title").collect()
     assert drawn.rows() == [(5000, "Work 5000"), (5001, "Work 5001")]
     assert [group for group, columns in seen if "title" in columns] == [1]  # of four in all

@@ -86,7 +86,8 @@ def test_names_of_files_and_ids_of_records_are_shown_and_not_executed(tmp_path):
         ("build", "--n-train", HOSTILE),
         ("build", "--config", name),
     ):
-        done = run(*words, cwd=tmp_path)
+        caches = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = run(*words, cwd=tmp_path, env=caches)
         assert done.returncode in (1, 2)
         assert r"\x1b" in assert_is_text(done)
 
