@@ -17,7 +17,7 @@ import zstandard
 
 from sciscidata.errors import StorageError
 from sciscidata.openalex.config import MAX_ANSWER_MB
-from sciscidata.storage import storage_error
+from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"
 #: Grows when an older version would misread a newer store.
@@ -87,6 +87,8 @@ class ResponseStore:
         self.path = folder / FILE_NAME
         self._lock = threading.Lock()
         with self._explained():
+            for path in (folder, *(Path(f"{self.path}{end}") for end in ("", "-wal", "-shm", "-journal"))):
+                refuse_link(path)
             folder.mkdir(parents=True, exist_ok=True)
             # One connection behind one lock: answers arrive a few dozen times a second at most.
             self._database = sqlite3.connect(
