@@ -6,7 +6,7 @@ import hashlib
 import math
 import sqlite3
 import threading
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"
 #: Grows when an older version would misread a newer store.
-FORMAT_VERSION: Final = 2  # 1 did not say whose the answers are
+FORMAT_VERSION: Final = 3  # 1 did not say whose the answers are; 2 had no checksums of requests
 
 _MAX_BYTES = MAX_ANSWER_MB << 20
 _LEVEL = 9  # JSON shrinks about tenfold at any level; an answer takes far longer to arrive than to compress
@@ -36,13 +36,19 @@ CREATE TABLE IF NOT EXISTS requests (
     key TEXT PRIMARY KEY,
     sha256 TEXT NOT NULL REFERENCES blobs,
     cost_usd REAL NOT NULL,
-    fetched_on TEXT NOT NULL
+    fetched_on TEXT NOT NULL,
+    checksum TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS server (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
     address TEXT NOT NULL
 );
 """
+_ADD_CHECKSUMS = """
+ALTER TABLE requests ADD COLUMN checksum TEXT NOT NULL DEFAULT '';
+UPDATE requests SET checksum = checksum_of(key, sha256, cost_usd, fetched_on);
+"""
+_ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM requests JOIN blobs USING (sha256)"
 
 
 class StoreSummary(NamedTuple):
@@ -111,7 +117,22 @@ class ResponseStore:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         if found < FORMAT_VERSION:
-            self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
+            self._upgrade()
+
+    def _upgrade(self) -> None:
+        self._database.create_function("checksum_of", 4, _checksum_of, deterministic=True)
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            found: int = self._database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
+            if found < FORMAT_VERSION:
+                script = f"{_ADD_CHECKSUMS if found else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
+                for statement in script.split(";"):
+                    self._database.execute(statement)
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -133,12 +154,11 @@ class ResponseStore:
             StorageError: the store cannot be read, or the answer is not what was put there.
         """
         with self._transaction() as database:
-            row = database.execute(
-                "SELECT sha256, n_bytes, body FROM requests JOIN blobs USING (sha256) WHERE key = ?", (key,)
-            ).fetchone()
+            row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        digest, n_bytes, blob = row
+        self._check(row)
+        _, digest, _, _, _, n_bytes, blob = row
         try:
             # A frame says how large it is, and so much memory is taken before a byte of it is read.
             if not 0 <= n_bytes <= _MAX_BYTES or zstandard.frame_content_size(blob) != n_bytes:
@@ -178,7 +198,8 @@ class ResponseStore:
                 database.execute("INSERT OR IGNORE INTO server VALUES (1, ?)", (server,))
                 self._refuse_others(database, server)
             is_kept = database.execute(
-                f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?)", (key, digest, cost_usd, today)
+                f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?, ?)",
+                (key, digest, cost_usd, today, _checksum_of(key, digest, cost_usd, today)),
             ).rowcount
             if is_kept:
                 database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
@@ -191,21 +212,31 @@ class ResponseStore:
             StorageError: the store cannot be read.
         """
         with self._transaction() as database:
-            rows = database.execute(
-                "SELECT key, sha256, n_bytes, cost_usd, fetched_on FROM requests JOIN blobs USING (sha256)"
-            ).fetchall()
+            rows = database.execute(_ROWS.replace(", body", "")).fetchall()
         wanted = None if keys is None else frozenset(keys)
         rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
-        dates = [row[4] for row in rows]
+        for row in rows:
+            self._check(row)
+        dates = [row[3] for row in rows]
         lines = "".join(f"{key}\n{digest}\n" for key, digest, *_ in rows)
         return StoreSummary(
             n_requests=len(rows),
-            n_bytes=sum({digest: n_bytes for _, digest, n_bytes, *_ in rows}.values()),
-            cost_usd=math.fsum(row[3] for row in rows),
+            n_bytes=sum({row[1]: row[5] for row in rows}.values()),
+            cost_usd=math.fsum(row[2] for row in rows),
             first_fetched_on=min(dates, default=None),
             last_fetched_on=max(dates, default=None),
             sha256=_sha256(lines.encode()),
         )
+
+    def _check(self, row: Sequence[Any]) -> None:
+        """Refuse a request that is not what was put there; its answer is compared by get."""
+        key, digest, cost_usd, fetched_on, checksum = row[:5]
+        try:
+            is_whole = _checksum_of(key, digest, cost_usd, fetched_on) == checksum
+        except (TypeError, ValueError):
+            is_whole = False
+        if not is_whole:
+            raise self._damaged(str(key), "its checksum differs")
 
     def _refuse_others(self, database: sqlite3.Connection, server: str) -> None:
         (kept,) = database.execute("SELECT address FROM server").fetchone() or (server,)
@@ -259,6 +290,10 @@ class ResponseStore:
             f"the response store {self.path} is damaged ({what}: {reason}). Put back a copy of it, or mend it with "
             f"'sqlite3 {FILE_NAME} .recover'; or move it away, and what it held is asked and paid for again."
         )
+
+
+def _checksum_of(key: str, digest: str, cost_usd: float, fetched_on: str) -> str:
+    return _sha256("\n".join([key, digest, float(cost_usd).hex(), fetched_on]).encode())
 
 
 def _sha256(body: bytes) -> str:

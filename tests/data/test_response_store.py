@@ -223,6 +223,7 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
         store.put("a", b"1", 0.0)
     with sqlite3.connect(tmp_path / FILE_NAME) as database:
         database.execute("DROP TABLE server")
+        database.execute("ALTER TABLE requests DROP COLUMN checksum")
         database.execute("PRAGMA user_version = 1")
     database.close()
     with ResponseStore(tmp_path) as store:
@@ -231,6 +232,20 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
         assert store.get("a") == b"1"
         with pytest.raises(StorageError, match="--base-url"):
             store.check_server("https://two.org")
+
+
+@pytest.mark.parametrize("change", ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'"])
+def test_a_request_that_is_not_what_was_put_there_is_refused(tmp_path, change):
+    with ResponseStore(tmp_path) as store:
+        store.put("a", b"1", 0.5)
+    with sqlite3.connect(tmp_path / FILE_NAME) as database:
+        database.execute(f"UPDATE requests SET {change}")
+    database.close()
+    with ResponseStore(tmp_path) as store:
+        key = "b" if "key" in change else "a"
+        for ask in (lambda: store.get(key), store.summary):
+            with pytest.raises(StorageError, match=rf"is damaged \({key}: its checksum differs"):
+                ask()
 
 
 def test_a_closed_store_says_so(tmp_path):
