@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sciscidata.errors import EmptyInputError
+from sciscidata.errors import EmptyInputError, StorageError
 from sciscidata.graph import FORMAT_VERSION, CitationGraph, open_graph, write_graph
+from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import read_report, recorded_sums, scan_corpus
 from sciscidata.storage import cached_folder
 
@@ -46,7 +47,7 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
             raise EmptyInputError(msg)
         write_graph(corpus.citations, corpus.works, path)
 
-    key = _content_key(Path(folder))
+    key = _content_key(Path(folder), corpus)
     return open_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
 
 
@@ -56,8 +57,12 @@ def graph_folder(graph: CitationGraph) -> Path:
     return Path(mapped.filename).parent
 
 
-def _content_key(folder: Path) -> str:
+def _content_key(folder: Path, corpus: Corpus) -> str:
     """Hash the content of every file that a graph is made of, as the report states it, 32 digits."""
-    sums = recorded_sums(read_report(folder)[0])
+    report, digest = read_report(folder)
+    if digest != corpus.provenance["report_sha256"]:
+        msg = f"the corpus in {folder} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    sums = recorded_sums(report)
     facts = [FORMAT_VERSION, sorted((name, digest) for name, digest in sums.items() if not name.startswith("texts/"))]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

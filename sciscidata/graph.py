@@ -36,6 +36,7 @@ FORMAT_VERSION = 1  # also of what a killed build leaves: raise it with any cons
 _BYTES_PER_EDGE = 16  # while sorted: a pair of indices, its row entry, and another entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
+_SPAN = 1 << 22  # numbers to look at together
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -200,10 +201,43 @@ def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
         raise InputNotFoundError(msg)
     if not (trusted or is_whole_folder(folder)):
         raise _damage(folder)
-    graph = CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
-    if type(n_known) is not int or not graph.n_dated <= n_known <= graph.n_works or n_citations != graph.n_citations:
+    try:
+        graph = CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+    except (OSError, ValueError):  # a file is missing, or holds half a number at its end
+        raise _damage(folder) from None
+    if not _is_consistent(graph) or n_citations != graph.n_citations:
         raise _damage(folder)
     return graph
+
+
+def _is_consistent(graph: CitationGraph) -> bool:
+    """Whether every number is one that kernels can use to look up another one: they do not check."""
+    n = graph.n_works
+    offsets = (
+        (graph.year_offsets, graph.years.size, graph.n_known),
+        (graph.ref_offsets, n, graph.n_citations),
+        (graph.citer_offsets, n, graph.n_citations),
+    )
+    return (
+        type(graph.n_known) is int
+        and graph.n_known <= n
+        and all(array.size == size + 1 and array[0] == 0 and array[-1] <= most for array, size, most in offsets)
+        and graph.ref_offsets[-1] == graph.citer_offsets[-1] == graph.refs.size == graph.citers.size
+        and all(_is_ascending(array) for array, *_ in offsets)
+        and all(_are_below(array, n) for array in (graph.refs, graph.citers))
+    )
+
+
+def _is_ascending(array: Int64Array) -> bool:
+    spans = (array[start : start + _SPAN + 1] for start in range(0, array.size, _SPAN))
+    return all(bool((span[1:] >= span[:-1]).all()) for span in spans)
+
+
+def _are_below(indices: Int32Array, n: int) -> bool:
+    """Whether all are from 0 to n - 1; a negative one is a large one without its sign."""
+    unsigned = indices.view(np.uint32)
+    spans = (unsigned[start : start + _SPAN] for start in range(0, indices.size, _SPAN))
+    return all(int(span.max()) < n for span in spans)
 
 
 def _damage(folder: Path) -> StorageError:

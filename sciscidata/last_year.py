@@ -17,6 +17,8 @@ _ONE_IN: Final = 10
 #: One in so many of the fullest of the years before makes a later year the data's too. Mistaken dates put some works
 #: into a year; a year that has only begun has more.
 _OF_A_FULL_YEAR: Final = 20
+#: One in two, where years without any work lie between; and never after more such years than ten.
+_OF_A_FULL_YEAR_AFTER_A_GAP: Final = 2
 _YEARS_BEFORE: Final = 10
 _A_GAP: Final = 10
 
@@ -26,9 +28,10 @@ _DATE: Final = re.compile(r"[0-9]{4}-")
 def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -> int | None:
     """Find the last year that works were really published in; later ones have mistaken dates, or have only begun.
 
-    The years in which the first nine tenths of the works were published are the data's. A later year is too, if it has
-    at least a twentieth of the works of the fullest of the ten years before it, and follows within ten years. So one
-    work of 2999 changes nothing, neither among millions nor among ten, and nor do some per cent of all works. Of fewer
+    The years in which the first nine tenths of the works were published are the data's. The next year is too, if it has
+    at least a twentieth of the works of the fullest of the ten years before it; a year up to ten years on, if it has
+    half of them. So one work of 2999 changes nothing, neither among millions nor among ten, and nor do some per cent of
+    all works. Where no year has more than 20 works, one work of the next year may move the last year by one; of fewer
     works than ten the latest year is the last: their number tells nothing.
 
     Args:
@@ -53,7 +56,9 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
     left = total = sum(n for _, n in ordered)
     for year, n in ordered:
         fullest = max((before for _, before in real[-_YEARS_BEFORE:]), default=0)
-        if left * _ONE_IN > total or (n * _OF_A_FULL_YEAR >= fullest and year - real[-1][0] <= _A_GAP):
+        gap = year - real[-1][0] if real else 0
+        share = _OF_A_FULL_YEAR if gap <= 1 else _OF_A_FULL_YEAR_AFTER_A_GAP
+        if left * _ONE_IN > total or (n * share >= fullest and gap <= _A_GAP):
             real.append((year, n))
         left -= n
     return real[-1][0]

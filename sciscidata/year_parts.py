@@ -50,7 +50,8 @@ def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.Dat
         folder: with at least one part.
         work_ids: the ids in it, in any order: where to cut is decided on a sample of them.
     """
-    scores = pl.scan_parquet(sorted(folder.glob("*.parquet")), glob=False)
+    parts = [path for path in sorted(folder.glob("*.parquet")) if not path.name.startswith(".")]  # hidden: none of ours
+    scores = pl.scan_parquet(parts, glob=False)
     sample = np.sort(work_ids[:: max(1, work_ids.size // _SAMPLE)])
     n_spans = max(1, -(-work_ids.size // _ROWS_PER_BATCH))
     bounds = [int(sample[sample.size * edge // n_spans]) for edge in range(1, n_spans)]

@@ -46,9 +46,11 @@ CREATE TABLE IF NOT EXISTS server (
 """
 _ADD_CHECKSUMS = """
 ALTER TABLE requests ADD COLUMN checksum TEXT NOT NULL DEFAULT '';
-UPDATE requests SET checksum = checksum_of(key, sha256, cost_usd, fetched_on);
+UPDATE requests SET checksum = checksum_of(
+    key, sha256, cost_usd, fetched_on, (SELECT n_bytes FROM blobs WHERE blobs.sha256 = requests.sha256)
+);
 """
-_ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM requests JOIN blobs USING (sha256)"
+_ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM requests LEFT JOIN blobs USING (sha256)"
 
 
 class StoreSummary(NamedTuple):
@@ -120,7 +122,7 @@ class ResponseStore:
             self._upgrade()
 
     def _upgrade(self) -> None:
-        self._database.create_function("checksum_of", 4, _checksum_of, deterministic=True)
+        self._database.create_function("checksum_of", 5, _checksum_of, deterministic=True)
         self._database.execute("BEGIN IMMEDIATE")
         try:
             found: int = self._database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
@@ -199,24 +201,27 @@ class ResponseStore:
                 self._refuse_others(database, server)
             is_kept = database.execute(
                 f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?, ?)",
-                (key, digest, cost_usd, today, _checksum_of(key, digest, cost_usd, today)),
+                (key, digest, cost_usd, today, _checksum_of(key, digest, cost_usd, today, len(body))),
             ).rowcount
             if is_kept:
                 database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
         return body if is_kept else (self.get(key) or body)
 
     def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
-        """Count and add up the answers to ``keys``, or all; a key without an answer is passed over.
+        """Count and add up the answers to ``keys``, which must all be there, or to all requests.
 
         Raises:
-            StorageError: the store cannot be read.
+            StorageError: the store cannot be read, a request is not what was put there, or one of ``keys`` is missing.
         """
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
         wanted = None if keys is None else frozenset(keys)
-        rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
-        for row in rows:
+        for row in rows:  # those not wanted too: a key that was altered is one of them
             self._check(row)
+        rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
+        if wanted is not None and [row[0] for row in rows] != sorted(wanted):
+            what = "requests of this run"
+            raise self._damaged(what, "they are missing, or there twice")
         dates = [row[3] for row in rows]
         lines = "".join(f"{key}\n{digest}\n" for key, digest, *_ in rows)
         return StoreSummary(
@@ -229,10 +234,10 @@ class ResponseStore:
         )
 
     def _check(self, row: Sequence[Any]) -> None:
-        """Refuse a request that is not what was put there; its answer is compared by get."""
-        key, digest, cost_usd, fetched_on, checksum = row[:5]
+        """Refuse a request that is not what was put there, or has no answer; what the answer holds get compares."""
+        key, digest, cost_usd, fetched_on, checksum, n_bytes = row[:6]
         try:
-            is_whole = _checksum_of(key, digest, cost_usd, fetched_on) == checksum
+            is_whole = _checksum_of(key, digest, cost_usd, fetched_on, n_bytes) == checksum
         except (TypeError, ValueError):
             is_whole = False
         if not is_whole:
@@ -292,8 +297,8 @@ class ResponseStore:
         )
 
 
-def _checksum_of(key: str, digest: str, cost_usd: float, fetched_on: str) -> str:
-    return _sha256("\n".join([key, digest, float(cost_usd).hex(), fetched_on]).encode())
+def _checksum_of(key: str, digest: str, cost_usd: float, fetched_on: str, n_bytes: int) -> str:
+    return _sha256("\n".join([key, digest, float(cost_usd).hex(), fetched_on, f"{n_bytes:d}"]).encode())
 
 
 def _sha256(body: bytes) -> str:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -163,14 +163,20 @@ def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
         raise InputNotFoundError(msg) from error
 
 
-def describe_part(path: Path, table: str) -> dict[str, Any]:
-    """State what a finished file of a corpus holds, for the report: ``bytes``, ``sha256``, and ``sums`` of texts.
+def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
+    """State what a file of a corpus holds, for the report: ``bytes``, ``sha256``, and ``sums`` of texts.
+
+    Args:
+        file: open, or what is about to be one.
+        table: one of TABLES.
 
     Raises:
         OSError: it cannot be read.
     """
-    facts: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": hash_file(path)}
-    return facts | ({"sums": sum_groups(path)} if table == "texts" else {})
+    facts: dict[str, Any] = {"bytes": file.seek(0, 2)}
+    file.seek(0)
+    facts["sha256"] = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
+    return facts | ({"sums": sum_groups(file)} if table == "texts" else {})
 
 
 def own_files(out: Path, folder: str) -> list[Path]:
@@ -191,7 +197,7 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
         sums: by name.
 
     Raises:
-        PermissionError: one may not be read.
+        OSError: one cannot be read. It may be whole: nothing is made again, or removed, for that.
 
     Example:
         >>> find_damaged(Path("no/such/folder"), {"removed.parquet": "77"})
@@ -201,9 +207,7 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
     def is_whole(item: tuple[str, str]) -> bool:
         try:
             return (out / item[0]).is_file() and hash_file(out / item[0]) == item[1]  # a pipe would be waited for
-        except PermissionError:  # to make it again would help nobody
-            raise
-        except OSError:
+        except FileNotFoundError:
             return False
 
     with ThreadPoolExecutor(4) as pool:
@@ -267,13 +271,24 @@ def _damage(path: Path, what: str) -> StorageError:
     return StorageError(f"{path} {what}. Run the same ingest again: it mends what is damaged.")
 
 
+#: Files that this process has compared with their SHA-256, as they were then: two stages need not both do it.
+_whole: set[tuple[object, ...]] = set()
+
+
+def _state(path: Path, digest: str) -> tuple[object, ...]:
+    try:
+        state = path.stat()
+    except OSError:
+        return (path,)
+    return (path, digest, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
 class _Files:
     """The files of one corpus, compared with their SHA-256 the first time that rows of them are asked for."""
 
     def __init__(self, out: Path, facts: Mapping[str, Mapping[str, Any]]) -> None:
         self.out = out
         self._facts = facts
-        self._whole: set[str] = set()
 
     def paths(self, table: str, stems: Sequence[str]) -> list[Path]:
         """Return the files of a table, each compared.
@@ -282,10 +297,12 @@ class _Files:
             StorageError: one is damaged or missing.
         """
         names = [f"{table}/{stem}.parquet" for stem in stems]
-        unknown = [name for name in names if name not in self._whole]
-        for name in find_damaged(self.out, {name: self._facts[name]["sha256"] for name in unknown}):
+        sums = {name: str(self._facts[name]["sha256"]) for name in names}
+        states = {name: _state(self.out / name, sums[name]) for name in names}
+        unknown = {name: sums[name] for name in names if states[name] not in _whole}
+        for name in find_damaged(self.out, unknown):
             raise _damage_of(self.out / name)
-        self._whole.update(unknown)
+        _whole.update(states[name] for name in unknown)
         return [self.out / name for name in names]
 
     @contextmanager

@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 _FORMAT_VERSION: Final = 2  # 1 had no checksums of pages and row groups, and no seal
 _BATCH_ROWS: Final = 4_096  # a row group of works: what is read of the texts for one of them
 _PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
+_Part = tuple[str, str, dict[str, Any]]  # the stem of a file, its name in the corpus, and what it holds
 
 
 def write_corpus(
@@ -115,16 +116,16 @@ def write_corpus(
         claim_folder(out, identity, overwrite=overwrite)
         if (out / INDEX).exists() and not _remove_damaged(out):
             return scan_corpus(out)
-        wanted = [name for name in TABLES if texts or name != "texts"]
+        tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
-        counts = {
-            "works": _write_parts(frames["works"].select(columns), out, "works", wanted[:-1], advance),
-            "citations": _write_parts(frames["citations"].select(CITATIONS.names()), out, "citations", [], advance),
-        }
-        if not counts["works"]:
+        n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
+        n_citations, citations = _write_parts(
+            frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
+        )
+        if not n_works:
             msg = "the source holds no work. Check what it reads."
             raise EmptyInputError(msg)
-        _seal(out, wanted, corpus.provenance, counts)
+        _seal(out, works + citations, {**corpus.provenance, "works": n_works, "citations": n_citations})
     return scan_corpus(out)
 
 
@@ -151,6 +152,19 @@ def refuse_foreign(out: Path) -> None:
         raise StorageError(msg)
 
 
+def is_claimed(out: Path, identity: str) -> bool:
+    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says.
+
+    Example:
+        >>> is_claimed(Path("no/such/folder"), "{}")
+        False
+    """
+    try:
+        return read_whole(out / MADE_OF).decode() == identity
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
     """Write down of what the corpus in a locked folder is made; remove another one, if that was asked for.
 
@@ -158,7 +172,7 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
         ReleaseExistsError: the folder holds another one and not ``overwrite``.
         StorageError: it cannot be written.
     """
-    if _read(out / MADE_OF) == identity:
+    if is_claimed(out, identity):
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
         msg = (
@@ -227,9 +241,11 @@ def locked_folder(out: Path) -> Generator[None]:
 def _remove_damaged(out: Path) -> bool:
     """Remove from a finished corpus the files that are not what they were, and say whether there were any."""
     try:
-        damaged = [out / name for name in find_damaged(out, recorded_sums(read_report(out)[0]))]
+        sums = recorded_sums(read_report(out)[0])
     except (InputNotFoundError, StorageError, UnsafeNameError):  # the report itself
         damaged = [out / INDEX]
+    else:
+        damaged = [out / name for name in find_damaged(out, sums)]
     if damaged:
         logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
         (out / INDEX).unlink(missing_ok=True)
@@ -248,36 +264,39 @@ def _holds(path: Path, key: str) -> bool:
 
 
 def _write_parts(
-    frame: pl.LazyFrame, out: Path, kind: str, tables: list[str], advance: Callable[[float], None] | None
-) -> int:
-    """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept."""
-    n_rows, written = 0, set[Path]()
-    group_rows = _BATCH_ROWS * (16 if kind == "citations" else 1)
-    for number, part in enumerate(_parts(frame, _PART_ROWS[kind])):
-        for name in tables or [kind]:
-            target = out / name / f"part-{number:06}.parquet"
+    frame: pl.LazyFrame, out: Path, tables: Sequence[str], advance: Callable[[float], None] | None
+) -> tuple[int, list[_Part]]:
+    """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept.
+
+    What the report will state of a file is summed from what was to be written, not from what a disk has made of it.
+    """
+    n_rows, parts = 0, list[_Part]()
+    group_rows = _BATCH_ROWS * (16 if tables[0] == "citations" else 1)
+    for number, part in enumerate(_parts(frame, _PART_ROWS[tables[0]])):
+        stem = f"part-{number:06}"
+        for name in tables:
+            target, content = out / name / f"{stem}.parquet", io.BytesIO()
             rows = part.select(TABLES[name].names())
-            write = partial(write_parquet, rows, compression_level=1, row_group_size=group_rows)
-            if not _is_written(target, write):
-                write_small(target, write)
-            written.add(target)
+            write_parquet(rows, content, compression_level=1, row_group_size=group_rows)
+            if not _is_written(target, content.getbuffer()):
+                write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
+            parts.append((stem, f"{name}/{target.name}", describe_part(content, name)))
         n_rows += part.height
         if advance is not None:
             advance(part.height)
-    for path in (path for name in tables or [kind] for path in own_files(out, name)):
+    written = {out / name for _, name, _ in parts}
+    for path in (path for name in tables for path in own_files(out, name)):
         if path not in written:  # of nothing that is known: it would count as a part
             path.unlink()
-    return n_rows
+    return n_rows, parts
 
 
-def _is_written(path: Path, write: Callable[[Any], None]) -> bool:
+def _is_written(path: Path, content: memoryview) -> bool:
     """Whether an earlier run has left the very bytes that would be written. What else is there is written again."""
     if path.is_symlink() or not path.is_file():
         return False
-    expected = io.BytesIO()
-    write(expected)
     try:
-        if path.read_bytes() == expected.getvalue():
+        if path.read_bytes() == content:
             return True
     except OSError as error:
         raise storage_error(error, path) from error
@@ -299,18 +318,16 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
         yield rest.rechunk()
 
 
-def _seal(out: Path, tables: Iterable[str], provenance: dict[str, Any], counts: dict[str, int]) -> None:
+def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
     """Write the report that makes the folder a corpus."""
     nothing = pl.DataFrame(schema={"part": pl.String(), "work_id": pl.Int64()})
     write_small(out / REMOVED_FILE, partial(write_parquet, nothing))
-    parts: dict[str, dict[str, Any]] = {}
-    for table in tables:
-        for path in own_files(out, table):
-            parts.setdefault(path.stem, {})[f"{table}/{path.name}"] = describe_part(path, table)
+    files: dict[str, dict[str, Any]] = {}
+    for stem, name, described in parts:
+        files.setdefault(stem, {})[name] = described
     report = {
-        **provenance,
-        **counts,
-        "parts": [{"name": name, "files": files} for name, files in sorted(parts.items())],
+        **facts,
+        "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
         "removed_sha256": hash_file(out / REMOVED_FILE),
     }
     write_report(out, report)
@@ -324,10 +341,3 @@ def write_report(out: Path, report: dict[str, Any]) -> None:
     """
     text = seal_text(json.dumps({**report, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
     write_small(out / INDEX, lambda path: path.write_bytes(text))
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return read_whole(path).decode()
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -23,6 +23,7 @@ from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
 from sciscidata.sources.corpus_writing import (
     claim_folder,
+    is_claimed,
     locked_folder,
     refuse_foreign,
     write_report,
@@ -166,14 +167,18 @@ def ingest_snapshot(
     refuse_foreign(out)
     limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
     jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail", limits) for part in layout.parts]
-    with ThreadPoolExecutor() as pool:
-        found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
-        receipts = {job.part.name: receipt for job, receipt in found if receipt}
-    todo = [job for job in jobs if job.part.name not in receipts]
-    _check_disk(todo, out)
-    if advance is not None:
-        advance(sum(receipt.bytes for receipt in receipts.values()))
+    if not is_claimed(out, _MADE_OF):
+        _check_disk(jobs, out)  # before a folder is made
     with locked_folder(out):
+        receipts: dict[str, Receipt] = {}
+        if is_claimed(out, _MADE_OF):
+            with ThreadPoolExecutor() as pool:
+                found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
+                receipts = {job.part.name: receipt for job, receipt in found if receipt}
+        todo = [job for job in jobs if job.part.name not in receipts]
+        _check_disk(todo, out)
+        if advance is not None:
+            advance(sum(receipt.bytes for receipt in receipts.values()))
         claim_folder(out, _MADE_OF, overwrite=overwrite)
         (out / INDEX).unlink(missing_ok=True)  # until the end, what lies here is not one snapshot
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):

@@ -182,7 +182,8 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[
     for name in TABLES:
         with (scratch / name).open("rb") as file:
             os.fsync(file.fileno())
-        receipt.tables = receipt.tables | {name: Table(**describe_part(scratch / name, name))}
+        with (scratch / name).open("rb") as file:
+            receipt.tables = receipt.tables | {name: Table(**describe_part(file, name))}
 
 
 def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> None:

@@ -12,7 +12,7 @@ from sciscidata.storage.cached import (
     resumable_folder,
 )
 from sciscidata.storage.errors import about_os_error, storage_error
-from sciscidata.storage.names import is_plain_name, path_inside
+from sciscidata.storage.names import path_inside
 from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
@@ -30,7 +30,6 @@ __all__ = [
     "file_checksum",
     "flush",
     "hash_file",
-    "is_plain_name",
     "is_sealed",
     "is_sealed_text",
     "is_whole_folder",

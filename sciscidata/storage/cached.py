@@ -29,6 +29,10 @@ _LEDGER: Final = "finished"  # beside the folder that is filled: which of its fi
 _ledger_lock = threading.Lock()
 
 
+class _NoFileError(OSError):
+    """A folder, a pipe or a device lies where a file belongs."""
+
+
 @contextmanager
 def resumable_folder(target: Path) -> Generator[Path]:
     """Give a folder to fill like atomic_folder, with what a killed run left of the same one.
@@ -168,11 +172,11 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     """
     refuse_link(target)
     was_there = target.exists()  # asked first: another run may be about to make it
+    if was_there and not target.is_dir():
+        raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
     if is_whole_folder(target):
         logger.info("reusing %s", target)
         return target
-    if was_there and not target.is_dir():
-        raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
     if was_there:
         logger.warning("%s is damaged or unfinished; it is made again", target)
         remove_folder(target)
@@ -189,13 +193,16 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 def is_whole_folder(folder: Path) -> bool:
     """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
 
+    Raises:
+        OSError: a file cannot be read. It may be whole: nothing is made again, or removed, for that.
+
     Example:
         >>> is_whole_folder(Path("no/such/folder"))
         False
     """
     try:
         return read_whole(folder / _SUMS) == _sums(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, _NoFileError):
         return False
 
 
@@ -218,7 +225,7 @@ def _remove_untrusted(new: Path) -> None:
     noted, ledger = _read_ledger(new), new.parent / _LEDGER
     for entry in sorted(new.iterdir()):
         found = _files_of(entry)
-        names = [path.relative_to(new).as_posix() for path in found]
+        names = _names_of(entry, new)
         stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
         is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
         if is_whole and all(_has_checksum(path, noted[name]) for path, name in zip(found, names, strict=True)):
@@ -276,7 +283,7 @@ def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
 
     def line(path: Path) -> str:
         if not path.is_file():  # a pipe would be waited for
-            raise OSError(errno.EINVAL, "It is no file", str(path))
+            raise _NoFileError(errno.EINVAL, "It is no file", str(path))
         checksum = (noted or {}).get(path.name, "")
         return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"
 

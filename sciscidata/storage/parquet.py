@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -76,24 +77,21 @@ def is_parquet(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def sum_groups(path: Path) -> list[str]:
-    """Return a checksum for each row group of a finished file and, last, one for its footer: CRC-32, 8 hex digits.
+def sum_groups(file: IO[bytes]) -> list[str]:
+    """Return a checksum for each row group of an open file and, last, one for its footer: CRC-32, 8 hex digits.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     write_parquet(pl.DataFrame({"n": range(5)}), Path(home, "n.parquet"), row_group_size=2)
-        ...     len(sum_groups(Path(home, "n.parquet")))
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> write_parquet(pl.DataFrame({"n": range(5)}), file, row_group_size=2)
+        >>> len(sum_groups(file))
         4
     """
-    with path.open("rb") as file, pq.ParquetFile(file) as read:
-        footer = _footer_start(file)
-        bounds = [0, *_group_ends(read.metadata)[:-1], footer] if read.metadata.num_row_groups else [footer]
-        spans = zip(bounds, [*bounds[1:], path.stat().st_size], strict=True)
-        return [_sum(file, start, end) for start, end in spans]
+    bounds = _bounds(file, pq.read_metadata(file))
+    return [_sum(file, start, end) for start, end in pairwise([*bounds, file.seek(0, 2)])]
 
 
 class CheckedGroups:
@@ -101,12 +99,7 @@ class CheckedGroups:
 
     def __init__(self, file: Any, read: pq.ParquetFile, sums: Sequence[str]) -> None:  # noqa: ANN401
         self._file, self._read, self._sums = file, read, sums
-        self._bounds = [0, *_group_ends(read.metadata)[:-1], _footer_start(file)]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of row groups."""
-        return self._read.metadata.num_row_groups
+        self._bounds = _bounds(file, read.metadata)
 
     def read(self, group: int, columns: list[str]) -> pl.DataFrame:
         """Read some columns of one row group.
@@ -140,8 +133,10 @@ def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
         >>> with TemporaryDirectory() as home:
         ...     path = Path(home, "n.parquet")
         ...     write_parquet(pl.DataFrame({"n": range(5)}), path, row_group_size=2)
-        ...     with open_groups(path, sum_groups(path)) as groups:
-        ...         [groups.read(group, ["n"])["n"].to_list() for group in range(groups.n_groups)]
+        ...     with path.open("rb") as file:
+        ...         sums = sum_groups(file)
+        ...     with open_groups(path, sums) as groups:
+        ...         [groups.read(group, ["n"])["n"].to_list() for group in range(3)]
         [[0, 1], [2, 3], [4]]
     """
     with path.open("rb") as file:
@@ -164,13 +159,13 @@ def _footer_start(file: Any) -> int:  # noqa: ANN401
     return max(size - _TAIL - length, 0)
 
 
-def _group_ends(metadata: Any) -> list[int]:  # noqa: ANN401
-    """Say where each row group ends."""
+def _bounds(file: Any, metadata: Any) -> list[int]:  # noqa: ANN401
+    """Say where each row group begins and, last, the footer."""
     ends: list[int] = []
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         columns = [group.column(i) for i in range(group.num_columns)]
         ends.append(max(_start(column) + column.total_compressed_size for column in columns))
-    return ends
+    return [*[0, *ends][: len(ends)], _footer_start(file)]
 
 
 def _start(column: Any) -> int:  # noqa: ANN401

@@ -38,8 +38,12 @@ def hash_file(path: Path) -> str:
         >>> hash_file(Path(os.devnull))[:8]
         'e3b0c442'
     """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)  # a disk that fails in the middle names none
+        raise
 
 
 def remove_folder(path: Path) -> None:

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,9 @@ _ABOUT_TMPDIR = " Temporary files lie where TMPDIR says."
 
 
 @contextmanager
-def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
+def atomic_folder(
+    target: Path, *, overwrite: bool = False, recheck: Callable[[], object] | None = None
+) -> Generator[Path]:
     """Give a new folder to fill; when the block ends well it becomes ``target`` in one rename.
 
     Until then it lies in a hidden folder beside ``target``, ``.{target.name}.tmp-{16 random digits}``, so that
@@ -32,6 +34,7 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
             check beforehand.
         overwrite: put an existing folder aside, into the hidden one, until the new one is in place. A run killed
             between these two renames is mended by the next one.
+        recheck: called right before that: it raises if what lies there by then may not be replaced.
 
     Yields:
         The path of the empty new folder.
@@ -57,6 +60,8 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Generator[Path]:
         flush_folder(new)
         with one_at_a_time(target.parent):
             if overwrite and target.exists():
+                if recheck is not None:
+                    recheck()
                 target.rename(workspace / OLD)
             take_place(new, target)
         flush(target.parent)
@@ -85,7 +90,9 @@ def _appeared(target: Path) -> StorageError:
 
 
 @contextmanager
-def atomic_file(target: Path, *, overwrite: bool = True) -> Generator[Path]:
+def atomic_file(
+    target: Path, *, overwrite: bool = True, recheck: Callable[[], object] | None = None
+) -> Generator[Path]:
     """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
 
     The rest is as in atomic_folder. A run that ends because its result is there already calls clear_leftovers.
@@ -93,6 +100,7 @@ def atomic_file(target: Path, *, overwrite: bool = True) -> Generator[Path]:
     Args:
         target: the file to make.
         overwrite: False where the caller has seen that nothing is there: what appears meanwhile is then kept.
+        recheck: as in atomic_folder.
 
     Raises:
         StorageError: the disk is full, the file cannot be written, or without ``overwrite`` something appeared at
@@ -114,6 +122,8 @@ def atomic_file(target: Path, *, overwrite: bool = True) -> Generator[Path]:
         with one_at_a_time(target.parent):
             if not overwrite and os.path.lexists(target):
                 raise _appeared(target)
+            if recheck is not None and os.path.lexists(target):
+                recheck()
             new.replace(target)
         flush(target.parent)
 

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from sciscidata.storage.paths import remove_folder
 
 LOCK: Final = "lock"
 OLD: Final = "old"
+_PATIENCE_S: Final = 5.0
 _unfinished: dict[Path, Path] = {}  # the hidden folders of this process, and what each is to become
 
 
@@ -56,7 +58,8 @@ def locked_workspace(target: Path) -> Generator[Path]:
 def one_at_a_time(folder: Path) -> Generator[None]:
     """Wait until no other run changes the names in a folder, and keep others waiting until the end of the block.
 
-    Where the system or the disk knows no locks, nobody waits.
+    A run of this package takes milliseconds. Where somebody else keeps the folder locked for longer, such as the
+    command ``flock FOLDER ...`` around this very run, and where the system or the disk knows no locks, nobody waits.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -72,7 +75,12 @@ def one_at_a_time(folder: Path) -> Generator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # a disk that knows no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            end = time.monotonic() + _PATIENCE_S
+            while time.monotonic() < end:
+                with suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.005)
         yield
     finally:
         os.close(descriptor)

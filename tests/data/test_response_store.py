@@ -100,9 +100,11 @@ def test_a_summary_of_some_keys_is_that_of_a_store_with_only_those(store, tmp_pa
     with ResponseStore(tmp_path / "other") as other:
         for i in (7, 2):
             other.put(f"{i}", f"body {i}".encode(), 0.1)
-        found = store.summary({"2", "7", "not there"})
+        found = store.summary({"2", "7"})
         assert found._replace(**UNDATED) == other.summary()._replace(**UNDATED)
     assert store.summary(()).first_fetched_on is None
+    with pytest.raises(StorageError, match="are missing, or there twice"):
+        store.summary({"2", "not there"})
 
 
 def test_threads_share_a_store(store):
@@ -234,7 +236,10 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
             store.check_server("https://two.org")
 
 
-@pytest.mark.parametrize("change", ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'"])
+@pytest.mark.parametrize(
+    "change",
+    ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'", "sha256 = '77'"],
+)
 def test_a_request_that_is_not_what_was_put_there_is_refused(tmp_path, change):
     with ResponseStore(tmp_path) as store:
         store.put("a", b"1", 0.5)

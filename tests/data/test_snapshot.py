@@ -39,6 +39,7 @@ from sciscidata.errors import (
     CorruptRecordError,
     EmptyInputError,
     InputNotFoundError,
+    ReleaseExistsError,
     StorageError,
 )
 from sciscidata.schemas import CITATIONS, WORKS
@@ -537,3 +538,13 @@ def test_a_killed_run_is_completed_with_the_same_bytes_on_any_number_of_workers(
     assert finished > 0
     subprocess.run([sys.executable, "-c", RUN, str(folder), str(tmp_path / "out")], env=environment, check=True)
     assert made(tmp_path / "out") == expected
+
+
+def test_a_snapshot_whose_claim_was_damaged_is_made_again_when_asked(tmp_path):
+    folder, out = make(tmp_path / "s", three_parts()), tmp_path / "out"
+    whole = read(folder, out).works.collect()
+    (out / "made_of.json").write_text((out / "made_of.json").read_text().replace("openalex", "openalez"))
+    config = SnapshotConfig(folder=str(folder), n_workers=1)
+    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+        ingest_snapshot(config, out)
+    assert ingest_snapshot(config, out, overwrite=True).works.collect().equals(whole)

@@ -767,3 +767,55 @@ def test_a_corpus_without_citations_has_no_graph(tmp_path):
         write_corpus(Corpus(works.head(0), pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "none")
     with pytest.raises(InputNotFoundError, match="not finished"):
         scan_corpus(tmp_path / "none")
+
+
+def test_what_a_disk_alters_while_an_ingest_goes_on_is_not_taken_for_what_was_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(corpus_writing._PART_ROWS, "works", 500)
+    source, altered = scan_synthetic(SyntheticConfig(n_works=2_000)), []
+
+    def alter(_: float) -> None:
+        part = tmp_path / "out" / "works" / "part-000000.parquet"
+        if not altered:
+            content = bytearray(part.read_bytes())
+            content[len(content) // 3] ^= 4
+            part.write_bytes(content)
+            altered.append(part)
+
+    with pytest.raises(StorageError, match=r"part-000000.parquet is damaged"):
+        write_corpus(source, tmp_path / "out", advance=alter).works.collect()
+    mended = write_corpus(source, tmp_path / "out").works.select("work_id").collect()
+    assert altered
+    assert mended.equals(source.works.select("work_id").collect())
+
+
+def test_a_hidden_file_beside_the_scores_of_years_is_not_one_of_them(world, tmp_path):
+    write_cd_scores(world, tmp_path / "cd.parquet", cache_dir=tmp_path / "cache")
+    (folder,) = (tmp_path / "cache").glob("cd-*")
+    part = sorted(folder.glob("[0-9]*.parquet"))[0]
+    shutil.copy(part, folder / ".x.parquet")
+    (folder / f"._{part.name}").write_bytes(b"\0\5\x16\7")  # what macOS leaves on other disks
+    again = write_cd_scores(world, tmp_path / "again.parquet", cache_dir=tmp_path / "cache")
+    assert again.read_bytes() == (tmp_path / "cd.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["refs", "citers", "ref_offsets", "citer_offsets", "year_offsets"])
+@pytest.mark.parametrize("change", ["far", "negative", "cut", "half a number", "gone"])
+def test_a_graph_that_would_lead_kernels_astray_is_refused(world, tmp_path, name, change):
+    (tmp_path / "cache").mkdir()
+    open_graph_of(world, cache_dir=tmp_path / "cache")
+    (folder,) = (tmp_path / "cache").glob("graph-*")
+    file = folder / f"{name}.bin"
+    content = bytearray(file.read_bytes())
+    width = 4 if name in ("refs", "citers") else 8
+    middle = len(content) // width // 2 * width
+    if change == "gone":
+        file.unlink()
+    else:
+        number = {"far": 1 << 30, "negative": -5}.get(change, 0)
+        content[middle : middle + width] = number.to_bytes(width, "little", signed=True)
+        file.write_bytes(content[: {"cut": -width, "half a number": -3}.get(change, len(content))])
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())
+            if path.name != "SHA256SUMS"]  # fmt: skip
+    (folder / "SHA256SUMS").write_text("".join(sums))
+    with pytest.raises(StorageError, match=r"citation graph in .* is damaged"):
+        open_graph_of(world, cache_dir=tmp_path / "cache")

@@ -640,3 +640,31 @@ for turn in range(60):
     assert [run.returncode for run in runs] == [0, 0, 0], errors
     assert names(tmp_path) == ["result"]
     assert (tmp_path / "result" / "first").read_text() == (tmp_path / "result" / "second").read_text()
+
+
+def test_a_file_that_cannot_be_read_for_now_costs_no_folder(tmp_path, monkeypatch):
+    target = cached_folder(tmp_path / "kept", fill)
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr("sciscidata.storage.cached.hash_file", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        cached_folder(target, lambda _: pytest.fail("made again"))
+    monkeypatch.undo()
+    assert cached_folder(target, lambda _: pytest.fail("made again")) == target
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")
+def test_a_folder_that_somebody_else_keeps_locked_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    import fcntl
+
+    monkeypatch.setattr("sciscidata.storage.workspaces._PATIENCE_S", 0.05)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as `flock FOLDER sciscidata ...` does
+        with atomic_file(tmp_path / "out.txt") as path:
+            path.write_text("whole")
+    finally:
+        os.close(descriptor)
+    assert (tmp_path / "out.txt").read_text() == "whole"
