@@ -146,10 +146,5 @@ def _export(configure: Configure, options: argparse.Namespace) -> None:
 
 def _of_corpus(configure: Configure, options: argparse.Namespace) -> tuple[Path, BuildConfig]:
     """Find the corpus, and its own cache unless another one is named."""
-    from sciscidata.storage import refuse_link
-
     folder = Path(getattr(options, "corpus.folder"))
-    config = configure(options, {"": {"cache_dir": str(folder / "cache")}})
-    if config.cache_dir == folder / "cache":  # part of the corpus, which may come from somebody else
-        refuse_link(config.cache_dir)
-    return folder, config
+    return folder, configure(options, {"": {"cache_dir": str(folder / "cache")}})

@@ -10,7 +10,7 @@ from typing import Any
 from sciscidata.errors import EmptyInputError, StorageError
 from sciscidata.graph import FORMAT_VERSION, CitationGraph, open_graph, write_graph
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import read_report, recorded_sums, scan_corpus
+from sciscidata.sources.corpus_folder import read_report, recorded_sums, refuse_linked_cache, scan_corpus
 from sciscidata.storage import cached_folder
 
 
@@ -27,7 +27,7 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
     Raises:
         InputNotFoundError: at once; no corpus, or an unfinished one.
         EmptyInputError: it holds no citations.
-        StorageError: a file of it is damaged.
+        StorageError: a file of it is damaged; at once, if ``cache_dir`` is as refuse_linked_cache refuses.
         SciSciDataError: as build_graph raises.
 
     Example:
@@ -39,6 +39,7 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
         ...     open_graph_of(Path(home) / "world", cache_dir=home).n_works
         500
     """
+    refuse_linked_cache(folder, cache_dir)
     cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
 
     def build(path: Path) -> None:

@@ -136,7 +136,8 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
         The report of ``write_labelled``.
 
     Raises:
-        InputNotFoundError: there is no export, or its report is damaged.
+        InputNotFoundError: there is no export, or its report cannot be read.
+        VerificationError: the report differs from the SHA-256 that it holds.
 
     Example:
         >>> read_labelled("no/such/folder")
@@ -148,12 +149,15 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
     try:
         content = read_whole(Path(folder) / REPORT)
         report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
-        if not is_sealed_text(content):
-            msg = "it differs from the SHA-256 that it holds"
-            raise ValueError(msg)
     except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
         msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
         raise InputNotFoundError(msg) from error
+    if not is_sealed_text(content):
+        msg = (
+            f"{Path(folder) / REPORT} is damaged: it differs from the SHA-256 that it holds. Copy the export again, or "
+            "remove it and write it anew with `sciscidata export`."
+        )
+        raise VerificationError(msg)
     return report
 
 
@@ -165,7 +169,7 @@ def verify_labelled(folder: str | Path) -> dict[str, Any]:
 
     Raises:
         InputNotFoundError: as read_labelled; or the lines are not there.
-        VerificationError: they are not what the report says.
+        VerificationError: as read_labelled; or the lines are not what the report says.
     """
     report, path = read_labelled(folder), Path(folder) / LINES
     if not path.is_file():

@@ -22,6 +22,8 @@ from sciscidata.storage.small_files import read_json
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 DATA_FILES: Final = tuple(f"{side}.{form}" for side in SIDES for form in ("jsonl", "parquet"))
+#: What ``build`` adds to them, each where there is something to draw.
+PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
 
 _SELF_HASH: Final = "manifest_sha256"
@@ -212,13 +214,14 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Name every file under ``folder``, with forward slashes, sorted.
+    """Name every file and every link under ``folder``, with forward slashes, sorted.
 
     Example:
         >>> list_files(Path("no-such-slice"))
         []
     """
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:

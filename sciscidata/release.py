@@ -28,6 +28,7 @@ from sciscidata.manifest import (
     DATA_FILES,
     MANIFEST,
     NOVELTY_COLUMNS,
+    PICTURES,
     REMEDY,
     check_stated,
     complete_manifest,
@@ -120,7 +121,8 @@ def write_release(
         manifest: what the caller knows, in JSON types: ``thresholds`` and ``split``, which verification
             needs (``dataclasses.asdict`` of LabelThresholds and SplitConfig), and beside them config, source,
             counts and whatever else should be on record. Name files without the machine's folders.
-        overwrite: replace an existing release. A folder that holds anything else is never replaced.
+        overwrite: replace an existing release. A folder that holds anything else is never replaced: a link, or a file
+            whose name is not one of the five, of PICTURES, or not in its manifest.
         extra: called with the unfinished folder before the manifest is written, to add files of its own, for
             example a picture. They are listed in the manifest by name, without a hash: a picture's bytes
             depend on the plotting library.
@@ -216,11 +218,13 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         raise storage_error(error, folder) from error
     if not occupied:
         return
-    # The whole folder would be replaced, so a mistyped path must not cost anyone their files.
+    # The whole folder would be replaced, so a mistyped path must not cost anyone their files. A manifest may come from
+    # somebody else: what it lists is ours only under a name that we give.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
-        known = {MANIFEST, *read_manifest(folder)["files"]}
-        foreign = sorted(set(list_files(folder)) - known)
+        listed = read_manifest(folder)["files"]
+        known = {MANIFEST, *(name for name in (*DATA_FILES, *PICTURES) if name in listed)}
+        foreign = [name for name in list_files(folder) if name not in known or (folder / name).is_symlink()]
     except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
         if not os.path.lexists(folder):  # another run is about to replace it
             return

@@ -21,11 +21,13 @@ from sciscidata.storage.parquet import CHECKED
 
 logger = logging.getLogger(__name__)
 
-_KEY: Final = b"sciscidata_stage"
+#: Under which name of the metadata a file of scores says what it is.
+SCORES_KEY: Final = b"sciscidata_stage"
 _COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # what no caller states
 _ROWS_PER_GROUP: Final = 1 << 18
 #: Raised by one whenever the same corpus and config give other scores.
 _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
+_REMEDY: Final = "Run the command that made it again, with --overwrite."
 
 
 def read_result(path: str | Path) -> dict[str, Any]:
@@ -37,6 +39,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
 
     Raises:
         InputNotFoundError: there is no such file, or it is something else.
+        VerificationError: it is a file of scores whose facts are damaged.
 
     Example:
         >>> read_result("none.parquet")
@@ -49,24 +52,15 @@ def read_result(path: str | Path) -> dict[str, Any]:
         if not Path(path).is_file():  # a pipe would be waited for
             raise FileNotFoundError(path)
         metadata = pq.read_metadata(path)
-        facts = _checked_facts(json.loads((metadata.metadata or {})[_KEY]))
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as error:
+        stated = (metadata.metadata or {})[SCORES_KEY]
+    except (OSError, pa.ArrowException, KeyError) as error:
         msg = f"{path} is no file of scores that this package has written. Check the path."
         raise InputNotFoundError(msg) from error
-    return facts | {"rows": metadata.num_rows, "columns": metadata.schema.names}
-
-
-def is_score_file(path: Path) -> bool:
-    """Whether a Parquet file says of itself that it holds scores of this package, whatever else is the matter with it.
-
-    Example:
-        >>> is_score_file(Path("none.parquet"))
-        False
-    """
     try:
-        return path.is_file() and _KEY in (pq.read_metadata(path).metadata or {})
-    except (OSError, pa.ArrowException):
-        return False
+        return _checked_facts(json.loads(stated)) | {"rows": metadata.num_rows, "columns": metadata.schema.names}
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        msg = f"{path} is a file of scores, and damaged: what it says of itself cannot be read. {_REMEDY}"
+        raise VerificationError(msg) from error
 
 
 def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -94,10 +88,7 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
     """
     facts = read_result(path)
     if not is_sealed(Path(path)):
-        msg = (
-            f"{path} is damaged: it differs from the SHA-256 that it holds. Write it anew with `sciscidata "
-            f"{facts.get('stage')}`: the same command replaces it."
-        )
+        msg = f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}"
         raise VerificationError(msg)
     return facts
 
@@ -119,11 +110,15 @@ def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[
 
 
 def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
-    """Whether the scores are there already, and whole. Damaged ones are to be made again, with a warning in the log.
+    """Whether the scores are there already, and whole.
+
+    Damaged ones are to be made again, with a warning in the log; only if ``overwrite``, where they say of themselves
+    something else than ``facts``, which may be the damage.
 
     Raises:
         ConfigError: at once, if ``out`` is named like another kind of file than Parquet.
-        ReleaseExistsError: at once, if ``out`` holds something else, or another result and not ``overwrite``.
+        ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
+            ``overwrite``.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():
@@ -131,18 +126,25 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     try:
         found = read_result(out)
     except InputNotFoundError as error:
-        msg = f"{out} is there and no file of scores, so it is not replaced. Choose another file, or remove it."
+        msg = (
+            f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "
+            "Choose another file, or remove it."
+        )
         raise ReleaseExistsError(msg) from error
-    if {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts)):
-        if not is_sealed(out):
-            logger.warning("%s is damaged; it is made again", out)
-            return False
+    except VerificationError:
+        found: dict[str, Any] = {}
+    is_same = {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts))
+    is_whole = is_sealed(out)
+    if is_same and is_whole:
         clear_leftovers(out)
         logger.info("%s holds these scores already", out)
         return True
-    if not overwrite:
-        msg = f"{out} already exists. Choose another file, or replace it: overwrite=True (--overwrite)."
+    if not is_same and not overwrite:
+        what = "already exists" if is_whole else "is there, and damaged: it differs from the SHA-256 that it holds"
+        msg = f"{out} {what}. Choose another file, or replace it: overwrite=True (--overwrite)."
         raise ReleaseExistsError(msg)
+    if not is_whole:
+        logger.warning("%s is damaged; it is made again", out)
     return False
 
 
@@ -165,7 +167,7 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
                 # Not with the schema, which pyarrow writes a second time in a form of its own.
-                writer.add_key_value_metadata({_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
+                writer.add_key_value_metadata({SCORES_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
         stack.close()
         seal(file)

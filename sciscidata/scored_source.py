@@ -30,7 +30,7 @@ from sciscidata.progress import progress_bar
 from sciscidata.schemas import CITATIONS
 from sciscidata.scoring import add_novelty
 from sciscidata.sources import Corpus
-from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
+from sciscidata.sources.corpus_folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.sources.openalex import describe_answers, pull_openalex
 from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.record_files import find_record_files
@@ -113,6 +113,7 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
     if isinstance(source, SyntheticConfig):
         return scan_synthetic(source)
     if isinstance(source, CorpusConfig):
+        refuse_linked_cache(source.folder, cache_dir)
         return scan_corpus(source.folder)
     if isinstance(source, SciSciNetConfig):
         return scan_sciscinet(source).corpus

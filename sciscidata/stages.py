@@ -124,7 +124,8 @@ def write_cd_scores(
     Raises:
         InputNotFoundError, EmptyInputError: as open_graph_of.
         ConfigError: at once, if ``out`` is named like another kind of file than Parquet, or there is no such ``shard``.
-        ReleaseExistsError: at once, if ``out`` holds something else, or another result and not ``overwrite``.
+        ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
+            ``overwrite``.
         StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
     Example:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from sciscidata.background_table import read_background
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata.background_table import METADATA_KEY, read_background
 from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.graph import open_graph
 from sciscidata.labelled import REPORT, verify_labelled
 from sciscidata.manifest import MANIFEST
-from sciscidata.score_files import is_score_file, verify_scores
+from sciscidata.score_files import SCORES_KEY, verify_scores
 from sciscidata.sources.corpus_folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
@@ -25,6 +28,8 @@ _MARKS: Final[dict[str, Kind]] = {
     MANIFEST: "release",
     "SHA256SUMS": "cache",
 }
+#: The same for the metadata of Parquet files.
+_KEYS: Final[dict[bytes, Kind]] = {SCORES_KEY: "scores", METADATA_KEY: "background"}
 _KINDS = "a release, a corpus, a graph, an export, a file of scores or a background"
 
 
@@ -41,6 +46,7 @@ def kind_of(path: str | Path) -> Kind:
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
+        VerificationError: it is a damaged Parquet file, so that nobody can say which kind it is.
 
     Example:
         >>> kind_of("no/such/path")
@@ -62,7 +68,17 @@ def kind_of(path: str | Path) -> Kind:
     if not is_parquet(path):
         msg = f"{path} is no Parquet file. Name {_KINDS}."
         raise InputNotFoundError(msg)
-    return "scores" if is_score_file(path) else "background"
+    again = "If this package has made it, remove it and run the command that made it again."
+    try:
+        metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
+        raise VerificationError(msg) from error
+    for key, kind in _KEYS.items():
+        if key in metadata:
+            return kind
+    msg = f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
+    raise InputNotFoundError(msg)
 
 
 def verify_path(path: str | Path) -> Verified:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import Corpus
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole
 
@@ -35,6 +36,7 @@ TABLES: dict[str, pl.Schema] = {
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are at
 _KEY = "work_id"
+_REMOVED = pl.Schema({"part": pl.String(), _KEY: pl.Int64()})  # what is read of REMOVED_FILE
 _TOLD_PARTS = 20
 _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
@@ -101,12 +103,29 @@ def scan_corpus(out: str | Path) -> Corpus:
         stems[Path(name).parent.name].append(Path(name).stem)
     if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report["removed_sha256"]}):
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
-    removed = read_parquet(out / REMOVED_FILE)
+    removed = _read_removed(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
     files = _Files(out, facts)
     works = _source(out, _works_reader(files, stems, by_part), WORKS)
     citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)
     return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
+
+
+def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
+    """Refuse ``cache``, the cache inside a corpus, where it is a link, however the path spells it.
+
+    The corpus may come from somebody else, and the link lead anywhere. A cache that lies elsewhere, or is named by a
+    link elsewhere, is the user's own: it may be a link.
+
+    Raises:
+        StorageError: it is a link.
+
+    Example:
+        >>> refuse_linked_cache("no/such/folder", "no/such/folder/cache")
+    """
+    own, named = real_path(out) / "cache", Path(cache_dir)
+    if any(real_path(path.parent) / path.name == own for path in (named, *named.parents)):
+        refuse_link(Path(out) / "cache")
 
 
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
@@ -161,6 +180,26 @@ def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
     except (AttributeError, KeyError, TypeError) as error:
         msg = f"{out / INDEX} holds no list of parts that this version can read ({error!r}). Run the same ingest again."
         raise InputNotFoundError(msg) from error
+
+
+def _read_removed(path: Path) -> pl.DataFrame:
+    """Read which rows do not count. That the report states its SHA-256 does not say that this package has written it.
+
+    Raises:
+        StorageError: it is no such list.
+    """
+    try:
+        rows = read_parquet(path)
+        if any(rows.schema.get(name) != dtype for name, dtype in _REMOVED.items()):
+            raise TypeError(rows.schema)
+    except (OSError, pa.ArrowException, TypeError) as error:
+        columns = ", ".join(f"{name}: {dtype}" for name, dtype in _REMOVED.items())
+        msg = (
+            f"{path} is no list of removed rows ({columns}). Get the corpus again from where it came, or remove it and "
+            "ingest again."
+        )
+        raise StorageError(msg) from error
+    return rows
 
 
 def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:

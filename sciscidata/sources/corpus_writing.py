@@ -296,7 +296,7 @@ def _is_written(path: Path, content: memoryview) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
-        if path.read_bytes() == content:
+        if memoryview(path.read_bytes()) == content:
             return True
     except OSError as error:
         raise storage_error(error, path) from error

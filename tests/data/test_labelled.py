@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from sciscidata.errors import SchemaMismatchError, StorageError, WorkIdError
+from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
 from sciscidata.label_lookup import LabelLookup
-from sciscidata.labelled import write_labelled
+from sciscidata.labelled import read_labelled, verify_labelled, write_labelled
 from sciscidata.labels import VOCABULARIES
 from sciscidata.pipeline import BuildConfig, export_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
@@ -74,6 +74,19 @@ def test_every_class_is_counted_also_those_without_a_work(tmp_path):
     assert set(report["classes"]["novelty_label"].values()) == {0, 3}
     lines = (tmp_path / "all" / "labelled.jsonl").read_text().splitlines()
     assert [json.loads(line)["openalex_id"] for line in lines] == ["W3", "W5", "W8"]
+
+
+def test_an_export_whose_report_differs_from_its_seal_is_called_damaged(tmp_path):
+    works = pl.LazyFrame([{"work_id": 7, "concepts": []}], schema=WORKS)
+    labelled = pl.LazyFrame({"work_id": [7], "cd_index": [0.0], "disruption_label": ["neutral"]})
+    write_labelled(works, labelled, tmp_path / "all")
+    report = tmp_path / "all" / "labelled.json"
+    report.write_text(report.read_text().replace('"rows": 1', '"rows": 2'))
+    for read in (read_labelled, verify_labelled):
+        with pytest.raises(
+            VerificationError, match=r"labelled.json is damaged: it differs from the SHA-256 .*remove it"
+        ):
+            read(tmp_path / "all")
 
 
 @pytest.fixture(scope="module")

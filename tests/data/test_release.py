@@ -32,7 +32,7 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import LabelThresholds, label_disruption
-from sciscidata.manifest import DATA_FILES, hash_manifest
+from sciscidata.manifest import DATA_FILES, PICTURES, hash_manifest
 from sciscidata.novelty_scores import add_scores
 from sciscidata.portable_math import sigmoid
 from sciscidata.release import check_target, read_release, render_jsonl, write_release
@@ -256,6 +256,34 @@ def test_what_is_not_a_release_is_never_replaced(copy: Path, prepare: str) -> No
     with pytest.raises(ReleaseExistsError, match="remove it yourself"):
         write(copy, overwrite=True)
     assert (bytes_of(copy) if copy.is_dir() else copy.read_bytes()) == before
+
+
+def test_what_a_manifest_lists_under_a_name_that_no_release_has_is_not_replaced(copy: Path) -> None:
+    for name in ("thesis.tex", "photos/1.jpg"):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text("years of work")
+    stated = json.loads((copy / "manifest.json").read_text())
+    stated["files"] |= {name: {"bytes": 13} for name in ("thesis.tex", "photos/1.jpg")}
+    (copy / "manifest.json").write_text(json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}))
+    with pytest.raises(ReleaseExistsError, match=r"also holds what is not part .*photos/1\.jpg, thesis\.tex"):
+        check_target(copy, overwrite=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights there")
+@pytest.mark.parametrize("name", ["photos", "train.jsonl"])
+def test_a_release_with_a_link_in_it_is_not_replaced(copy: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ReleaseExistsError, match=rf"also holds what is not part of the release \({name}\)"):
+        check_target(copy, overwrite=True)
+
+
+def test_pictures_that_a_release_lists_are_replaced_with_it(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "slice", extra=lambda unfinished: [(unfinished / name).touch() for name in PICTURES]
+    ).folder
+    check_target(folder, overwrite=True)
 
 
 @pytest.mark.parametrize("overwrite", ["false", "no", 1, None])

@@ -49,7 +49,7 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty
 from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
 from sciscidata.plain_text import _clean_all, _unescape_entities
-from sciscidata.release import render_jsonl
+from sciscidata.release import check_target, render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.settings import resolve
 from sciscidata.sources import sciscinet_order
@@ -902,6 +902,7 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
     assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
     assert (release.folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert "comparison.png" in release.manifest["files"]
+    check_target(release.folder, overwrite=True)
     comparison = release.manifest["source"]["comparison"]
     computed = compute_atypicality(found.citations, found.works).collect()
     for name in ("z_p10", "z_median"):

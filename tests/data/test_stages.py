@@ -42,6 +42,7 @@ from sciscidata.sources.snapshot import SnapshotConfig
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
+from sciscidata.storage import BLANK_SEAL, seal_text
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 
@@ -717,7 +718,7 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
         (["describe", "file"], "file is no Parquet file. Name a release, a corpus"),
         (["describe", "half"], "is not finished"),
         (["novelty", "lonely", "--out", "n.parquet", "--background", "none"], "no background at none"),
-        (["cd", "lonely", "--out", "file"], "no file of scores, so it is not replaced"),
+        (["cd", "lonely", "--out", "file"], "too damaged to be known as such, so it is not replaced"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run, tmp_path, arguments, message):
@@ -819,3 +820,83 @@ def test_a_graph_that_would_lead_kernels_astray_is_refused(world, tmp_path, name
     (folder / "SHA256SUMS").write_text("".join(sums))
     with pytest.raises(StorageError, match=r"citation graph in .* is damaged"):
         open_graph_of(world, cache_dir=tmp_path / "cache")
+
+
+# What to do about damage and links
+
+
+@pytest.fixture
+def scored(world, tmp_path) -> Path:
+    return write_cd_scores(world, tmp_path / "cd.parquet", cache_dir=world.parent / "scores")
+
+
+@pytest.mark.parametrize("what", ["the footer's length", "the corpus", "the facts", "the name of the facts"])
+def test_what_is_said_about_a_damaged_file_of_scores_is_what_helps(run, world, scored, what):
+    whole = scored.read_bytes()
+    at = {
+        "the footer's length": len(whole) - 7,
+        "the corpus": whole.index(b'"corpus_sha256": "') + 20,
+        "the facts": whole.index(b'window_years"') + 12,
+        "the name of the facts": whole.index(b"sciscidata_stage"),
+    }[what]
+    scored.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    status, _, told = run("verify", "cd.parquet")
+    told = " ".join(told.split())
+    assert status == 1
+    assert "background" not in told or "neither" in told
+    command = ("cd", str(world), "--out", "cd.parquet", "--cache-dir", str(world.parent / "scores"))
+    status, _, refused = run(*command)
+    assert status == 1
+    if "with --overwrite" in told:
+        assert "is there, and damaged" in refused
+        assert run(*command, "--overwrite")[0] == 0
+    else:
+        assert "remove it and run the command that made it again" in told
+        assert "Choose another file, or remove it" in refused
+        assert run(*command, "--overwrite")[0] == 1
+        scored.unlink()
+        assert run(*command)[0] == 0
+    assert scored.read_bytes() == whole
+
+
+def test_damaged_rows_of_the_same_scores_are_made_again(world, scored, caplog):
+    whole = scored.read_bytes()
+    scored.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+    write_cd_scores(world, scored, cache_dir=world.parent / "scores")
+    assert scored.read_bytes() == whole
+    assert "is damaged; it is made again" in caplog.text
+
+
+@pytest.mark.parametrize("columns", [{"part": "work_id"}, {"work_id": "paper_id"}, None])
+def test_a_list_of_removed_rows_with_other_columns_is_named(world, tmp_path, columns):
+    folder = shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache"))
+    file = folder / "removed.parquet"
+    rows = pl.DataFrame(schema={"part": pl.String(), "work_id": pl.Int64()})
+    rows = rows.cast({"work_id": pl.String()}) if columns is None else rows.select(*columns).rename(columns)
+    rows.write_parquet(file)
+    report = json.loads((folder / "corpus.json").read_text())
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    text = json.dumps(report | {"removed_sha256": digest, **BLANK_SEAL})
+    (folder / "corpus.json").write_bytes(seal_text(text))
+    with pytest.raises(
+        StorageError, match=r"removed.parquet is no list of removed rows \(part: String, work_id: Int64"
+    ):
+        scan_corpus(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights there")
+def test_the_cache_in_a_corpus_is_no_link_however_it_is_named_and_one_elsewhere_may_be(run, world, tmp_path):
+    shutil.copytree(world, tmp_path / "world", ignore=shutil.ignore_patterns("cache"))
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "world" / "cache").symlink_to(tmp_path / "victim")
+    (tmp_path / "alias").symlink_to("world")
+    names = ["world/cache", f"{tmp_path}/world/cache", "./world/../world/cache", "alias/cache", "world/cache/sub"]
+    for option in ([], *(["--cache-dir", name] for name in names)):
+        status, _, errors = run("graph", "world", *option)
+        assert (status, "world/cache is a link" in errors) == (1, True), option
+    slices = ["--n-train", "30", "--n-test", "3", "--out", "slice", "--cache-dir", f"{tmp_path}/world/cache"]
+    assert run("build", "--corpus", "world", *slices)[0] == 1
+    assert list((tmp_path / "victim").iterdir()) == []
+    (tmp_path / "mine").symlink_to("victim")
+    assert run("graph", "world", "--cache-dir", "mine")[0] == 0
+    assert list((tmp_path / "victim").glob("graph-*"))
