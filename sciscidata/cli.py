@@ -17,8 +17,8 @@ from sciscidata import __version__
 from sciscidata.cli_flags import Flag, add_flags, list_flags
 from sciscidata.cli_stages import add_stages
 from sciscidata.errors import ConfigError, MemoryLimitError, SciSciDataError
-from sciscidata.memory_limits import about_memory, check_limits
-from sciscidata.terminal import TextParser, end_well, open_terminal, show_cursor, tell
+from sciscidata.memory_limits import check_limits
+from sciscidata.terminal import TextParser, about_failure, end_well, open_terminal, show_cursor, tell
 
 if TYPE_CHECKING:
     from sciscidata.pipeline import BuildConfig
@@ -88,17 +88,9 @@ def _run(arguments: Sequence[str]) -> int:
     except SciSciDataError as error:
         tell(f"error: {error}")
         return getattr(error, "exit_code", 1)
-    except OSError as error:
-        from sciscidata.storage import about_os_error
-
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
         # A folder that may not be entered fails at the first look into it, wherever that is.
-        told = about_memory(error) or about_os_error(error)
-        if told is None:
-            raise
-        tell(f"error: {told}")
-        return 1
-    except (MemoryError, RuntimeError, ImportError) as error:
-        told = about_memory(error)
+        told = about_failure(error)
         if told is None:
             raise
         tell(f"error: {told}")

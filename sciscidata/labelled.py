@@ -36,6 +36,7 @@ from sciscidata.storage.small_files import read_whole
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
 
+_LINE_BYTES: Final = 512 << 20  # twice the longest record that is read; a longer line is no row
 _BATCH_ROWS: Final = 2_048  # a few megabytes of text: buffers that the allocator uses again
 _FROM_WORKS: Final = ("work_id", *(name for name in EXAMPLE if name in WORKS))
 
@@ -199,13 +200,13 @@ def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any
     classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
     try:
         with path.open("rb") as file:
-            for line in file:
+            while line := file.readline(_LINE_BYTES):
                 labels = decoder.decode(line)
                 n_rows += 1
                 for column, counts in classes.items():
                     label = getattr(labels, column) or "null"
                     counts[label] = counts.get(label, 0) + 1
-    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
         return {"rows": None, "classes": None}
     return {"rows": n_rows, "classes": classes}
 

@@ -8,12 +8,20 @@ import logging
 import os
 import re
 import sys
+import threading
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Final, NoReturn
+
+from sciscidata.memory_limits import about_memory
 
 #: The control characters (ESC begins commands to the terminal), what reorders a line, ends one, or is no character.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: Colours and the like: what they are around is text without them.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: object, *, lines: bool = False) -> str:
@@ -44,11 +52,21 @@ class TextRecord(logging.LogRecord):
     Example:
         >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
         'reusing a\\x1b[2J\\nb'
+        >>> TextRecord("tinker_cookbook", logging.INFO, "", 0, "\x1b[33mtoken\x1b[0m", (), None).getMessage()
+        'token'
     """
 
+    def __init__(self, *facts: Any, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(*facts, **more)
+        if self.exc_info:  # a formatter makes this text of it, unless it is there
+            self.exc_text = printable(logging.Formatter().formatException(self.exc_info), lines=True)
+
     def getMessage(self) -> str:
-        """Return the message; ours are one line each."""
-        return printable(super().getMessage(), lines=not self.name.startswith(("sciscidata", "sciscirl")))
+        """Return the message: ours are one line each, those of others lose their colours."""
+        message = super().getMessage()
+        if self.name.startswith(("sciscidata", "sciscirl")):
+            return printable(message)
+        return printable(_COLOURS.sub("", message), lines=True)
 
 
 class TextParser(argparse.ArgumentParser):
@@ -66,7 +84,7 @@ class TextParser(argparse.ArgumentParser):
 
 
 def open_terminal() -> None:
-    """Make the standard streams, logs and warnings of this process such that only text comes out. For commands.
+    """Make streams, logs, warnings and tracebacks of this process such that only text comes out. For commands.
 
     A stream that was closed (``>&-``) is opened again, lest the next file that is opened takes its place: then
     standard output cannot be written, and what goes to standard error is lost.
@@ -82,6 +100,24 @@ def open_terminal() -> None:
         return printable(write(*facts, **more), lines=True)
 
     warnings.formatwarning = write_as_text
+    sys.excepthook = _tell_error
+    threading.excepthook = _tell_error_of_thread
+    sys.unraisablehook = _tell_ignored
+
+
+def _tell_error(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    tell("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+
+
+def _tell_error_of_thread(facts: threading.ExceptHookArgs) -> None:
+    if facts.exc_type is not SystemExit:
+        tell(f"Exception in thread {facts.thread.name if facts.thread else None}:")
+        _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
+
+
+def _tell_ignored(facts: sys.UnraisableHookArgs) -> None:
+    tell(f"{facts.err_msg or 'Exception ignored in'}: {facts.object!r}")
+    _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
 
 
 def _reopen() -> None:
@@ -103,6 +139,23 @@ def tell(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         discard(sys.stderr)
+
+
+def about_failure(error: Exception) -> str | None:
+    """Say in a line what the system refused: memory, or a file; None of any other error.
+
+    Example:
+        >>> about_failure(OSError(13, "Permission denied", "slices"))
+        'slices: Permission denied. Check the path, its permissions and its disk.'
+        >>> about_failure(RuntimeError("no kernel")) is None
+        True
+    """
+    told = about_memory(error)
+    if told is None and isinstance(error, OSError):
+        from sciscidata.storage import about_os_error  # loads much that no command needs at its beginning
+
+        told = about_os_error(error)
+    return told
 
 
 def show_cursor() -> None:

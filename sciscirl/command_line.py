@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sciscidata.errors import MemoryLimitError
-from sciscidata.memory_limits import about_memory, check_limits
+from sciscidata.memory_limits import check_limits
 
 try:  # every script begins here
     check_limits()
@@ -28,8 +28,7 @@ except ModuleNotFoundError as missing:
     )
 
 from sciscidata.errors import SciSciDataError
-from sciscidata.storage import about_os_error
-from sciscidata.terminal import end_well, open_terminal, printable, tell
+from sciscidata.terminal import about_failure, end_well, open_terminal, printable, tell
 from sciscirl.errors import SciSciRLError
 
 Options = TypeVar("Options")
@@ -148,14 +147,8 @@ def run_script(main: Callable[[Sequence[str]], None]) -> int:
         except SciSciDataError as error:
             tell(f"error: {_one_line(error)}")
             return getattr(error, "exit_code", 1)
-        except OSError as error:
-            told = about_memory(error) or about_os_error(error)
-            if told is None:
-                raise
-            tell(f"error: {told}")
-            return 1
-        except (MemoryError, RuntimeError, ImportError) as error:
-            told = about_memory(error)
+        except (OSError, MemoryError, RuntimeError, ImportError) as error:
+            told = about_failure(error)
             if told is None:
                 raise
             tell(f"error: {told}")

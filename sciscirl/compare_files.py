@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata.json_text import parse_json
 from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.small_files import read_json
 from sciscidata.terminal import printable
 from sciscirl.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.errors import PredictionsError
@@ -76,7 +76,7 @@ def _split(word: str) -> tuple[str | None, Path]:
 def _find_slice(file: Path) -> str | None:
     for folder in (file.parent, file.parent.parent):
         try:
-            facts = cast("dict[str, Any]", parse_json((folder / RUN_FILE).read_bytes()))
+            facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
             return str(facts["release"]["manifest_sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             continue

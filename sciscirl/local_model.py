@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from sciscidata.json_text import parse_json
+from sciscidata.storage.small_files import is_special, read_json
 from sciscirl.errors import SciSciRLError
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
@@ -208,6 +208,8 @@ def _find_broken(folder: Path) -> str | None:
     from safetensors import SafetensorError, safe_open
 
     for path in sorted(folder.glob("*.safetensors")):
+        if is_special(path):  # opening a pipe would wait for a writer
+            return path.name
         try:
             with safe_open(path, "pt"):
                 pass
@@ -218,7 +220,7 @@ def _find_broken(folder: Path) -> str | None:
 
 def _read_facts(path: Path, *names: str) -> dict[str, Any]:
     try:
-        facts: Any = parse_json(path.read_bytes())
+        facts: Any = read_json(path)
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), str) for name in names):

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.release import MANIFEST
+from sciscidata.storage.small_files import read_whole
 from sciscirl.metrics import find_right
 from sciscirl.predictions import INVALID, split_by_label
 from sciscirl.report_layout import ABSENT, Example, Section, show
@@ -64,7 +65,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
 
 def _hash_of(release: Path) -> str | None:
     try:
-        return hashlib.sha256((release / MANIFEST).read_bytes()).hexdigest()
+        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
     except OSError:
         read_split(release, SIDE, needs=())  # says what is the matter with it
         return None

@@ -12,12 +12,13 @@ import polars as pl
 
 from sciscidata.json_text import parse_json
 from sciscidata.progress import progress_bar
+from sciscidata.storage.small_files import read_json, read_whole
 from sciscirl.errors import PredictionsError, RunFolderError
 from sciscirl.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluate import measure
 from sciscirl.predictions import find_target, read_predictions
 from sciscirl.prices import Usage
-from sciscirl.run_folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row
+from sciscirl.run_folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row, read_lines, read_rows
 from sciscirl.task import TARGETS, TargetName, short_name
 
 SIDE: Final = "test"
@@ -196,9 +197,10 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         )
         raise RunFolderError(msg)
     try:
-        facts: object = parse_json(path.read_bytes())
+        facts: object = read_json(path)
     except (OSError, ValueError) as error:
-        msg = f"{path} cannot be read ({error}). Leave this run out, or run it again."
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{path} cannot be read ({reason}). Leave this run out, or run it again."
         raise RunFolderError(msg) from error
     if not isinstance(facts, dict) or not isinstance(cast("dict[str, Any]", facts).get("settings"), dict):
         msg = f"{path} does not say what was run: it has no settings. Leave it out."
@@ -225,11 +227,9 @@ def _cut(value: object) -> str:
 
 def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
     """Read the rows of a log, of each only its finite numbers; of a step that is there twice, the later."""
-    if not path.exists():
-        return []
     by_step: dict[float | None, dict[str, float]] = {}
     n_damaged = 0
-    for line in path.read_bytes().decode("utf-8", "replace").splitlines():
+    for line in _try_lines(path, path.name, problems):
         row = parse_row(line)
         if row is None:  # the line that a killed run was writing
             n_damaged += 1
@@ -240,6 +240,17 @@ def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
     if n_damaged:
         problems.append(f"{path.name}: {n_damaged:,} damaged lines left out")
     return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
+
+
+def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
+    """Give the lines of a log; none where it is not there, or cannot be read."""
+    try:
+        return read_lines(path)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}; left out")
+        return ()
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
@@ -259,10 +270,9 @@ def _is_finished(folder: Path) -> bool:
     if (folder / ADAPTER).is_dir():
         return True
     try:
-        text = (folder / CHECKPOINTS_FILE).read_text("utf-8", "replace")
+        return any(row.get("name") == "final" for row in read_rows(folder / CHECKPOINTS_FILE))
     except OSError:
         return False
-    return re.search(r'"name":\s*"final"', text) is not None
 
 
 def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: list[str]) -> Iterable[Evaluation]:
@@ -290,8 +300,11 @@ def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
         yield Evaluation(step=0, metrics=measure(found), predictions=found)
         return
     try:
-        row = parse_row((folder / EVALUATION_FILE).read_text("utf-8", "replace"))
-    except OSError:
+        row = parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"{EVALUATION_FILE}: {error.strerror}; left out")
         return
     metrics = _numbers(row or {})
     if not metrics.keys() >= _JUDGED:
@@ -316,11 +329,12 @@ def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: 
         read, sampled = read + shown, sampled + said
         trained += shown + said + int(row.get("num_tokens", 0))
     for path in sorted(folder.glob(f"iteration_*/eval_{SIDE}_rollout_summaries.jsonl")):
-        for line in path.read_text("utf-8", "replace").splitlines():
+        shown = f"{path.parent.name}/{path.name}"
+        for line in _try_lines(path, shown, problems):
             try:
                 taken = parse_json(line)["steps"]
                 read += sum(int(step["ob_len"]) for step in taken)
                 sampled += sum(int(step["ac_len"]) for step in taken)
             except (ValueError, KeyError, TypeError, OverflowError):
-                problems.append(f"{path.parent.name}/{path.name}: a damaged line left out")
+                problems.append(f"{shown}: a damaged line left out")
     return Usage(prefill=read, sample=sampled, train=trained) if read or trained else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import platform
 import subprocess
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -18,6 +19,7 @@ from sciscidata.errors import StorageError
 from sciscidata.json_text import parse_json
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.errors import errors_about
+from sciscidata.storage.small_files import read_json, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.local_model import ADAPTER_FILES, TRAINED_ON_FILE
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
+#: A log of a run or of its answers; a step takes some KB, so that this is of tens of thousands.
+LOG_BYTES: Final = 256 << 20
 #: Where a run that trains an adapter on this machine leaves it.
 ADAPTER: Final = "adapter"
 #: What the message of a failure ends with, after which a run can be resumed.
@@ -132,13 +136,25 @@ def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines, without those that are half written or no objects; none where there is no file."""
+    """Read a file of JSON lines, without those that are half written or no objects; none where there is no file.
+
+    Raises:
+        OSError: as ``read_lines``.
+    """
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        rows = map(parse_row, read_lines(path))
     except FileNotFoundError:
         return []
-    rows = (parse_row(line) for line in text.splitlines())
     return [row for row in rows if row is not None]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Read a log of at most LOG_BYTES and give its lines, each with its end.
+
+    Raises:
+        OSError: at once; it cannot be read, is a pipe or a device, or is larger.
+    """
+    return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
@@ -200,26 +216,25 @@ def _is_before(taken: object, step: int) -> bool:
 
 def open_store(folder: str | Path) -> TrainingRunStore:
     """Return what reads and writes the records of a run, lines half written left out; nothing is read before."""
-    # It loads torch, which whoever reads a folder need not.
-    from tinker_cookbook.stores.storage import storage_from_uri
-
-    return _store_class()(storage_from_uri(str(folder)))
+    return _store_class()(folder)
 
 
 @cache
-def _store_class() -> type[TrainingRunStore]:
+def _store_class() -> Callable[[str | Path], TrainingRunStore]:
+    # They load torch, which whoever reads a folder need not.
+    from tinker_cookbook.stores.storage import LocalStorage
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
     class RunStore(TrainingRunStore):
         """Reads what a run or a server wrote, whatever state it is in: the cookbook's own ends at deep nesting."""
 
+        def __init__(self, folder: str | Path) -> None:
+            storage = LocalStorage(folder)
+            super().__init__(storage)
+            self._folder = storage.root
+
         def _read_jsonl(self, *parts: str) -> list[dict[str, Any]]:
-            try:
-                text = self.storage.read(self._path(*parts)).decode("utf-8", "replace")
-            except FileNotFoundError:
-                return []
-            rows = (parse_row(line) for line in text.splitlines())
-            return [row for row in rows if row is not None]
+            return read_rows(self._folder.joinpath(*parts))
 
         def read_metrics(self) -> list[dict[str, Any]]:
             return self._read_jsonl(METRICS_FILE)
@@ -234,7 +249,7 @@ def is_judged(store: TrainingRunStore, step: int | None) -> bool:
 
 def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        facts: Any = parse_json(path.read_bytes())
+        facts: Any = read_json(path)
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), dict) for name in _FIXED):
@@ -271,7 +286,7 @@ def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Say in JSON types what is run: settings, the slice's hash, the commit of this code, versions."""
     return {
         "settings": dict(settings),
-        "release": {"manifest_sha256": hashlib.sha256((release / "manifest.json").read_bytes()).hexdigest()},
+        "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
         "release_folder": release.name,
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
@@ -337,10 +352,10 @@ def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
     if not path.exists():
         return
     kept: list[str] = []
-    for line in path.read_text("utf-8", "replace").splitlines():
+    for line in read_lines(path):
         row = parse_row(line)  # None: the line that a killed run was writing
         if row is not None and is_kept(row):
-            kept.append(line)
+            kept.append(line.rstrip("\r\n"))
     _write(path, "".join(f"{line}\n" for line in kept))
 
 

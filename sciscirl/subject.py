@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata.json_text import parse_json
+from sciscidata.storage.small_files import read_json
 from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import SciSciRLError
 from sciscirl.experiments import Preset, choose_opponents, find_preset
@@ -144,7 +144,7 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
     try:
-        facts: dict[str, Any] = parse_json(path.read_bytes())
+        facts: dict[str, Any] = read_json(path)
         _check_types(facts["settings"])
         settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
         preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
@@ -157,7 +157,7 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         if not isinstance(trained_on, str):
             msg = "release.manifest_sha256 is no text"
             raise TypeError(msg)
-    except (ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
     weights = None if step is None else _find_weights(folder, step)

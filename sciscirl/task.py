@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -13,6 +12,7 @@ from typing import Final, Literal
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.release import read_release
+from sciscidata.storage import hash_file
 from sciscirl.errors import SliceError
 
 Side = Literal["train", "test"]
@@ -160,7 +160,7 @@ def read_split(
     path = Path(release_folder) / f"{side}.parquet"
     try:
         release = read_release(release_folder)
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        found = hash_file(path)
     except (SciSciDataError, OSError) as error:
         raise SliceError(str(error)) from error
     stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")

@@ -36,19 +36,22 @@ _BUFFER_BYTES: Final = 1 << 20
 #: What Polars makes of it that the Hugging Face hub has no such file: it takes it for a folder, and then for no list.
 _NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-#: What Polars calls the address of a store, as an option and, in capitals, in the environment.
-_ENDPOINTS: Final = {
-    "s3": ("aws_endpoint_url", "aws_endpoint_url_s3", "aws_endpoint", "endpoint_url", "endpoint"),
-    "gs": ("google_base_url",),
+#: Whose store the scheme of a URL means: what the names of its options and, in capitals, variables begin with.
+_OWNERS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "aws"),
+    **dict.fromkeys(("gs", "gcs"), "google"),
+    **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
 }
+#: How an address is called that credentials go to; of what hands them out, such as metadata_endpoint, they only come.
+_ENDPOINT: Final = re.compile(
+    r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
+)
+_CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
 _ACCOUNTS: Final = (
     *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
     *("google_service_account_key", "service_account_key"),
 )
-_UNSIGNED: Final = {
-    "s3": ("aws_skip_signature", "skip_signature"),
-    "gs": ("google_skip_signature", "skip_signature"),
-}
+_PROOF: Final = "what proves who asks (a signature, a token)"
 
 
 @dataclass(frozen=True)
@@ -227,20 +230,23 @@ def _check_store(folder: str, storage_options: Mapping[str, Any]) -> None:
             "recorded. Put credentials into the environment, or into storage_options."
         )
         raise ConfigError(msg)
-    kind = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}.get(scheme.lower(), "")
+    owner = _OWNERS.get(scheme.lower(), "")
     options = {str(option).lower(): str(value) for option, value in storage_options.items()}
-    read = ((name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "GOOGLE_")))
+    if scheme.lower() == "http" and any(map(_CREDENTIAL.search, options)):
+        check_address(folder, name="the folder of SciSciNet", key=_PROOF)
+    read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
     told = {name.lower(): (value, name) for name, value in read}
     told |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
-    if any(told[option][0].lower() in ("true", "1") for option in _UNSIGNED.get(kind, ()) if option in told):
+    unsigned = (f"{owner}_skip_signature", "skip_signature")
+    if any(told[option][0].lower() in ("true", "1") for option in unsigned if option in told):
         return
-    endpoints = [told[option] for option in _ENDPOINTS.get(kind, ()) if option in told]
-    for option in _ACCOUNTS if kind == "gs" else ():
+    endpoints = [told[option] for option in told if _ENDPOINT.search(option)]
+    for option in _ACCOUNTS if owner == "google" else ():
         if option in told and (url := _address_in_account(told[option][0])):
             endpoints.append((url, f"gcs_base_url in the service account of {told[option][1]}"))
     for url, name in endpoints:
         if url.strip():
-            check_address(url.strip(), name=name, key="what proves who asks (a signature, a token)")
+            check_address(url.strip(), name=name, key=_PROOF)
 
 
 def _address_in_account(account: str) -> str | None:

@@ -13,9 +13,9 @@ import polars as pl
 from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 
-from sciscidata.json_text import parse_json
 from sciscidata.progress import Advance
 from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.small_files import is_special, read_json
 from sciscirl.envs import DisruptionEnv
 from sciscirl.errors import SciSciRLError
 from sciscirl.predictions import INVALID
@@ -128,14 +128,17 @@ def read_cell(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame | N
         An empty record and None, where nothing whole is there.
     """
     try:
-        record = parse_json(_place(folder, f"{name}.json").read_bytes())
+        record = read_json(_place(folder, f"{name}.json"))
         if not isinstance(record, dict) or record["status"] not in ("measured", "unsupported"):
             return {}, None
         known = cast("dict[str, Any]", record)
         if not isinstance(known["reason"], str | None):
             return {}, None
         is_measured = known["status"] == "measured"
-        answers = pl.read_parquet(_place(folder, f"{name}.parquet"), glob=False) if is_measured else None
+        path = _place(folder, f"{name}.parquet")
+        if is_measured and is_special(path):
+            return {}, None
+        answers = pl.read_parquet(path, glob=False) if is_measured else None
     except (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError):
         return {}, None
     return (known, answers) if answers is None or answers.schema == ANSWERS else ({}, None)

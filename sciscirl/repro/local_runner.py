@@ -157,7 +157,7 @@ def hash_weights(folder: Path) -> str:
         SciSciRLError: if the folder holds no model.
     """
     files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
-    if len(files) < 2 or not files[0].is_file():
+    if len(files) < 2 or not all(path.is_file() for path in files):
         msg = (
             f"{folder} holds no model: it needs config.json and *.safetensors. Give a folder as Transformers saves it, "
             "for example: huggingface-cli download Qwen/Qwen3-4B --local-dir models/Qwen3-4B."

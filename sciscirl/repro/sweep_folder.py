@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata.json_text import parse_json
 from sciscidata.storage import atomic_file
+from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.repro.cells import read_cell
 
@@ -41,7 +41,7 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any]) -> None:
 def _read_sweep(folder: Path) -> dict[str, Any]:
     path = folder / SWEEP_FILE
     try:
-        return dict(parse_json(path.read_bytes())["settings"])
+        return dict(read_json(path)["settings"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
         raise SciSciRLError(msg) from error

@@ -10,6 +10,7 @@ from typing import Final
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 from sciscidata.storage import hash_file, path_inside
+from sciscidata.storage.small_files import is_special
 from sciscidata.storage.whole import flush_folder
 from sciscirl.errors import RunFolderError
 from sciscirl.local_model import TRAINED_ON_FILE
@@ -95,8 +96,11 @@ def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
     if not isinstance(sums, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (read from a file)
         return "the SHA-256 of its files are not readable"
     for name, written in sums.items():
+        path = path_inside(checkpoint, name, stated_by=CHECKPOINTS_FILE)
+        if is_special(path):
+            return f"{name} is a pipe or a device"
         try:
-            found = hash_file(path_inside(checkpoint, name, stated_by=CHECKPOINTS_FILE))
+            found = hash_file(path)
         except FileNotFoundError:
             return f"{name} is missing"
         except OSError as error:

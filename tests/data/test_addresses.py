@@ -14,6 +14,7 @@ from sciscidata.errors import ApiError, ConfigError
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet_tables import _check_store
 from tests.data.test_openalex_client import KEY, Reply, ScriptedServer
 from tests.serving import encrypt, serving
 
@@ -211,3 +212,44 @@ def test_a_url_of_tables_with_a_password_in_it_is_refused():
     with pytest.raises(ConfigError, match=r"is https://\*\*\*@a\.org, needs a URL without a user name") as caught:
         scan_sciscinet(SciSciNetConfig(folder="https://user:word@a.org/v2"))
     assert "word" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("folder", "option"),
+    [
+        ("az://b/x", "azure_endpoint"),
+        ("abfss://b/x", "endpoint"),
+        ("azure://b/x", "AZURE_STORAGE_ENDPOINT"),
+        ("adl://b/x", "azure_authority_host"),
+        ("s3a://b/x", "aws_endpoint_url_sts"),
+        ("gs://b/x", "base_url"),
+        ("hf://b/x", "endpoint_url"),
+    ],
+)
+def test_no_option_of_any_store_sends_credentials_unencrypted(folder, option):
+    with pytest.raises(
+        ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: what proves"
+    ):
+        _check_store(folder, {option: "http://10.0.0.1"})
+    for url in ("https://store.example", "http://127.0.0.1:10000"):
+        _check_store(folder, {option: url})
+
+
+def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://10.0.0.1")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://169.254.169.254")  # hands out credentials, and is sent none
+    for folder in ("s3://b/x", "gs://b/x", "https://a.org/x", "tables"):
+        _check_store(folder, {})
+    with pytest.raises(ConfigError, match=r"^AZURE_STORAGE_ENDPOINT is http://10\.0\.0\.1: "):
+        _check_store("az://b/x", {})
+    _check_store("az://b/x", {"azure_skip_signature": "true"})
+
+
+def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
+    for options in ({"token": KEY}, {"Authorization": KEY}):
+        with pytest.raises(ConfigError, match=r"^the folder of SciSciNet is http://10\.0\.0\.1: what proves") as caught:
+            _check_store("http://10.0.0.1/x", options)
+        assert KEY not in str(caught.value)
+        for folder in ("https://a.org/x", "http://localhost:8000/x"):
+            _check_store(folder, options)
+    _check_store("http://10.0.0.1/x", {"timeout": "30s"})

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
@@ -22,6 +23,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata import labelled
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.errors import (
     ApiError,
@@ -506,3 +508,21 @@ def test_an_index_that_is_no_abstract_by_its_size_is_null():
     long = json.dumps({f"w{n}": [n] for n in range(1_100_000)})
     assert len(long) > 16 * MB
     assert decode_inverted_indexes(pl.Series([long, None, '{"a":[0]}'])).to_list() == [None, None, "a"]
+
+
+def test_an_export_with_a_line_of_any_size_is_not_read_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(labelled, "_LINE_BYTES", MB)
+    row, stated = b'{"disruption_label":"disruptive","novelty_label":null}', {"disruption_label": {"disruptive": 1}}
+    path = tmp_path / "labelled.jsonl"
+    path.write_bytes(row + b"\n")
+    assert labelled._count(path, stated) == {"rows": 1, "classes": stated}
+    for end in (b"\0" * MB, b'{"a":' + b"[" * 200_000):
+        path.write_bytes(row + b"\n" + end)
+        with path.open("r+b") as file:
+            file.truncate(5_000 * MB)  # a hole, which takes no room
+        tracemalloc.start()
+        try:
+            assert labelled._count(path, stated) == {"rows": None, "classes": None}
+            assert tracemalloc.get_traced_memory()[1] < 4 * MB
+        finally:
+            tracemalloc.stop()

@@ -182,3 +182,40 @@ def test_too_little_memory_to_load_the_packages_is_one_line(limit, megabytes, tm
     assert "Traceback" not in done.stderr.decode()
     assert re.fullmatch(rf"error: this process may have .* \(ulimit {limit}\), and needs .* Raise the limit: .*", line)
     assert not list(tmp_path.iterdir())
+
+
+def test_tracebacks_and_what_others_colour_are_shown_and_not_executed(tmp_path):
+    program = f"""
+import logging, sys, threading
+from sciscidata.terminal import open_terminal
+open_terminal()
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+def fail():
+    raise RuntimeError({HOSTILE!r})
+class Dropped:
+    def __del__(self):
+        fail()
+try:
+    fail()
+except RuntimeError:
+    for name in ("sciscidata", "other"):
+        logging.getLogger(name).exception("logged of " + name)
+logging.getLogger("other").info("\\x1b[33mtoken\\x1b[0m \\x1b[1;32mnext\\x1b[m")
+logging.getLogger("other").info("\\x1b[\\x1b[0m31mred")
+logging.getLogger("sciscirl").info("\\x1b[33mours")
+thread = threading.Thread(target=fail, name="a\\x1b[2Jb")
+thread.start()
+thread.join()
+del thread
+Dropped()
+fail()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False, timeout=600)
+    said = done.stderr.decode()
+    assert done.returncode == 1
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]", said), said
+    assert len(re.findall(r"^RuntimeError: \\x1b\]52;c;cm0gLXJm\\x07", said, re.M)) == 5  # logged twice, three hooks
+    lines = said.splitlines()
+    assert {"logged of sciscidata", "logged of other", "token next", r"\x1b[31mred", r"\x1b[33mours"} <= set(lines)
+    assert r"Exception in thread a\x1b[2Jb:" in lines
+    assert any(line.startswith("Exception ignored in: <function Dropped.__del__") for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,30 @@ from pathlib import Path
 import pytest
 
 from sciscidata.errors import SciSciDataError, UnsafeNameError
-from sciscirl.compare_files import _columns
+from sciscidata.storage import small_files
+from sciscirl import local_model, run_folder
+from sciscirl.compare_files import _columns, _find_slice
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.experiments import find_preset
 from sciscirl.folder_lock import locked_folder
+from sciscirl.local_model import _find_broken
 from sciscirl.report import ReportConfig, _check_pictures, write_report
 from sciscirl.report_figures import draw_shares
 from sciscirl.report_runs import read_run
-from sciscirl.run_folder import begin_run, find_checkpoint, list_weights, read_rows
+from sciscirl.repro.cells import read_cell
+from sciscirl.repro.local_runner import hash_weights
+from sciscirl.repro.sweep_folder import begin_sweep
+from sciscirl.run_folder import (
+    _read_begun,
+    begin_run,
+    find_checkpoint,
+    is_judged,
+    keep_rows,
+    list_weights,
+    open_store,
+    read_checkpoints,
+    read_rows,
+)
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.subject import EvaluationConfig, find_subject
 from tests.rl.runs import make_evaluation, make_predictions, make_run
@@ -165,3 +182,77 @@ def test_a_run_may_have_any_name_in_pictures_and_tables(name):
     assert draw_shares({name: {"disruptive": 1.0}, "b": {"neutral": 1.0}}, title=name)[1:4] == b"PNG"
     assert len(_columns([["", "label_match"], [name, "0.5"]])) == 2
     assert "\x1b" not in "".join(_columns([[name]]))
+
+
+def put(path: Path, kind: str) -> None:
+    """Replace a file by what has no end, or no end that one would wait for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)  # a hole, which takes no room
+
+
+def told(read: Callable[[], object]) -> str:
+    """Give the reason why nothing is read, as the system gives it."""
+    with pytest.raises(OSError, match=r"pipe or a device|more than") as caught:
+        read()
+    return str(caught.value.strerror)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with a name there")
+@pytest.mark.parametrize("kind", ["pipe", "zero", "hole"])
+def test_what_is_no_file_or_has_no_end_is_not_read(run, judged, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "LOG_BYTES", 1 << 20)
+    for module in (small_files.read_whole, small_files.read_json):
+        monkeypatch.setattr(module, "__defaults__", (1 << 20,))
+    (tmp_path / "judged").mkdir()
+    evaluation = make_evaluation(tmp_path / "judged", judged, {"baseline": "majority"})
+    (evaluation / "predictions.parquet").unlink()
+    put(evaluation / "metrics.json", kind)
+    assert read_run(evaluation, "judged").problems[-1].startswith("metrics.json: it ")
+    summaries = "iteration_000000/eval_test_rollout_summaries.jsonl"
+    for name in ("metrics.jsonl", "checkpoints.jsonl", summaries):
+        put(run / name, kind)
+    found = read_run(run, "run")
+    assert [problem.split(": it ")[0] for problem in found.problems] == ["metrics.jsonl", summaries]
+    assert not found.is_finished
+    store = open_store(run)
+    for read in (
+        lambda: read_checkpoints(run),
+        lambda: is_judged(store, 1),
+        lambda: keep_rows(run / "checkpoints.jsonl", bool),
+        lambda: keep_rows(run / "metrics.jsonl", bool),
+    ):
+        assert told(read)
+    put(run / "run.json", kind)
+    assert _find_slice(run / "predictions.parquet") is None
+    assert told(lambda: _read_begun(run / "run.json"))
+    evaluate = EvaluationConfig(release=tmp_path, out=tmp_path / "out", run=run)
+    for read in (lambda: read_run(run, "run"), lambda: find_subject(evaluate)):
+        with pytest.raises(SciSciRLError):
+            read()
+    put(run / "sweep.json", kind)
+    with pytest.raises(SciSciRLError, match="is not the folder of a sweep"):
+        begin_sweep(run, {"settings": {}})
+    put(run / "cells" / "reference.json", kind)
+    assert read_cell(run, "reference") == ({}, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with a name there")
+def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
+    put(tmp_path / "model.safetensors", "pipe")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SciSciRLError, match="holds no model"):
+        hash_weights(tmp_path)
+    assert _find_broken(tmp_path) == "model.safetensors"
+    assert find_damage(tmp_path, {"model.safetensors": "00"}) == "model.safetensors is a pipe or a device"
+    assert told(lambda: local_model._read_facts(tmp_path / "model.safetensors"))
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "reference.json").write_text('{"status": "measured", "reason": null}')
+    put(tmp_path / "cells" / "reference.parquet", "pipe")
+    assert read_cell(tmp_path, "reference") == ({}, None)
