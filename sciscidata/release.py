@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,7 +165,8 @@ def write_release(
     check_target(folder, overwrite=overwrite)
     rows = lazy.collect()
     examples = _join_examples(rows, texts)
-    with atomic_folder(folder, overwrite=overwrite) as unfinished:
+    recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
+    with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for side, frame in examples.items():
             (unfinished / f"{side}.jsonl").write_bytes(render_jsonl(frame))
             (unfinished / f"{side}.parquet").write_bytes(_render_parquet(frame))

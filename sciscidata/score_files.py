@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,16 +124,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     require_parquet_name(out, "scores are")
     if not out.exists():
         return False
-    try:
-        found = read_result(out)
-    except InputNotFoundError as error:
-        msg = (
-            f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "
-            "Choose another file, or remove it."
-        )
-        raise ReleaseExistsError(msg) from error
-    except VerificationError:
-        found: dict[str, Any] = {}
+    found = _find_result(out)
     is_same = {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts))
     is_whole = is_sealed(out)
     if is_same and is_whole:
@@ -148,6 +140,20 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     return False
 
 
+def _find_result(out: Path) -> dict[str, Any]:
+    """Read what a file of scores says of itself, nothing if it is damaged; refuse to replace anything else."""
+    try:
+        return read_result(out)
+    except InputNotFoundError as error:
+        msg = (
+            f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "
+            "Choose another file, or remove it."
+        )
+        raise ReleaseExistsError(msg) from error
+    except VerificationError:
+        return {}
+
+
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
     """Write rows, which come in the order of their ids, whole or not at all.
 
@@ -159,8 +165,9 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
 
     Raises:
         StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
+        ReleaseExistsError: something else than scores lies there meanwhile.
     """
-    with atomic_file(out, overwrite=replace) as file, ExitStack() as stack:
+    with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:
             table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())

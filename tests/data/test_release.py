@@ -779,3 +779,18 @@ def test_below_the_highest_sigmoid_a_cut_beyond_it_is_not_reached() -> None:
     row |= {"novelty_score": 0.9, "conventionality_score": 0.99, "novelty_label": "balanced"}
     stated = {"config": {"score": "sigmoid"}, "conventionality_cut": 69.0}
     assert list(_check_labels("train", pl.DataFrame([row]), LabelThresholds(novelty_rule="uzzi"), stated))
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_files_that_a_user_puts_into_the_folder_meanwhile_are_not_replaced(tmp_path: Path, was_there: bool) -> None:
+    if was_there:
+        write(tmp_path / "slice")
+
+    def meanwhile(_: Path) -> None:
+        (tmp_path / "slice").mkdir(exist_ok=True)
+        (tmp_path / "slice" / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(ReleaseExistsError, match="not replaced"):
+        write(tmp_path / "slice", overwrite=True, extra=meanwhile)
+    assert (tmp_path / "slice" / "thesis.tex").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir()] == ["slice"]

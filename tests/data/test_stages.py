@@ -900,3 +900,12 @@ def test_the_cache_in_a_corpus_is_no_link_however_it_is_named_and_one_elsewhere_
     (tmp_path / "mine").symlink_to("victim")
     assert run("graph", "world", "--cache-dir", "mine")[0] == 0
     assert list((tmp_path / "victim").glob("graph-*"))
+
+
+def test_what_lies_where_scores_are_to_be_by_then_is_not_replaced(world, tmp_path, monkeypatch):
+    out = write_cd_scores(world, tmp_path / "cd.parquet", cache_dir=tmp_path / "cache")
+    seal = score_files.seal
+    monkeypatch.setattr(score_files, "seal", lambda file: (out.write_text("years of work"), seal(file)))
+    with pytest.raises(ReleaseExistsError, match="not replaced"):
+        write_cd_scores(world, out, CDConfig(window_years=3), cache_dir=tmp_path / "cache", overwrite=True)
+    assert out.read_text() == "years of work"
