@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.decompression import skip
 
 Json: TypeAlias = Any  # whatever a JSON field may hold
 
@@ -83,7 +85,11 @@ class Record(msgspec.Struct, gc=False):
 
 
 RECORDS = msgspec.json.Decoder(Record)
-_MOST_MENDED_BYTES = 256 << 20
+_MOST_MENDED_BYTES = 64 << 20
+_MANY_ENTRIES = 1_000_000
+_TINY_BYTES = 16
+_LONGEST_SIGN = 16  # -Infinity, and what of a number is one sign: e+1
+_CUT_OFF = "cut off"
 # The same fields, whatever they hold.
 _Loose = msgspec.defstruct(
     "_Loose",
@@ -102,7 +108,7 @@ def strict_json(text: bytes) -> bytes:
     NaN and whole numbers of more than 20 digits become null, a lone surrogate U+FFFD.
 
     Raises:
-        CorruptRecordError: at once; not even the standard library reads it, or it has more than 256 MB: the standard
+        CorruptRecordError: at once; not even the standard library reads it, or it has more than 64 MB: the standard
             library makes objects of all of it, which take many times as much memory.
 
     Example:
@@ -130,6 +136,143 @@ def _short_int(digits: str) -> int | None:
     return (
         int(digits) if len(digits) <= 20 else None
     )  # longer ones fit no column, and from 4,301 digits on not even int
+
+
+class TooLongToMendError(CorruptRecordError):
+    """One value is not strict JSON, and too long to be read in any other way."""
+
+
+class NoListError(CorruptRecordError):
+    """An object is JSON, perhaps to be mended, and has no ``results``."""
+
+
+def entries_one_by_one(text: bytes) -> Iterator[bytes]:
+    r"""Cut a list, or the list ``results`` of an object, into its entries, whatever ``strict_json`` would mend in them.
+
+    The standard library makes objects of one entry at a time, so that memory does not grow with their number.
+
+    Raises:
+        CorruptRecordError: while reading; it is not JSON, or has more than a million entries of less than 16 bytes
+            each, which no works are.
+        TooLongToMendError: while reading; a value, for example an entry, has more than 64 MB.
+        NoListError: at the end; it is JSON, and neither of the two.
+
+    Example:
+        >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))
+        [b'{"id": "W1", "fwci": NaN}', b'0']
+    """
+    walk = _Walk(text)
+    has_list = walk.take(b"[{") == b"["
+    if has_list:
+        yield from walk.entries()
+    elif walk.ahead() == b"}":
+        walk.take(b"}")
+    else:
+        sign = b","
+        while sign == b",":
+            key = walk.value()
+            if not isinstance(key, str):
+                msg = f"not JSON: {shorten(key)} where a name is expected"
+                raise CorruptRecordError(msg)
+            walk.take(b":")
+            if key == "results" and walk.ahead() == b"[":
+                has_list = True
+                walk.take(b"[")
+                yield from walk.entries()
+            else:
+                walk.value()
+            sign = walk.take(b",}")
+    if walk.ahead():
+        msg = "not JSON: more behind its end"
+        raise CorruptRecordError(msg)
+    if not has_list:
+        msg = "neither a list nor a page with results"
+        raise NoListError(msg)
+
+
+class _Walk:
+    """A place in JSON text, moved on by one sign or value at a time."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at = 0
+        self._window, self._start = "", 0
+        self._scanner = json.JSONDecoder(parse_int=_short_int)
+
+    def ahead(self) -> bytes:
+        """Give the next sign; nothing at the end."""
+        self._at = skip(self._text, self._at, b" \t\r\n")
+        return self._text[self._at : self._at + 1]
+
+    def take(self, expected: bytes) -> bytes:
+        """Pass over the next sign, which must be one of these."""
+        sign = self.ahead()
+        if not sign or sign not in expected:
+            msg = f"not JSON: Expecting {' or '.join(map(chr, expected))} at byte {self._at:,}"
+            raise CorruptRecordError(msg)
+        self._at += 1
+        return sign
+
+    def entries(self) -> Iterator[bytes]:
+        """Give the entries of a list, behind its bracket."""
+        n, begin = 0, self._at
+        if self.ahead() == b"]":
+            self._at += 1
+            return
+        sign = b","
+        while sign == b",":
+            self.ahead()
+            start = self._at
+            self.value()
+            n += 1
+            if n > _MANY_ENTRIES and self._at - begin < n * _TINY_BYTES:
+                msg = (
+                    f"a list of more than {_MANY_ENTRIES:,} entries, of less than {_TINY_BYTES} bytes each, and no "
+                    "more of it is read. If these are works, write one a line: jq -c '.results[]? // .[]'"
+                )
+                raise CorruptRecordError(msg)
+            yield self._text[start : self._at]
+            sign = self.take(b",]")
+
+    def value(self) -> Json:
+        """Pass over a value; give it."""
+        self.ahead()
+        try:
+            return self._scan()
+        except (ValueError, RecursionError):
+            # Its end may lie behind the window. One byte is one character, so that places in both are the same.
+            self._window = self._text[self._at : self._at + _MOST_MENDED_BYTES].decode("latin-1")
+            self._start = self._at
+        try:
+            return self._scan()
+        except (ValueError, RecursionError) as error:
+            if self._is_cut(error):
+                msg = (
+                    f"a value that begins at byte {self._at:,} is not strict JSON, and with more than "
+                    f"{_MOST_MENDED_BYTES >> 20:,} MB too long to be read in any other way. Write null for NaN in it"
+                )
+                raise TooLongToMendError(msg) from error
+            msg = f"not JSON: {shorten(str(error))}, from byte {self._at:,} on"
+            raise CorruptRecordError(msg) from error
+
+    def _scan(self) -> Json:
+        value, end = self._scanner.raw_decode(self._window, self._at - self._start)
+        end += self._start
+        if self._is_behind_window(end):
+            raise json.JSONDecodeError(_CUT_OFF, "", 0)  # a number may go on there
+        self._at = end
+        return value
+
+    def _is_behind_window(self, at: int) -> bool:
+        end = self._start + len(self._window)
+        return end < len(self._text) and at > end - _LONGEST_SIGN
+
+    def _is_cut(self, error: Exception) -> bool:
+        """Whether an error may come from the end of the window alone."""
+        return isinstance(error, json.JSONDecodeError) and (
+            error.msg == _CUT_OFF
+            or self._is_behind_window(self._start + (len(self._window) if "Unterminated" in error.msg else error.pos))
+        )
 
 
 def decode_loosely(line: bytes) -> Record:

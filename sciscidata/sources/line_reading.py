@@ -84,7 +84,7 @@ class Gap:
         self._max_bytes = limits.max_gap_mb * _MB
         self._max_lines = limits.max_gap_mb * _LINES_PER_MB
         self.n_bytes = self.n_lines = 0
-        self.n_read = 0  # since the beginning of the file
+        self.n_read = 0  # bytes since the beginning of the file, counted by whoever needs them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
         """Count bytes without a work, and how many lines of them hold something else.
@@ -92,7 +92,6 @@ class Gap:
         Raises:
             CorruptRecordError: there are too many.
         """
-        self.n_read += n_bytes
         self.n_bytes += n_bytes
         self.n_lines += n_lines
         if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
@@ -135,7 +134,7 @@ def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterat
                 gap.add(len(rest))
                 is_over = False
             if end:
-                yield from _checked(b"".join((*parts, head)) if parts else head, limits)
+                yield from _checked(b"".join((*parts, head)) if parts else head, limits, gap)
             parts, n_held = [], 0
             data = tail
         n_held += len(data)
@@ -149,10 +148,10 @@ def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterat
     if is_over:
         yield too_long(limits)
     elif parts:
-        yield from _checked(b"".join(parts), limits)
+        yield from _checked(b"".join(parts), limits, gap)
 
 
-def _checked(block: bytes, limits: ReadLimits) -> Iterator[bytes | CorruptRecordError]:
+def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
     """Look for lines that are too long, where there may be one."""
     most = limits.line_bytes
     if len(block) <= most:
@@ -167,8 +166,10 @@ def _checked(block: bytes, limits: ReadLimits) -> Iterator[bytes | CorruptRecord
         end = block.find(b"\n", at + most)
         if start < at:
             yield block[start : at - 1]
+        end = len(block) if end < 0 else end
         yield too_long(limits)
-        start = at = (len(block) if end < 0 else end) + 1
+        gap.add(end - at)
+        start = at = end + 1
     if start <= len(block):
         yield block[start:]
 

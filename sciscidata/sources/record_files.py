@@ -28,7 +28,7 @@ from sciscidata.sources.line_reading import (
     whole_lines,
 )
 from sciscidata.storage import expand_home, real_path
-from sciscidata.work_records import strict_json
+from sciscidata.work_records import NoListError, TooLongToMendError, entries_one_by_one
 from sciscidata.works import Work, parse_work
 
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
@@ -36,6 +36,9 @@ _COMPRESSED = (".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST = re.compile(rb"\s*\[")
+_OBJECT = re.compile(rb"\s*\{")
+_FEW_BYTES = 2 << 20
+_HANDLE_BYTES = 64  # that an entry takes beside its text
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
@@ -177,7 +180,7 @@ def _take_document(
     """Take a whole document, or what is read by then, and say whether it is one.
 
     Raises:
-        CorruptRecordError: the document is too large.
+        CorruptRecordError: the document is too large, or a part of it too large to be mended.
     """
     held: list[bytes | CorruptRecordError] = [first]
     size = len(first)
@@ -219,47 +222,96 @@ def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
         error = None
     except CorruptRecordError as reason:
         error = reason
-    entries = _entries(piece)
-    if entries is None:
-        try:
-            yield error or parse_work(piece)
-        except CorruptRecordError as reason:
-            yield reason
-        return
-    for place, entry in enumerate(entries, 1):
-        try:
-            yield parse_work(bytes(entry))
-        except CorruptRecordError as entry_error:
-            yield CorruptRecordError(f"result {place}: {entry_error}")
+    place = 0
+    try:
+        for place, entry in enumerate(_entries(piece), 1):
+            yield _result(place, bytes(entry))
+    except CorruptRecordError as reason:
+        yield reason if place or error is None else error
+
+
+def _result(place: int, entry: bytes) -> Work | CorruptRecordError:
+    try:
+        if _OBJECT.match(entry):
+            return parse_work(entry)
+        msg = "not a JSON object"
+        raise CorruptRecordError(msg)
+    except CorruptRecordError as error:
+        return CorruptRecordError(f"result {place}: {error}")
 
 
 class _Page(msgspec.Struct):
     results: list[msgspec.Raw]
 
 
-def _entries(piece: bytes) -> list[msgspec.Raw] | None:
+def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
+    """Cut a list or a page into entries: all at once, if that takes no more memory than their text.
+
+    Raises:
+        CorruptRecordError: at once or while reading; it is neither.
+    """
     is_list = _LIST.match(piece)
-    for text in (lambda: piece, lambda: strict_json(piece)):
-        try:
+    try:
+        if len(piece) <= _FEW_BYTES or _has_large_entries(piece):
             return (
-                msgspec.json.decode(text(), type=list[msgspec.Raw])
+                msgspec.json.decode(piece, type=list[msgspec.Raw])
                 if is_list
-                else msgspec.json.decode(text(), type=_Page).results
+                else msgspec.json.decode(piece, type=_Page).results
             )
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
-            continue
-    return None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    if not _is_strict_json(piece):  # all of it or nothing: what is cut off is no list
+        for _ in entries_one_by_one(piece):
+            pass
+    return entries_one_by_one(piece)
 
 
-def _is_json(document: bytes) -> bool:
+def _has_large_entries(piece: bytes) -> bool:
+    """Whether all entries of a list or a page are objects, and large on average. Makes no objects of what is in them.
+
+    Raises:
+        msgspec.MsgspecError, RecursionError: it is not JSON, or not all are objects.
+    """
+    n_left = len(piece) // _HANDLE_BYTES
+
+    class Entry(msgspec.Struct, gc=False):
+        def __post_init__(self) -> None:
+            nonlocal n_left
+            n_left -= 1
+            if n_left < 0:
+                raise ValueError
+
+    entries = list[Entry]
+    page = msgspec.defstruct("Page", [("results", entries)])
+    msgspec.json.decode(piece, type=entries if _LIST.match(piece) else page)
+    return True
+
+
+def _is_strict_json(document: bytes) -> bool:
     try:
         if is_utf8(document):
             msgspec.json.decode(document, type=msgspec.Raw)  # makes no objects
             return True
     except (msgspec.MsgspecError, RecursionError):
         pass
+    return False
+
+
+def _is_json(document: bytes) -> bool:
+    """Whether all of it is JSON, perhaps to be mended.
+
+    Raises:
+        CorruptRecordError: a part of it is too large to be mended.
+    """
+    if _is_strict_json(document):
+        return True
     try:
-        strict_json(document)
+        for _ in entries_one_by_one(document):
+            pass
+    except TooLongToMendError:
+        raise
+    except NoListError:
+        return True
     except CorruptRecordError:
         return False
     return True

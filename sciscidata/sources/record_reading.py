@@ -15,7 +15,7 @@ from sciscidata.works import PARSER_VERSION, Work
 
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20
-_HEAVY_BYTES = 1 << 20
+_HEAVY_BYTES = 16 << 10  # 16,384 works that are just below it are what records.py holds together
 
 
 @dataclass(slots=True)
@@ -94,13 +94,19 @@ class Reading:
                     gap.add(len(piece) + 1)
                     continue
                 self.n_read += len(piece)
-                gap.add(len(piece), 1)
+                has_work, n_lines = False, 1
                 for work in works_of(piece):
                     if isinstance(work, Work):
+                        has_work = True
                         gap.clear()
-                        if len(piece) > _HEAVY_BYTES:
-                            self.heavy[work.work_id] = _text_bytes(work)
+                        if len(piece) > _HEAVY_BYTES and (n_bytes := _text_bytes(work)) > _HEAVY_BYTES:
+                            self.heavy[work.work_id] = n_bytes
                     yield line, work
+                    if not isinstance(work, Work):
+                        gap.add(0, 1)
+                        n_lines = 0
+                if not has_work:
+                    gap.add(len(piece), n_lines)
         except CorruptRecordError as damage:
             yield counts.lines + 1, damage
 
@@ -152,4 +158,4 @@ def log_skipped(report: Mapping[str, Any]) -> None:
 
 def _text_bytes(work: Work) -> int:
     texts = (work.title, work.abstract_index, work.source_name, work.doi, *work.concepts)
-    return sum(len(text) for text in texts if text) + 8 * len(work.references)
+    return sum(len(text if text.isascii() else text.encode()) for text in texts if text) + 8 * len(work.references)

@@ -234,7 +234,7 @@ def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]
     while start < len(ids):
         end = min(start + _PART_WORKS, len(ids))
         n_bytes = 0
-        for work_id in large[np.searchsorted(large, ids[start]) :]:
+        for work_id in large[np.searchsorted(large, ids[start]) : np.searchsorted(large, ids[end - 1], "right")]:
             n_bytes += heavy[int(work_id)]
             if n_bytes > _PART_BYTES:
                 end = min(end, max(int(np.searchsorted(ids, work_id)), start + 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
@@ -33,6 +34,7 @@ Read = Work | tuple[int, CorruptRecordError]
 #: Works that are in memory at once; also a row group of what is written.
 BATCH_WORKS = 4_096
 _BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
+_TEXT_BYTES = 64 << 20  # of rows that are made into JSON together, which takes several times as much
 _SHORT_LINE = 64
 _LOOKED_AT = 4_096
 _FEW_BYTES = 1 << 16
@@ -99,7 +101,8 @@ def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Ga
             yield number, block
             gap.add(0, 1)
             continue
-        gap.add(len(block))
+        gap.n_read += len(block)
+        has_work = False
         is_dense = is_dense or _looks_dense(block)
         pieces = split_lines(block) if is_dense else (block,)
         for piece in pieces:
@@ -114,8 +117,11 @@ def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Ga
                     yield number, work
                     gap.add(0, 1)
                 elif work is not None:
+                    has_work = True
                     gap.clear()
                     yield work
+        if not has_work:
+            gap.add(len(block))
 
 
 def _looks_dense(block: bytes) -> bool:
@@ -169,43 +175,118 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
     number = 0
     size = path.stat().st_size
     try:
+        metadata = pq.read_metadata(path)
+        columns = _projection(metadata.schema)
+        repeating, n_rows = _plan(metadata, columns)
         # Where a writer has left checksums, they are the only thing to tell that a bit has changed.
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            rows = max(file.metadata.num_rows, 1)
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=repeating, page_checksum_verification=True
+        ) as file:
             # Hive folders are no columns here: updated_date is a folder and a column of the file.
-            for batch in file.iter_batches(_rows_at_once(file), columns=_projection(file)):
-                frame: Any = pl.from_arrow(batch)
-                indexes: list[str | None] = [None] * len(frame)
-                if "abstract_inverted_index" in frame.columns:
-                    # Kept apart: as a string inside JSON it would be escaped and unescaped for nothing.
-                    indexes = frame.drop_in_place("abstract_inverted_index").to_list()
-                for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
-                    number += 1
-                    n_bytes = len(line) + len(index or "")
-                    gap.add(n_bytes)
-                    work = (
-                        _parse(line, number) if n_bytes <= limits.line_bytes else (number, too_long(limits, "record"))
-                    )
-                    if isinstance(work, Work):
-                        work.abstract_index = index
-                        gap.clear()
-                    yield work
+            for batch in file.iter_batches(n_rows, columns=columns):
+                for rows in _bounded(batch):
+                    n_bytes = _text_bytes(rows) if len(rows) == 1 else 0
+                    if n_bytes > limits.line_bytes:
+                        number += 1
+                        yield number, too_long(limits, "record")
+                        gap.add(n_bytes)
+                        continue
+                    frame: Any = pl.from_arrow(_without_dictionaries(rows))
+                    indexes: list[str | None] = [None] * len(frame)
+                    if "abstract_inverted_index" in frame.columns:
+                        # Kept apart: as a string inside JSON it would be escaped and unescaped for nothing.
+                        indexes = frame.drop_in_place("abstract_inverted_index").to_list()
+                    for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
+                        number += 1
+                        n_bytes = len(line) + len(index or "")
+                        gap.n_read += n_bytes
+                        work = (
+                            _parse(line, number)
+                            if n_bytes <= limits.line_bytes
+                            else (number, too_long(limits, "record"))
+                        )
+                        if isinstance(work, Work):
+                            work.abstract_index = index
+                            gap.clear()
+                        yield work
+                        if not isinstance(work, Work):
+                            gap.add(n_bytes)
                 if advance is not None:
-                    advance(size * len(frame) / rows)
+                    advance(size * len(batch) / max(metadata.num_rows, 1))
     except (pa.ArrowException, OSError) as error:
         msg = f"the Parquet file is damaged ({str(error).splitlines()[0]})"
         raise CorruptRecordError(msg) from error
 
 
-def _rows_at_once(file: pq.ParquetFile) -> int:
-    """Read fewer rows together where the footer says that they are large."""
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
-    return max(1, min(BATCH_WORKS, _BATCH_BYTES // max(largest, 1)))
+def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401
+    """Choose what to read as dictionaries, which hold a text once however many rows repeat it, and how many rows.
+
+    What the footer says of sizes counts a repeated text once. What cannot be read as a dictionary may be as long, in
+    each value, as all of its column.
+    """
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    places = [place for place in range(len(metadata.schema)) if metadata.schema.column(place).path in columns]
+    repeating: list[str] = []
+    has_other = False
+    largest = [group.total_byte_size for group in groups]
+    for place in places:
+        column = metadata.schema.column(place)
+        chunks = [group.column(place) for group in groups]
+        is_text = column.physical_type == "BYTE_ARRAY"
+        if is_text and not any(name.startswith("DELTA") for chunk in chunks for name in chunk.encodings):
+            repeating.append(column.path)
+        elif is_text or column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            has_other = True
+            for number, chunk in enumerate(chunks):
+                largest[number] += chunk.num_values * (chunk.total_uncompressed_size if is_text else column.length)
+    most = max((size // max(group.num_rows, 1) for size, group in zip(largest, groups, strict=True)), default=0)
+    budget = _TEXT_BYTES if has_other else _BATCH_BYTES
+    return repeating, max(1, min(BATCH_WORKS, budget // max(most, 1)))
 
 
-def _projection(file: pq.ParquetFile) -> list[str]:
-    paths = [file.schema.column(place).path for place in range(len(file.schema))]
+def _bounded(rows: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Halve rows until their text is small enough to be made into JSON together."""
+    if len(rows) <= 1 or _text_bytes(rows) <= _TEXT_BYTES:
+        yield rows
+        return
+    half = len(rows) // 2
+    yield from _bounded(rows.slice(0, half))
+    yield from _bounded(rows.slice(half))
+
+
+def _text_bytes(values: Any) -> int:  # noqa: ANN401
+    """Count the bytes of all texts, each as often as it occurs."""
+    if isinstance(values, pa.RecordBatch):
+        return sum(map(_text_bytes, values.columns))
+    if pa.types.is_struct(values.type):
+        return sum(map(_text_bytes, values.flatten()))
+    if hasattr(values, "flatten") and pa.types.is_nested(values.type):
+        return _text_bytes(values.flatten())
+    if not isinstance(values, pa.DictionaryArray):
+        return values.nbytes
+    lengths = pc.call_function("binary_length", [values.dictionary])
+    return values.indices.nbytes + (pc.call_function("sum", [lengths.take(values.indices)]).as_py() or 0)
+
+
+def _without_dictionaries(rows: Any) -> Any:  # noqa: ANN401
+    schema = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+    return pa.Table.from_batches([rows]).cast(schema)
+
+
+def _plain_type(kind: Any) -> Any:  # noqa: ANN401
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
+
+
+def _projection(schema: Any) -> list[str]:  # noqa: ANN401
+    paths = [schema.column(place).path for place in range(len(schema))]
     leaves = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
     if missing := sorted(_NEEDED - set(leaves.values())):
         msg = f"the Parquet file has no column {', '.join(missing)}"

@@ -11,19 +11,23 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata import labelled
+from sciscidata import labelled, work_records
 from sciscidata.abstracts import decode_inverted_indexes
 from sciscidata.errors import (
     ApiError,
@@ -38,13 +42,15 @@ from sciscidata.manifest import read_manifest
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import FILE_NAME, ResponseStore
 from sciscidata.settings import read_toml
+from sciscidata.sources import record_files, record_reading, records
 from sciscidata.sources.decompression import PIECE_BYTES, decompress, open_fast_gzip, open_gzip, open_zstd
 from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
-from sciscidata.sources.record_files import read_pieces
+from sciscidata.sources.record_files import read_pieces, works_of
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.snapshot_removals import read_deleted_ids
+from sciscidata.work_records import TooLongToMendError, entries_one_by_one
 
 MB = 1 << 20
 ONE, TWO = b'{"id":"W1"}', b'{"id":"W2"}'
@@ -211,8 +217,6 @@ def test_many_members_and_frames_without_content_are_passed_over(tmp_path):
 def test_large_works_are_not_held_together(tmp_path):
     lines = b"".join(b'{"id":"W%d","title":"%s"}\n' % (n, b"x" * (2 * MB)) for n in range(1, 21))
     content = b'{"id":"W30"}\n' + lines + b'{"id":"W31"}\n'
-    from sciscidata.sources import records
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "_PART_BYTES", 5 * MB)
         file = tmp_path / "works"
@@ -220,8 +224,6 @@ def test_large_works_are_not_held_together(tmp_path):
         corpus = pull_records(RecordsConfig(inputs=(str(file),)), tmp_path / "cache")
     assert corpus.works.collect()["work_id"].to_list() == [*range(1, 21), 30, 31]
     [made] = (tmp_path / "cache").iterdir()
-    import pyarrow.parquet as pq
-
     groups = pq.ParquetFile(made / "works.parquet").metadata
     assert max(groups.row_group(n).num_rows for n in range(groups.num_row_groups)) <= 4
 
@@ -290,6 +292,132 @@ def test_a_list_of_deleted_works_that_expands_without_end_is_refused(tmp_path):
     path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"\n" * (300 * MB), 1))
     with pytest.raises(CorruptRecordError, match="hold no work"):
         read_deleted_ids([path])
+
+
+def test_lines_that_are_too_long_count_as_bytes_without_a_work(tmp_path):
+    content = b"".join(bytes([97 + n % 26]) * (2 * MB) + b"\n" for n in range(20)) + ONE
+    report = pull(tmp_path, ONE.replace(b"1", b"3") + b"\n" + content, **SMALL)
+    assert report["works"] == 1
+    assert report["first_corrupt_lines"][-1]["reason"].startswith("8 MB or 8,000 lines in a row hold no work")
+    gap = Gap(ReadLimits(max_line_mb=1))
+    assert len(list(whole_lines([content], ReadLimits(max_line_mb=1), gap))) == 21
+    assert gap.n_bytes == 40 * MB
+
+
+@pytest.mark.parametrize("pretty", [False, True], ids=["one line", "a document"])
+@pytest.mark.parametrize("shape", [lambda works: works, lambda works: {"results": works}], ids=["list", "page"])
+def test_a_piece_with_works_is_no_gap_however_large_it_is(tmp_path, pretty, shape):
+    works = [{"id": f"W{n}", "title": "x" * 50_000} for n in range(60)[1:]]
+    content = json.dumps(shape(works), indent=1 if pretty else None).encode()
+    assert pull(tmp_path, content, max_gap_mb=1)["works"] == 59
+    part = b"".join(json.dumps(work).encode() + b"\n" for work in works)
+    assert ingest(tmp_path, gzip.compress(part), max_gap_mb=1)["works"] == 59
+
+
+def test_tiny_entries_end_the_reading_early_and_take_little_memory(tmp_path):
+    zeros = b"0," * (2 * MB) + b"0"
+    for content in (b'{"results":[' + zeros + b"]}", b"[" + zeros + b"]"):
+        with pytest.raises(EmptyInputError, match="result 1: not a JSON object"):
+            pull(tmp_path, zstandarded(content, 1), max_gap_mb=8)
+        report = pull(tmp_path, ONE + b"\n" + content + b"\n" + TWO, max_gap_mb=8)
+        assert (report["works"], report["corrupt"]) == (1, 8_002)
+
+
+@pytest.mark.parametrize("entry", [b"{}", b"[]", b'{"id":1}', b"null"])
+def test_a_list_of_many_entries_that_are_too_short_for_works_is_left(entry):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work_records, "_MANY_ENTRIES", 1_000)
+        patch.setattr(record_files, "_FEW_BYTES", 1_000)
+        found = list(works_of(b"[" + (entry + b",") * 2_000 + ONE + b"]"))
+    assert str(found[-1]).startswith("a list of more than 1,000 entries, of less than 16 bytes each")
+    assert len(found) == 1_001
+
+
+@pytest.mark.parametrize("shape", [lambda works: works, lambda works: {"results": works, "meta": 1}])
+def test_a_document_is_mended_entry_by_entry_whatever_its_size(tmp_path, shape):
+    works = [{"id": f"W{n}", "title": "x" * n, "fwci": float("nan")} for n in range(1, 61)]
+    content = json.dumps(shape(works), indent=1).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work_records, "_MOST_MENDED_BYTES", 1_000)
+        report = pull(tmp_path, content)
+        assert (report["works"], report["corrupt"]) == (60, 0)
+        works[30]["title"] *= 100
+        long = json.dumps(shape(works), indent=1).encode()
+        with pytest.raises(EmptyInputError, match=r"line 1: a value that begins at byte .* too long .* null for NaN"):
+            pull(tmp_path, long)
+    assert pull(tmp_path, long)["works"] == 60
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=40)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(
+    entries=st.lists(values, max_size=8), indent=st.none() | st.just(1), size=st.integers(20, 300), cut=st.floats(0, 1)
+)
+def test_entries_are_those_of_json_whatever_the_window(entries, indent, size, cut):
+    for whole in (entries, {"meta": 1.5e300, "results": entries, "x": [[]]}):
+        text = json.dumps(whole, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(work_records, "_MOST_MENDED_BYTES", size)
+            try:
+                found = [json.loads(entry) for entry in entries_one_by_one(text)]
+            except TooLongToMendError:
+                assert len(text) > size
+            else:
+                inside = json.loads(text)
+                assert repr(found) == repr(inside if isinstance(inside, list) else inside["results"])
+        broken = text[: int(cut * (len(text) - 1))]
+        with pytest.raises(CorruptRecordError, match="JSON"):
+            list(entries_one_by_one(broken))
+
+
+def test_works_just_below_a_megabyte_are_not_held_together_either():
+    heavy = dict.fromkeys(range(1, 16_385), 1_000_000)
+    assert len(list(records._ranges(np.arange(1, 16_385), heavy))) == 62
+    assert record_reading._HEAVY_BYTES * records._PART_WORKS <= records._PART_BYTES
+
+
+def test_ranges_are_cut_in_one_pass_where_all_works_are_large():
+    n = 1_000_000
+    start = time.process_time()
+    ranges = list(records._ranges(np.arange(1, n + 1), dict.fromkeys(range(1, n + 1), 200)))
+    assert len(ranges) == -(-n // 16_384)
+    assert ranges[-1][1] == n
+    assert time.process_time() - start < 10
+
+
+BATCHES = """
+import re, sys
+from pathlib import Path
+from sciscidata.sources.snapshot_layout import Part
+from sciscidata.sources.snapshot_reading import read_batches
+part = Part("updated_date=2026-06-01/part_0000.parquet", sys.argv[1], "parquet")
+print(sum(not isinstance(work, tuple) for batch in read_batches(part) for work in batch))
+print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"use_dictionary": False, "column_encoding": {"title": "DELTA_BYTE_ARRAY"}}],
+    ids=["as a dictionary", "as prefixes"],
+)
+def test_one_text_in_every_row_of_parquet_takes_little_memory(tmp_path, options):
+    path = tmp_path / "part_0000.parquet"
+    columns = {"id": [f"W{n}" for n in range(4_096)], "publication_year": [2000] * 4_096}
+    others = {"referenced_works": [["W1"]] * 4_096, "title": ["x" * 200_000] * 4_096}
+    pq.write_table(pa.table(columns | others), path, compression="zstd", **options)
+    assert path.stat().st_size < 50_000
+    done = subprocess.run([sys.executable, "-c", BATCHES, str(path)], capture_output=True, text=True, check=True)
+    n_works, peak_mb = map(int, done.stdout.split())
+    assert n_works == 4_095  # not W0
+    assert peak_mb < 1_500
 
 
 MEASURED = """
