@@ -86,7 +86,7 @@ class Record(msgspec.Struct, gc=False):
 
 RECORDS = msgspec.json.Decoder(Record)
 _MOST_MENDED_BYTES = 64 << 20
-_MANY_ENTRIES = 1_000_000
+_MANY_ENTRIES = 100_000
 _TINY_BYTES = 16
 _LONGEST_SIGN = 16  # -Infinity, and what of a number is one sign: e+1
 _CUT_OFF = "cut off"
@@ -152,7 +152,7 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
     The standard library makes objects of one entry at a time, so that memory does not grow with their number.
 
     Raises:
-        CorruptRecordError: while reading; it is not JSON, or has more than a million entries of less than 16 bytes
+        CorruptRecordError: while reading; it is not JSON, or has more than 100,000 entries of less than 16 bytes
             each, which no works are.
         TooLongToMendError: while reading; a value, for example an entry, has more than 64 MB.
         NoListError: at the end; it is JSON, and neither of the two.
