@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,11 +156,12 @@ def run_stage(checkout: Path, arguments: list[str], work: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, wall_s, peak / 1e9)
 
 
-def run_all(checkout: Path, size: str, work: Path) -> dict[str, Cost]:
-    """Run all stages from an empty work folder, and empty it."""
+def run_all(checkout: Path, size: str, work: Path, stages: Sequence[str] = STAGES) -> dict[str, Cost]:
+    """Run some stages from an empty work folder, and empty it."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    costs = {stage: run_stage(checkout, arguments, work) for stage, arguments in commands(size, work).items()}
+    arguments = commands(size, work)
+    costs = {stage: run_stage(checkout, arguments[stage], work) for stage in stages}
     shutil.rmtree(work)
     return costs
 
@@ -169,11 +171,12 @@ def table(before: list[dict[str, Cost]], after: list[dict[str, Cost]]) -> str:
     names = ("stage", "CPU, s: before", "after", "ratio", "of each pair", "wall, s: before", "after", "ratio")
     names = (*names, "peak, GB: before", "after")
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
-    for stage in (*STAGES, "all"):
+    stages = [*before[0]]
+    for stage in (*stages, "all"):
 
         def figures(runs: list[dict[str, Cost]], field: str, stage: str = stage) -> list[float]:
             together = max if field == "peak_gb" else sum
-            of = STAGES if stage == "all" else (stage,)
+            of = stages if stage == "all" else (stage,)
             return [together(getattr(run[name], field) for name in of) for run in runs]
 
         cells = [stage]
@@ -196,6 +199,7 @@ def main() -> None:
     parser.add_argument("--after", type=Path, metavar="CHECKOUT")
     parser.add_argument("--size", choices=SIZES, default="S")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, help="the first of them, in order")
     parser.add_argument("--work", type=Path, default=CACHE / "checks-work", help="a folder to fill and empty")
     parser.add_argument("--make", action="store_true", help="write the input and stop")
     options = parser.parse_args()
@@ -218,7 +222,7 @@ def main() -> None:
     runs: dict[str, list[dict[str, Cost]]] = {"before": [], "after": []}
     for number in range(options.repeats):
         for name, checkout in checkouts.items():
-            runs[name].append(run_all(checkout, options.size, options.work))
+            runs[name].append(run_all(checkout, options.size, options.work, options.stages))
             told = ", ".join(f"{stage} {cost.cpu_s:.1f} s" for stage, cost in runs[name][-1].items())
             print(f"{number + 1}/{options.repeats} {name}: {told}", file=sys.stderr, flush=True)
     print(f"{options.size}, medians of {options.repeats} runs each\n")

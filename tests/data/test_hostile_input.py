@@ -417,7 +417,7 @@ def test_one_text_in_every_row_of_parquet_takes_little_memory(tmp_path, options)
     done = subprocess.run([sys.executable, "-c", BATCHES, str(path)], capture_output=True, text=True, check=True)
     n_works, peak_mb = map(int, done.stdout.split())
     assert n_works == 4_095  # not W0
-    assert peak_mb < 1_500
+    assert peak_mb < 2_000  # 3,400 where all rows are read at once
 
 
 MEASURED = """

@@ -433,7 +433,6 @@ def test_a_report_of_another_shape(site, inputs, shape):
 _JSON: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "made_of.json": ("world", "corpus/made_of.json", ("ingest", "ingest over", "describe corpus")),
     "receipt": ("snapshot", f"corpus/receipts/{STEM}.json", ("ingest", "ingest over", "describe corpus")),
-    "note": ("world", "corpus/cache/corpus-*.json", ("cd", "graph")),
     "graph.json": ("world", "corpus/cache/graph-*/graph.json", ("cd", "describe corpus/cache/graph-*",
                                                                 "verify corpus/cache/graph-*")),
     "sums": ("world", "corpus/cache/graph-*/SHA256SUMS", ("cd", "describe corpus/cache/graph-*")),
