@@ -199,7 +199,13 @@ def main() -> None:
     parser.add_argument("--after", type=Path, metavar="CHECKOUT")
     parser.add_argument("--size", choices=SIZES, default="S")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, help="the first of them, in order")
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=STAGES,
+        default=STAGES,
+        help="run these, in this order; each needs those before it",
+    )
     parser.add_argument("--work", type=Path, default=CACHE / "checks-work", help="a folder to fill and empty")
     parser.add_argument("--make", action="store_true", help="write the input and stop")
     options = parser.parse_args()

@@ -57,7 +57,7 @@ def print_path(path: Path) -> None:
     """Print what lies at a path: a release, a corpus, a graph, scores or a null model.
 
     Raises:
-        InputNotFoundError: none of these, or an export whose report cannot be read.
+        InputNotFoundError: it is something else, or an export whose report cannot be read.
         SciSciDataError: as reading it raises.
     """
     kind = kind_of(path)

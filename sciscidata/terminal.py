@@ -142,7 +142,7 @@ def tell(text: str) -> None:
 
 
 def about_failure(error: Exception) -> str | None:
-    """Say in a line what the system refused: memory, or a file; None of any other error.
+    """Say in a line which memory or file the system refused; None for any other error.
 
     Example:
         >>> about_failure(OSError(13, "Permission denied", "slices"))

@@ -46,7 +46,7 @@ def kind_of(path: str | Path) -> Kind:
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
-        VerificationError: it is a damaged Parquet file, so that nobody can say which kind it is.
+        VerificationError: it is a Parquet file, too damaged to tell its kind.
 
     Example:
         >>> kind_of("no/such/path")

@@ -16,6 +16,7 @@ import polars as pl
 
 from sciscidata.storage import file_checksum, flush, note_finished
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import list_visible
 
 _ROWS_PER_BATCH = 1 << 21  # about, and at once in memory, with what sorting them needs about 1 GB
 _SAMPLE = 1 << 16
@@ -50,8 +51,7 @@ def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.Dat
         folder: with at least one part.
         work_ids: the ids in it, in any order: where to cut is decided on a sample of them.
     """
-    parts = [path for path in sorted(folder.glob("*.parquet")) if not path.name.startswith(".")]  # hidden: none of ours
-    scores = pl.scan_parquet(parts, glob=False)
+    scores = pl.scan_parquet(list_visible(folder.glob("*.parquet")), glob=False)
     sample = np.sort(work_ids[:: max(1, work_ids.size // _SAMPLE)])
     n_spans = max(1, -(-work_ids.size // _ROWS_PER_BATCH))
     bounds = [int(sample[sample.size * edge // n_spans]) for edge in range(1, n_spans)]

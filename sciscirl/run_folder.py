@@ -221,7 +221,7 @@ def open_store(folder: str | Path) -> TrainingRunStore:
 
 @cache
 def _store_class() -> Callable[[str | Path], TrainingRunStore]:
-    # They load torch, which whoever reads a folder need not.
+    # These load torch, and reading a folder does not need it.
     from tinker_cookbook.stores.storage import LocalStorage
     from tinker_cookbook.stores.training_store import TrainingRunStore
 

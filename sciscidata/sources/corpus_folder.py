@@ -36,7 +36,7 @@ TABLES: dict[str, pl.Schema] = {
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are at
 _KEY = "work_id"
-_REMOVED = pl.Schema({"part": pl.String(), _KEY: pl.Int64()})  # what is read of REMOVED_FILE
+REMOVED_ROWS = pl.Schema({"part": pl.String(), _KEY: pl.Int64()})  # what REMOVED_FILE holds at least
 _TOLD_PARTS = 20
 _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
@@ -190,10 +190,10 @@ def _read_removed(path: Path) -> pl.DataFrame:
     """
     try:
         rows = read_parquet(path)
-        if any(rows.schema.get(name) != dtype for name, dtype in _REMOVED.items()):
+        if any(rows.schema.get(name) != dtype for name, dtype in REMOVED_ROWS.items()):
             raise TypeError(rows.schema)
     except (OSError, pa.ArrowException, TypeError) as error:
-        columns = ", ".join(f"{name}: {dtype}" for name, dtype in _REMOVED.items())
+        columns = ", ".join(f"{name}: {dtype}" for name, dtype in REMOVED_ROWS.items())
         msg = (
             f"{path} is no list of removed rows ({columns}). Get the corpus again from where it came, or remove it and "
             "ingest again."

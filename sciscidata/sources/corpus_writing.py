@@ -28,6 +28,7 @@ from sciscidata.sources.corpus_folder import (
     MADE_OF,
     RECEIPTS,
     REMOVED_FILE,
+    REMOVED_ROWS,
     TABLES,
     UNFINISHED,
     describe_part,
@@ -47,6 +48,7 @@ from sciscidata.storage import (
     storage_error,
 )
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
@@ -141,7 +143,7 @@ def refuse_foreign(out: Path) -> None:
     if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
         return
     try:
-        entries = [path for path in (sorted(out.iterdir()) if out.is_dir() else ()) if not path.name.startswith(".")]
+        entries = list_visible(out.iterdir()) if out.is_dir() else []
         empty = {name for name in (*TABLES, RECEIPTS) if (out / name).is_dir() and not any((out / name).iterdir())}
     except OSError as error:
         raise storage_error(error, out) from error
@@ -320,8 +322,7 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
 
 def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
     """Write the report that makes the folder a corpus."""
-    nothing = pl.DataFrame(schema={"part": pl.String(), "work_id": pl.Int64()})
-    write_small(out / REMOVED_FILE, partial(write_parquet, nothing))
+    write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
     files: dict[str, dict[str, Any]] = {}
     for stem, name, described in parts:
         files.setdefault(stem, {})[name] = described

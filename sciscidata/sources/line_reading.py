@@ -84,7 +84,7 @@ class Gap:
         self._max_bytes = limits.max_gap_mb * _MB
         self._max_lines = limits.max_gap_mb * _LINES_PER_MB
         self.n_bytes = self.n_lines = 0
-        self.n_read = 0  # bytes since the beginning of the file, counted by whoever needs them
+        self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
         """Count bytes without a work, and how many lines of them hold something else.

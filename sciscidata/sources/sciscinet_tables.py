@@ -20,6 +20,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchErr
 from sciscidata.parquet_pages import read_rows
 from sciscidata.read_ahead import read_ahead
 from sciscidata.sources.sciscinet_layouts import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import is_special
 
 #: What reading a damaged file raises. A panic of Polars is no Exception.
@@ -279,7 +280,7 @@ def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.Dat
 def _files(location: str) -> list[Path]:
     path = Path(re.sub("^file://", "", location, flags=re.I))
     found = path.parent.glob(path.name) if path.parent.is_dir() else ()
-    files = sorted(file for file in found if not file.name.startswith("."))  # which file managers and Spark leave
+    files = list_visible(found)
     for file in files:
         if is_special(file):
             msg = f"SciSciNet table {file} is a pipe or a device, not a file. Write what it gives into a file first."

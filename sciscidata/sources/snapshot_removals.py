@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.sources.corpus_folder import REMOVED_ROWS
 from sciscidata.sources.line_reading import Gap, ReadLimits
 from sciscidata.sources.snapshot_reading import line_blocks
 
@@ -19,7 +20,7 @@ Int64Array = npt.NDArray[np.int64]
 #: An id and a date have 50 bytes; the whole list of 2026 has some hundred MB.
 _LIMITS = ReadLimits(max_line_mb=1, max_gap_mb=256)
 _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
-REMOVED = pl.Schema({"part": pl.String(), "work_id": pl.Int64(), "is_deleted": pl.Boolean()})
+REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
 
 def read_deleted_ids(files: Sequence[Path]) -> Int64Array:

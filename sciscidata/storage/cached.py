@@ -17,7 +17,7 @@ from isal import isal_zlib
 
 from sciscidata.errors import StorageError
 from sciscidata.storage.errors import errors_about, storage_error
-from sciscidata.storage.paths import hash_file, real_path, remove_folder
+from sciscidata.storage.paths import hash_file, list_visible, real_path, remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.storage.whole import atomic_folder, flush, flush_folder, take_place
 from sciscidata.storage.workspaces import LOCK, clear_leftovers, open_lock, try_lock
@@ -278,8 +278,7 @@ def _read_ledger(folder: Path) -> dict[str, str]:
 
 
 def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
-    # File managers leave hidden files anywhere.
-    paths = [path for path in sorted(folder.iterdir()) if path.name != _SUMS and not path.name.startswith(".")]
+    paths = [path for path in list_visible(folder.iterdir()) if path.name != _SUMS]
 
     def line(path: Path) -> str:
         if not path.is_file():  # a pipe would be waited for

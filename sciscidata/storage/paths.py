@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -44,6 +45,16 @@ def hash_file(path: Path) -> str:
     except OSError as error:
         error.filename = error.filename or os.fspath(path)  # a disk that fails in the middle names none
         raise
+
+
+def list_visible(paths: Iterable[Path]) -> list[Path]:
+    """Sort paths, without hidden ones: file managers, foreign disks and Spark leave those anywhere.
+
+    Example:
+        >>> [path.name for path in list_visible([Path("b"), Path(".DS_Store"), Path("a")])]
+        ['a', 'b']
+    """
+    return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def remove_folder(path: Path) -> None:

@@ -58,8 +58,8 @@ def locked_workspace(target: Path) -> Generator[Path]:
 def one_at_a_time(folder: Path) -> Generator[None]:
     """Wait until no other run changes the names in a folder, and keep others waiting until the end of the block.
 
-    A run of this package takes milliseconds. Where somebody else keeps the folder locked for longer, such as the
-    command ``flock FOLDER ...`` around this very run, and where the system or the disk knows no locks, nobody waits.
+    A run of this package holds the folder for milliseconds, so the wait ends after five seconds: then the lock is not
+    ours, for example that of ``flock FOLDER sciscidata ...``. Without locks on the system or the disk nothing waits.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -123,7 +123,7 @@ def clear_unfinished() -> None:
 
 def _clear(workspace: Path, target: Path) -> None:
     aside = workspace / OLD
-    if aside.exists() and not aside.is_symlink():  # a link is none of ours
+    if aside.exists() and not aside.is_symlink():  # this package puts no links there
         with one_at_a_time(target.parent):  # else another run may be about to put its own there
             if not os.path.lexists(target):
                 aside.rename(target)
