@@ -83,9 +83,10 @@ def take_slice(folder, out, options):
     from sciscidata import parquet_pages
     from sciscidata.labels import LabelThresholds
     from sciscidata.novelty_config import NoveltyConfig
-    from sciscidata.pipeline import BuildConfig, build
+    from sciscidata.pipeline import build
     from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig
     from sciscidata.splits import SplitConfig
+    from sciscidata.unread_settings import BuildConfig
 
     page_bytes, read_at = [], parquet_pages._read_at
     rounds, read_works = [], SciSciNet.read_works

@@ -10,11 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata.abstracts import LONG_INDEX_BYTES, MOST_MORE, MOST_TIMES
 from sciscidata.compiled import kernel
 from sciscidata.wide_byte_kernels import WIDTH, copy, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
+
+#: An index of fewer bytes has never been cut off: 32,760 of them shrink to a third at most when escapes go.
+LONG_INDEX_BYTES = 10_000
+#: A long word at many positions is the square of its index. No abstract has as much text as this beside its index.
+MOST_TIMES, MOST_MORE = 8, 1 << 16
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 0x7B, 0x7D, 0x5B, 0x5D

@@ -23,10 +23,6 @@ import pyarrow as pa
 from sciscidata.arrow_strings import replace_rows, string_buffers
 from sciscidata.errors import SchemaMismatchError
 
-#: An index of fewer bytes has never been cut off: 32,760 of them shrink to a third at most when escapes go.
-LONG_INDEX_BYTES = 10_000
-#: A long word at many positions is the square of its index. No abstract has as much text as this beside its index.
-MOST_TIMES, MOST_MORE = 8, 1 << 16
 _MOST_BYTES = 16 << 20  # of an index: the loop takes 17 times as much memory
 _LEAST_WORDS = 20  # of a beginning that is worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
@@ -120,6 +116,8 @@ def _decode_block(indexes: pl.Series) -> pl.Series:
 
 def _decode_exactly(index: str) -> str | None:
     """Decode any row, slowly, with the standard library's parser."""
+    from sciscidata.abstract_kernels import LONG_INDEX_BYTES, MOST_MORE, MOST_TIMES
+
     is_long = len(index) > LONG_INDEX_BYTES // 4 and len(index.encode()) >= LONG_INDEX_BYTES
     is_broken = False
     try:

@@ -21,7 +21,7 @@ from sciscidata.memory_limits import check_limits
 from sciscidata.terminal import TextParser, about_failure, end_well, open_terminal, show_cursor, tell
 
 if TYPE_CHECKING:
-    from sciscidata.pipeline import BuildConfig
+    from sciscidata.unread_settings import BuildConfig
 
 _RESUMABLE = (["ingest"], ["graph"], ["cd"], ["novelty"])
 _COMMANDS = "build, background, ingest, graph, cd, novelty, export, verify, describe"

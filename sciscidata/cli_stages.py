@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sciscidata.cli_flags import Flag, add_flags, list_flags
 
 if TYPE_CHECKING:
-    from sciscidata.pipeline import BuildConfig
+    from sciscidata.unread_settings import BuildConfig
 
 #: From the parsed arguments, and settings that they go over, to one configuration.
 Configure = Callable[[argparse.Namespace, dict[str, Any]], "BuildConfig"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from sciscidata.errors import EmptyInputError, StorageError
 from sciscidata.graph import FORMAT_VERSION, CitationGraph, open_graph, write_graph
-from sciscidata.sources import Corpus
+from sciscidata.schemas import Corpus
 from sciscidata.sources.corpus_folder import read_report, recorded_sums, refuse_linked_cache, scan_corpus
 from sciscidata.storage import cached_folder
 

@@ -23,7 +23,7 @@ from sciscidata.novelty_background import Background, read_background, write_bac
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
+from sciscidata.pipeline import build, build_background, export_labelled
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, read_release, write_release
 from sciscidata.schemas import (
@@ -36,10 +36,10 @@ from sciscidata.schemas import (
     FIRST_TIME_PAIRS,
     PAIR_STATISTICS,
     WORKS,
+    Corpus,
 )
 from sciscidata.score_files import read_result
 from sciscidata.scoring import add_novelty, label_scores
-from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
@@ -50,6 +50,7 @@ from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig, draw_split, split_keys
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.venue_pairs import venue_numbers
 from sciscidata.verification import verify_release
 from sciscidata.verify_paths import verify_path

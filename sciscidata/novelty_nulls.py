@@ -35,7 +35,7 @@ import numpy.typing as npt
 from sciscidata.venue_pairs import Cells, Int32Array, Slots, group, rows_of, tally_for
 
 if TYPE_CHECKING:
-    from sciscidata.novelty import NoveltyConfig
+    from sciscidata.novelty_config import NoveltyConfig
 
 Float64Array = npt.NDArray[np.float64]
 

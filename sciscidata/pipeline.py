@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import polars as pl
 
-from sciscidata.cdindex import CDConfig
 from sciscidata.checks import require_config, require_parquet_name
 from sciscidata.drawing import Drawn, draw_after_text
-from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.labelled import write_labelled
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
@@ -23,100 +19,25 @@ from sciscidata.late_text import draw_before_text
 from sciscidata.novelty_background import Background, read_background, write_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
-from sciscidata.openalex.config import ApiConfig
 from sciscidata.plots import draw_disruption
 from sciscidata.release import Release, check_target, write_release
-from sciscidata.scored_source import ScoredSource, SourceConfig, check_source, open_corpus, open_source
+from sciscidata.scored_source import ScoredSource, open_corpus, open_source
 from sciscidata.scoring import label_scores
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.unread_settings import refuse_unread_of_published
+from sciscidata.unread_settings import (
+    BuildConfig,
+    SourceConfig,
+    check_source,
+    default_cache_dir,
+    refuse_unread_of_published,
+)
 
 logger = logging.getLogger(__name__)
 
 _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
-
-
-def default_cache_dir() -> Path:
-    """Return the folder for what later runs can use again: parsed records and citation graphs."""
-    return Path(platformdirs.user_cache_dir("sciscidata"))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuildConfig:
-    """Everything that decides what a release holds, and where it goes.
-
-    ``novelty=None``, or a pull without venues, leaves novelty out: its fields are null. ``background`` names a saved
-    table of pair statistics to take the null model from, instead of the source's own works.
-
-    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out;
-    of ``background`` it names the SHA-256.
-
-    Raises:
-        ConfigError: on construction, if ``source`` or a part is no configuration of its kind or a path no path, or
-            novelty is left out and needed nevertheless.
-    """
-
-    source: SourceConfig
-    out: Path
-    cd: CDConfig = field(default_factory=CDConfig)
-    novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
-    background: Path | None = None
-    thresholds: LabelThresholds = field(default_factory=LabelThresholds)
-    eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
-    split: SplitConfig = field(default_factory=SplitConfig)
-    api: ApiConfig = field(default_factory=ApiConfig)
-    cache_dir: Path = field(default_factory=default_cache_dir)
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        """Take paths as text too."""
-        for name in ("out", "cache_dir", *(("background",) if self.background is not None else ())):
-            value = getattr(self, name)
-            if not isinstance(value, str | os.PathLike):
-                msg = f"BuildConfig.{name} is {value!r}, needs a path."
-                raise ConfigError(msg)
-            object.__setattr__(self, name, Path(value))
-        check_source(self.source, "BuildConfig.source")
-        require_config(self.cd, CDConfig, name="BuildConfig.cd")
-        require_config(self.thresholds, LabelThresholds, name="BuildConfig.thresholds")
-        require_config(self.eligibility, EligibilityConfig, name="BuildConfig.eligibility")
-        require_config(self.split, SplitConfig, name="BuildConfig.split")
-        if not isinstance(self.novelty, NoveltyConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"BuildConfig.novelty is {self.novelty!r}, needs a NoveltyConfig, or None to leave novelty out."
-            raise ConfigError(msg)
-        if self.novelty is None:
-            remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
-            self._check_without_novelty("novelty is switched off", remedy)
-        if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
-            remedy = "Leave venues on (OpenAlexConfig.venues, no --no-venues)"
-            self._check_without_novelty("the venues of references are not asked for", remedy)
-            object.__setattr__(self, "novelty", None)
-        if self.background is not None and self.has_published_scores:
-            msg = (
-                "background is given, but the novelty of SciSciNet is taken as published. Compute it from the "
-                "references (SciSciNetConfig.recompute, --recompute), or give no background."
-            )
-            raise ConfigError(msg)
-
-    @property
-    def has_published_scores(self) -> bool:
-        """Whether the scores are the source's own, and not computed here."""
-        return isinstance(self.source, SciSciNetConfig) and not self.source.recompute
-
-    def _check_without_novelty(self, reason: str, remedy: str) -> None:
-        if "novelty_label" in BALANCED[self.split.balance]:
-            msg = (
-                f"balance is {self.split.balance!r}, but {reason}, so there are no labels to balance. "
-                f"{remedy}, or use balance='disruption' (--balance disruption)."
-            )
-            raise ConfigError(msg)
-        if self.background is not None:
-            msg = f"background is given, but {reason}. {remedy}, or give no background."
-            raise ConfigError(msg)
 
 
 def build(config: BuildConfig) -> Release:

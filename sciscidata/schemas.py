@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -160,3 +161,15 @@ def require_columns(
     if problems:
         raise SchemaMismatchError(f"{stage}: " + " ".join(problems))
     return lazy
+
+
+class Corpus(NamedTuple):
+    """What every source returns, so that the stages after it need not know which one it was.
+
+    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy; ``provenance`` says, in JSON types only, what
+    was read (kind, inputs with their SHA-256, rows, what was skipped) and goes into the release's manifest.
+    """
+
+    works: pl.LazyFrame
+    citations: pl.LazyFrame
+    provenance: dict[str, Any]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,6 @@ from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph
 from sciscidata.comparison_plot import draw_comparison
 from sciscidata.demand import Demand
 from sciscidata.eligibility import EligibilityConfig
-from sciscidata.errors import ConfigError
 from sciscidata.graph import build_graph
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty import score_atypicality, venue_numbers
@@ -27,9 +26,8 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.progress import progress_bar
-from sciscidata.schemas import CITATIONS
+from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.scoring import add_novelty
-from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.sources.openalex import describe_answers, pull_openalex
 from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
@@ -42,14 +40,10 @@ from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapsho
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED
 from sciscidata.storage import real_path, scratch_folder
+from sciscidata.unread_settings import BuildConfig, SourceConfig
 from sciscidata.year_ranks import rank_on_disk
 
-if TYPE_CHECKING:
-    from sciscidata.pipeline import BuildConfig
-
 logger = logging.getLogger(__name__)
-
-SourceConfig = RecordsConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
 
 
 @dataclass(frozen=True)
@@ -73,18 +67,6 @@ class ScoredSource:
     names: pl.LazyFrame | None = None
     concentrations: dict[int, float] = field(default_factory=dict[int, float])
     draw_comparison: Callable[[Path], None] | None = None
-
-
-def check_source(source: object, name: str) -> None:
-    """Refuse what is no configuration of a source, a path, say.
-
-    Raises:
-        ConfigError: at once.
-    """
-    if not isinstance(source, SourceConfig):
-        kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
-        msg = f"{name} is {source!r}, needs one of {kinds}, for example SyntheticConfig()."
-        raise ConfigError(msg)
 
 
 @contextmanager

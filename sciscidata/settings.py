@@ -17,7 +17,6 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.pipeline import BuildConfig
 from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
@@ -27,7 +26,7 @@ from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 from sciscidata.storage import expand_home
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
-from sciscidata.unread_settings import refuse_unread
+from sciscidata.unread_settings import BuildConfig, refuse_unread
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]

@@ -20,9 +20,9 @@ from sciscidata.novelty import venue_numbers, write_atypicality
 from sciscidata.novelty_background import read_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.progress import progress_bar
+from sciscidata.schemas import Corpus
 from sciscidata.score_files import is_done, state_facts, write_scores
-from sciscidata.scored_source import SourceConfig, check_source, open_corpus
-from sciscidata.sources import Corpus
+from sciscidata.scored_source import open_corpus
 from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
@@ -31,6 +31,7 @@ from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.sources.sciscinet_tables import Table
 from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.statement import describe_background
+from sciscidata.unread_settings import SourceConfig, check_source
 from sciscidata.year_parts import by_work_id
 
 

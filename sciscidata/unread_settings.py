@@ -1,22 +1,126 @@
-"""Settings that nothing reads beside others: who gives them believes otherwise, and is told."""
+"""All options of a build in one configuration, and a check that each of them has an effect."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import platformdirs
 
 from sciscidata.cdindex import CDConfig
+from sciscidata.checks import require_config
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError
+from sciscidata.labels import LabelThresholds
 from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.openalex.config import ApiConfig
+from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.sources.records import RecordsConfig
+from sciscidata.sources.sciscinet import SciSciNetConfig
+from sciscidata.sources.snapshot import SnapshotConfig
+from sciscidata.sources.synthetic import SyntheticConfig
+from sciscidata.splits import BALANCED, SplitConfig
 
-if TYPE_CHECKING:
-    from sciscidata.pipeline import BuildConfig
+SourceConfig = RecordsConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
 
 _OF_MARGIN: Final = ("novelty_margin",)
 _OF_UZZI: Final = ("uzzi_tail_max",)
 _OF_CUT: Final = ("uzzi_median_share",)  # read with either rule: the manifest states the cut
+
+
+def default_cache_dir() -> Path:
+    """Return the folder for what later runs can use again: parsed records and citation graphs."""
+    return Path(platformdirs.user_cache_dir("sciscidata"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildConfig:
+    """Everything that decides what a release holds, and where it goes.
+
+    ``novelty=None``, or a pull without venues, leaves novelty out: its fields are null. ``background`` names a saved
+    table of pair statistics to take the null model from, instead of the source's own works.
+
+    ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out;
+    of ``background`` it names the SHA-256.
+
+    Raises:
+        ConfigError: on construction, if ``source`` or a part is no configuration of its kind or a path no path, or
+            novelty is left out and needed nevertheless.
+    """
+
+    source: SourceConfig
+    out: Path
+    cd: CDConfig = field(default_factory=CDConfig)
+    novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
+    background: Path | None = None
+    thresholds: LabelThresholds = field(default_factory=LabelThresholds)
+    eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    api: ApiConfig = field(default_factory=ApiConfig)
+    cache_dir: Path = field(default_factory=default_cache_dir)
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        """Take paths as text too."""
+        for name in ("out", "cache_dir", *(("background",) if self.background is not None else ())):
+            value = getattr(self, name)
+            if not isinstance(value, str | os.PathLike):
+                msg = f"BuildConfig.{name} is {value!r}, needs a path."
+                raise ConfigError(msg)
+            object.__setattr__(self, name, Path(value))
+        check_source(self.source, "BuildConfig.source")
+        require_config(self.cd, CDConfig, name="BuildConfig.cd")
+        require_config(self.thresholds, LabelThresholds, name="BuildConfig.thresholds")
+        require_config(self.eligibility, EligibilityConfig, name="BuildConfig.eligibility")
+        require_config(self.split, SplitConfig, name="BuildConfig.split")
+        if not isinstance(self.novelty, NoveltyConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"BuildConfig.novelty is {self.novelty!r}, needs a NoveltyConfig, or None to leave novelty out."
+            raise ConfigError(msg)
+        if self.novelty is None:
+            remedy = "Leave novelty on (novelty=NoveltyConfig(), no --no-novelty)"
+            self._check_without_novelty("novelty is switched off", remedy)
+        if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
+            remedy = "Leave venues on (OpenAlexConfig.venues, no --no-venues)"
+            self._check_without_novelty("the venues of references are not asked for", remedy)
+            object.__setattr__(self, "novelty", None)
+        if self.background is not None and self.has_published_scores:
+            msg = (
+                "background is given, but the novelty of SciSciNet is taken as published. Compute it from the "
+                "references (SciSciNetConfig.recompute, --recompute), or give no background."
+            )
+            raise ConfigError(msg)
+
+    @property
+    def has_published_scores(self) -> bool:
+        """Whether the scores are the source's own, and not computed here."""
+        return isinstance(self.source, SciSciNetConfig) and not self.source.recompute
+
+    def _check_without_novelty(self, reason: str, remedy: str) -> None:
+        if "novelty_label" in BALANCED[self.split.balance]:
+            msg = (
+                f"balance is {self.split.balance!r}, but {reason}, so there are no labels to balance. "
+                f"{remedy}, or use balance='disruption' (--balance disruption)."
+            )
+            raise ConfigError(msg)
+        if self.background is not None:
+            msg = f"background is given, but {reason}. {remedy}, or give no background."
+            raise ConfigError(msg)
+
+
+def check_source(source: object, name: str) -> None:
+    """Refuse what is no configuration of a source, a path, say.
+
+    Raises:
+        ConfigError: at once.
+    """
+    if not isinstance(source, SourceConfig):
+        kinds = ", ".join(kind.__name__ for kind in get_args(SourceConfig))
+        msg = f"{name} is {source!r}, needs one of {kinds}, for example SyntheticConfig()."
+        raise ConfigError(msg)
 
 
 def refuse_unread(settings: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Any]) -> None:

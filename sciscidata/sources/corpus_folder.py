@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole

@@ -21,8 +21,7 @@ from sciscidata.errors import (
     StorageError,
     UnsafeNameError,
 )
-from sciscidata.schemas import CITATIONS, WORKS, require_columns
-from sciscidata.sources import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.sources.corpus_folder import (
     INDEX,
     MADE_OF,

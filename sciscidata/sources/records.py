@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from sciscidata.checks import require_config
 from sciscidata.errors import ConfigError, EmptyInputError
-from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.line_reading import DEFAULT_LIMITS, ReadLimits, check_limits
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks
 from sciscidata.sources.record_reading import Reading, log_skipped

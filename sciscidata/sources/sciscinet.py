@@ -12,8 +12,7 @@ import polars as pl
 
 from sciscidata.checks import require_config
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
-from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS
-from sciscidata.sources import Corpus
+from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
 from sciscidata.sources.batch_scan import scan_batches
 from sciscidata.sources.sciscinet_config import SciSciNetConfig
 from sciscidata.sources.sciscinet_joins import join_works

@@ -19,7 +19,7 @@ import polars as pl
 
 from sciscidata.checks import is_whole, require_config
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.sources import Corpus
+from sciscidata.schemas import Corpus
 from sciscidata.sources.corpus_folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
 from sciscidata.sources.corpus_writing import (
     claim_folder,

@@ -21,8 +21,7 @@ from polars.io.plugins import register_io_source
 
 from sciscidata.checks import checked_config
 from sciscidata.errors import ConfigError
-from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
 
 if TYPE_CHECKING:
     from sciscidata.sources.synthetic_graph import Layout, ReferenceLists

@@ -16,11 +16,12 @@ from sciscidata import counted_quantiles as quantiles
 from sciscidata.errors import NotEnoughWorksError, StorageError
 from sciscidata.labels import LabelThresholds, conventionality_cut, find_conventionality_cut, label_novelty
 from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import build
 from sciscidata.row_spool import RowSpool
 from sciscidata.sources.sciscinet import SciSciNetConfig
 from sciscidata.sources.sciscinet_values import rescore
 from sciscidata.splits import SplitConfig
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.year_ranks import rank_on_disk
 
 UZZI = LabelThresholds(novelty_rule="uzzi")

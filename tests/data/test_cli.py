@@ -33,7 +33,7 @@ SMALL = ["--source", "synthetic", "--n-works", "3000", "--n-train", "60", "--n-t
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.pipeline.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
     monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.delenv("OPENALEX_API_KEY", raising=False)

@@ -20,11 +20,12 @@ from sciscidata.errors import SchemaMismatchError, StorageError, VerificationErr
 from sciscidata.label_lookup import LabelLookup
 from sciscidata.labelled import read_labelled, verify_labelled, write_labelled
 from sciscidata.labels import VOCABULARIES
-from sciscidata.pipeline import BuildConfig, export_labelled
+from sciscidata.pipeline import export_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.stages import ingest_corpus
+from sciscidata.unread_settings import BuildConfig
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
 SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}

@@ -18,13 +18,14 @@ from sciscidata.first_time_pairs import compute_first_time_pairs
 from sciscidata.last_year import find_last_year
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_plots import draw_novelty_by_year
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import build
 from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig
 from sciscidata.stages import ingest_corpus
 from sciscidata.summary import print_release
+from sciscidata.unread_settings import BuildConfig
 from tests.data.test_cdindex import frames
 
 #: Works by year at the end of real data: Synergy (2023), a part of SciSciNet, HepTh (broken off in April), and OpenAlex

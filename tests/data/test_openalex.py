@@ -36,7 +36,7 @@ from sciscidata.labels import LabelThresholds
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import build
 from sciscidata.sources.openalex import pull_openalex
 from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex_counts import (
@@ -49,6 +49,7 @@ from sciscidata.sources.openalex_counts import (
 from sciscidata.sources.openalex_references import REFERENCE_WORKS, ReferenceRecords
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.splits import SplitConfig
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 from tests.openalex_server import OpenAlexServer

@@ -22,7 +22,7 @@ from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
-from sciscidata.pipeline import BuildConfig, build, open_source
+from sciscidata.pipeline import build, open_source
 from sciscidata.release import Release
 from sciscidata.scoring import label_scores
 from sciscidata.sources.openalex import pull_openalex
@@ -30,6 +30,7 @@ from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex_references import REFERENCE_WORKS
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.splits import SplitConfig
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.verification import verify_release
 from tests.openalex_server import OpenAlexServer
 

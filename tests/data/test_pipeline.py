@@ -31,11 +31,10 @@ from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, 
 from sciscidata.manifest import DATA_FILES, NOVELTY_COLUMNS
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.pipeline import BuildConfig, build, build_background
+from sciscidata.pipeline import build, build_background
 from sciscidata.release import render_jsonl
-from sciscidata.schemas import EXAMPLE
+from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.scoring import add_novelty, label_scores
-from sciscidata.sources import Corpus
 from sciscidata.sources.corpus_folder import CorpusConfig
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
@@ -43,6 +42,7 @@ from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import BALANCED, SplitConfig
 from sciscidata.stages import ingest_corpus
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 

@@ -47,7 +47,7 @@ from sciscidata.late_text import STRUCTURE, draw_before_text
 from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_plots import draw_novelty
-from sciscidata.pipeline import BuildConfig, build, build_background, export_labelled
+from sciscidata.pipeline import build, build_background, export_labelled
 from sciscidata.plain_text import _clean_all, _unescape_entities
 from sciscidata.release import check_target, render_jsonl
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
@@ -63,6 +63,7 @@ from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publi
 from sciscidata.splits import SplitConfig, draw_split
 from sciscidata.stages import ingest_corpus
 from sciscidata.thrift_compact import parse_struct, write_struct
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.verification import verify_release
 
 N_WORKS = 3_000

@@ -12,10 +12,11 @@ import pytest
 
 from sciscidata.cli import main
 from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import build
 from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet_reading import reading
 from sciscidata.splits import SplitConfig
+from sciscidata.unread_settings import BuildConfig
 
 #: Says on which port it listens: one that was found free before might no longer be.
 SERVER = """

@@ -29,10 +29,9 @@ from sciscidata.novelty import compute_atypicality
 from sciscidata.novelty_background import write_background
 from sciscidata.novelty_config import NoveltyConfig
 from sciscidata.novelty_years import YearScorer
-from sciscidata.pipeline import BuildConfig, build
-from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.pipeline import build
+from sciscidata.schemas import CITATIONS, WORKS, Corpus, corpus_writing
 from sciscidata.scored_source import score_structure
-from sciscidata.sources import Corpus, corpus_writing
 from sciscidata.sources.corpus_folder import CorpusConfig, naming_damage, scan_corpus
 from sciscidata.sources.corpus_writing import write_corpus
 from sciscidata.sources.openalex_candidates import OpenAlexConfig
@@ -43,6 +42,7 @@ from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
 from sciscidata.splits import SplitConfig
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
 from sciscidata.storage import BLANK_SEAL, seal_text
+from sciscidata.unread_settings import BuildConfig
 from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 
@@ -60,7 +60,7 @@ def world(tmp_path_factory) -> Path:
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.pipeline.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
 
     def call(*arguments: str):
         status = main(arguments)

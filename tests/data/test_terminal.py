@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from sciscidata.manifest import hash_manifest, render_manifest
-from sciscidata.pipeline import BuildConfig, build
+from sciscidata.pipeline import build
 from sciscidata.sources.synthetic import SyntheticConfig
 from sciscidata.splits import SplitConfig
 from sciscidata.terminal import printable
+from sciscidata.unread_settings import BuildConfig
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
