@@ -53,7 +53,7 @@ def main():
 
     import polars as pl
 
-    from sciscidata.abstracts import decode_inverted_indexes
+    from sciscidata.records.abstracts import decode_inverted_indexes
 
     real = real_indexes(options.data)
     column = pl.Series((real * (options.rows // len(real) + 1))[: options.rows])

@@ -26,8 +26,8 @@ SEED = 20_260_101
 
 def ours(size: str, out: Path) -> None:
     """Parquet to graph, graph to scores on 1 and 2 threads, and the whole family; values kept for comparison."""
-    from sciscidata.cdindex import CDConfig, score_graph
-    from sciscidata.graph import build_graph
+    from sciscidata.disruption.index import CDConfig, score_graph
+    from sciscidata.graph.graph import build_graph
 
     config = CDConfig.compat("cdindex")
     family = CDConfig.compat("cdindex", family=True)

@@ -19,14 +19,14 @@ import polars as pl
 
 import sciscidata as ssd
 from benchmarks.collapse_policy import FORMS, LABELS, Answers, Draws, Policy, Texts, Trainer, train_supervised
-from sciscirl.baselines import run_baseline
-from sciscirl.collapse import measure_spread
-from sciscirl.experiments import PRESETS
-from sciscirl.metrics import compute_metrics
-from sciscirl.paper_order import order_papers
-from sciscirl.predictions import make_prediction
-from sciscirl.rewards import score_answer
-from sciscirl.task import Paper, read_split
+from sciscirl.envs.dataset import order_papers
+from sciscirl.evaluation.baselines import run_baseline
+from sciscirl.metrics.collapse import measure_spread
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import make_prediction
+from sciscirl.presets import PRESETS
+from sciscirl.task.papers import Paper, read_split
+from sciscirl.task.rewards import score_answer
 
 #: Exp2 pays as Exp4 does, and differs only in the keys; a test says so. One line stands for both.
 SHOWN = {

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sciscirl.contracts import render_answer
-from sciscirl.experiments import Preset
-from sciscirl.paper_order import order_papers
-from sciscirl.rewards import score_answer
-from sciscirl.share_tracker import ShareTracker, batch_term
-from sciscirl.task import VOCABULARIES, Paper
+from sciscirl.envs.dataset import order_papers
+from sciscirl.envs.share_penalty import ShareTracker, batch_term
+from sciscirl.presets import Preset
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import VOCABULARIES, Paper
+from sciscirl.task.rewards import score_answer
 
 LABELS = VOCABULARIES["disruption_label"]
 N_FEATURES = 2048

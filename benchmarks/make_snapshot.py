@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 
 _URL = "https://openalex.org/"
 _MAX_INDEX_BYTES = 32_760

@@ -42,9 +42,9 @@ def processor_seconds(work, repeats: int) -> float:
 
 def one_year(size: str, year: int) -> None:
     """Score one year on one thread: closed form, and ten shuffles. Ours is warmed up once: numba compiles."""
-    from sciscidata.graph import build_graph
-    from sciscidata.novelty import score_atypicality, venue_numbers
-    from sciscidata.novelty_config import NoveltyConfig
+    from sciscidata.graph.graph import build_graph
+    from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+    from sciscidata.novelty.config import NoveltyConfig
 
     citations, works = scan_graph(size, venues=True)
     graph = build_graph(citations, works)
@@ -59,9 +59,9 @@ def one_year(size: str, year: int) -> None:
 
 def all_years(size: str, n_threads: int) -> None:
     """Score every year: seconds on the clock and of the processor, from the graph on; memory from Parquet on."""
-    from sciscidata.graph import build_graph
-    from sciscidata.novelty import score_atypicality, venue_numbers
-    from sciscidata.novelty_config import NoveltyConfig
+    from sciscidata.graph.graph import build_graph
+    from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+    from sciscidata.novelty.config import NoveltyConfig
 
     citations, works = scan_graph(size, venues=True)
     graph = build_graph(citations, works)
@@ -76,9 +76,9 @@ def count_cells(size: str) -> None:
     """Count the distinct (citing year, venue pair) cells, and the pairs of references."""
     import numpy as np
 
-    from sciscidata.graph import build_graph
-    from sciscidata.novelty import venue_numbers
-    from sciscidata.venue_pairs import group, observe, year_slots
+    from sciscidata.graph.graph import build_graph
+    from sciscidata.novelty.atypicality import venue_numbers
+    from sciscidata.novelty.venue_pairs import group, observe, year_slots
 
     citations, works = scan_graph(size, venues=True)
     graph = build_graph(citations, works)
@@ -122,9 +122,9 @@ def run_peer(python: str, peer: str, year: int, folder: Path) -> dict[str, float
 
 def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
-    from sciscidata.novelty import compute_atypicality
-    from sciscidata.novelty_background import write_background
-    from sciscidata.novelty_config import NoveltyConfig
+    from sciscidata.novelty.atypicality import compute_atypicality
+    from sciscidata.novelty.background import write_background
+    from sciscidata.novelty.config import NoveltyConfig
 
     config = NoveltyConfig(years=(year, year))
     path = write_background(*scan_graph(size, venues=True), folder / "background.parquet", config)

@@ -9,9 +9,9 @@ import polars as pl
 
 import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
-from sciscidata.graph import build_graph
-from sciscidata.novelty import score_atypicality, venue_numbers
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.config import NoveltyConfig
 
 Frames = tuple[pl.LazyFrame, pl.LazyFrame]
 

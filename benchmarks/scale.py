@@ -81,7 +81,7 @@ def make(size: str) -> dict[str, float]:
 
 def build(size: str) -> dict[str, float]:
     """From Parquet to both directions of the graph, on disk with checksums; an older graph is removed."""
-    from sciscidata.graph import build_graph
+    from sciscidata.graph.graph import build_graph
 
     shutil.rmtree(graph_folder(size), ignore_errors=True)
     graph = build_graph(*scan(size), cache_dir=graph_folder(size))
@@ -90,8 +90,8 @@ def build(size: str) -> dict[str, float]:
 
 def cd(size: str) -> dict[str, float]:
     """From the graph on disk to the scores of every work, in Parquet."""
-    from sciscidata.cdindex import write_cd_index
-    from sciscidata.graph import open_graph
+    from sciscidata.disruption.index import write_cd_index
+    from sciscidata.graph.graph import open_graph
 
     (folder,) = graph_folder(size).glob("graph-*")
     for scores in graph_folder(size).glob("cd-*"):
@@ -167,8 +167,8 @@ def peer(size: str) -> dict[str, float]:
     """
     import cdindex
 
-    from sciscidata.cdindex import CDConfig, score_graph
-    from sciscidata.graph import open_graph
+    from sciscidata.disruption.index import CDConfig, score_graph
+    from sciscidata.graph.graph import open_graph
 
     focal, refs, cites = neighbourhood(size, N_PEER)
     edges = pl.concat([refs.select("focal", "paper").rename({"focal": "citer", "paper": "cited_id"}), cites[:, :2]])
@@ -269,8 +269,8 @@ def main() -> None:
 
 def warm_up() -> None:
     """Compile what numba has not compiled on this machine yet."""
-    from sciscidata.cdindex import score_graph
-    from sciscidata.graph import build_graph
+    from sciscidata.disruption.index import score_graph
+    from sciscidata.graph.graph import build_graph
 
     works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]})
     citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 7]})

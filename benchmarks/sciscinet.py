@@ -40,11 +40,11 @@ def bytes_read():
 def write_all(folder, out):
     import polars as pl
 
-    from sciscidata.json_lines import render_lines
-    from sciscidata.labelled import write_labelled
     from sciscidata.labels import label_disruption, label_novelty
-    from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-    from sciscidata.sources.sciscinet_texts import plain_texts
+    from sciscidata.release.export import write_labelled
+    from sciscidata.release.json_lines import render_lines
+    from sciscidata.sources.sciscinet.joins import plain_texts
+    from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 
     # Compile, or load what is compiled: once per machine, not per row.
     render_lines(pl.DataFrame({"a": ["x"], "b": [["y"]]}))
@@ -80,13 +80,13 @@ def flatten(folder, out, limit):
 
 
 def take_slice(folder, out, options):
-    from sciscidata import parquet_pages
+    from sciscidata.config import BuildConfig
     from sciscidata.labels import LabelThresholds
-    from sciscidata.novelty_config import NoveltyConfig
+    from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.pipeline import build
-    from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig
-    from sciscidata.splits import SplitConfig
-    from sciscidata.unread_settings import BuildConfig
+    from sciscidata.sampling.split import SplitConfig
+    from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+    from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig
 
     page_bytes, read_at = [], parquet_pages._read_at
     rounds, read_works = [], SciSciNet.read_works
@@ -136,7 +136,7 @@ def id_bytes(path):
 
 
 def write_corpus_of(folder, out):
-    from sciscidata.sources.sciscinet import SciSciNetConfig
+    from sciscidata.sources.sciscinet.source import SciSciNetConfig
     from sciscidata.stages import ingest_corpus
 
     start, cpu = time.perf_counter(), cpu_seconds()

@@ -61,7 +61,7 @@ def flatten(parts: list[Path]) -> int:
 
 
 def ingest(folder: Path, edition: str, n_workers: int) -> int:
-    from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
+    from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 
     with tempfile.TemporaryDirectory(dir=folder) as out:
         config = SnapshotConfig(folder=str(folder), edition=edition, include_xpac=True, n_workers=n_workers)
@@ -73,7 +73,7 @@ def measured(what: str, folder: Path, n_workers: int) -> None:
     if what in ("jsonl", "parquet"):
         import polars as pl
 
-        from sciscidata.abstracts import decode_inverted_indexes
+        from sciscidata.records.abstracts import decode_inverted_indexes
 
         decode_inverted_indexes(pl.Series(['{"a":[0]}']))  # compile, or load the compiled kernel
     parts = sorted((folder / "data" / "jsonl" / "works").glob("updated_date=*/*.gz"))

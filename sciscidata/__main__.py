@@ -2,7 +2,7 @@
 
 import sys
 
-from sciscidata.cli import main
+from sciscidata.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

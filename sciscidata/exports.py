@@ -5,27 +5,32 @@ Nothing runs until a frame is collected, except what is called ``pull_*``, ``rea
 ``venue_numbers`` and ``draw_before_text``, and the pictures that ``draw_*`` makes of frames.
 """
 
-from sciscidata.abstracts import decode_inverted_index
-from sciscidata.cdindex import CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
-from sciscidata.commonness import CommonnessConfig, compute_commonness, score_commonness
-from sciscidata.comparison_plot import draw_comparison
-from sciscidata.corpus_graph import open_graph_of
-from sciscidata.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig, scan_corpus
+from sciscidata.corpus.graph import open_graph_of
+from sciscidata.corpus.scores import read_result
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.disruption.index import CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.errors import SciSciDataError
-from sciscidata.first_time_config import FirstTimePairsConfig
-from sciscidata.first_time_pairs import compute_first_time_pairs, score_first_time_pairs
-from sciscidata.graph import CitationGraph, build_graph, open_graph
-from sciscidata.labelled import write_labelled
+from sciscidata.graph.graph import CitationGraph, build_graph, open_graph
 from sciscidata.labels import LabelThresholds, count_labels, label_disruption, label_novelty, mark_uzzi_cells
-from sciscidata.late_text import draw_before_text
-from sciscidata.novelty import compute_atypicality, score_atypicality, write_atypicality
-from sciscidata.novelty_background import Background, read_background, write_background
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
+from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality, write_atypicality
+from sciscidata.novelty.background import Background, read_background, write_background
+from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.novelty.wang import FirstTimePairsConfig, compute_first_time_pairs, score_first_time_pairs
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.pipeline import build, build_background, export_labelled
-from sciscidata.plots import draw_disruption
-from sciscidata.release import Release, read_release, write_release
+from sciscidata.plots import draw_comparison, draw_disruption, draw_novelty, draw_novelty_by_year
+from sciscidata.records.abstracts import decode_inverted_index
+from sciscidata.release.export import write_labelled
+from sciscidata.release.release import Release, read_release, write_release
+from sciscidata.release.verify import verify_release
+from sciscidata.release.verify_path import verify_path
+from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, join_candidates, mark_ineligible
+from sciscidata.sampling.late_text import draw_before_text
+from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import (
     ATYPICALITY,
     CD_FAMILY,
@@ -38,22 +43,14 @@ from sciscidata.schemas import (
     WORKS,
     Corpus,
 )
-from sciscidata.score_files import read_result
 from sciscidata.scoring import add_novelty, label_scores
-from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
-from sciscidata.sources.corpus_writing import write_corpus
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_values import compare_scores
-from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig, draw_split, split_keys
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.values import compare_scores
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.venue_pairs import venue_numbers
-from sciscidata.verification import verify_release
-from sciscidata.verify_paths import verify_path
 
 __all__ = [
     "ATYPICALITY",

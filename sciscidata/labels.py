@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import polars as pl
 
-from sciscidata.checks import checked_config
-from sciscidata.counted_quantiles import lower_quantile
+from sciscidata._support.quantiles import lower_quantile
+from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 

@@ -10,30 +10,29 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.checks import require_config, require_parquet_name
-from sciscidata.drawing import Drawn, draw_after_text
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
-from sciscidata.labelled import write_labelled
-from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
-from sciscidata.late_text import draw_before_text
-from sciscidata.novelty_background import Background, read_background, write_background
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
-from sciscidata.plots import draw_disruption
-from sciscidata.release import Release, check_target, write_release
-from sciscidata.scored_source import ScoredSource, open_corpus, open_source
-from sciscidata.scoring import label_scores
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.statement import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.unread_settings import (
+from sciscidata._support.validate import require_config, require_parquet_name
+from sciscidata.config import (
     BuildConfig,
     SourceConfig,
     check_source,
     default_cache_dir,
     refuse_unread_of_published,
 )
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
+from sciscidata.novelty.background import Background, read_background, write_background
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.open_source import ScoredSource, open_corpus, open_source
+from sciscidata.plots import draw_disruption, draw_novelty, draw_novelty_by_year
+from sciscidata.release.export import write_labelled
+from sciscidata.release.release import Release, check_target, write_release
+from sciscidata.sampling.draw import Drawn, draw_after_text
+from sciscidata.sampling.late_text import draw_before_text
+from sciscidata.sampling.statement import describe_background, describe_novelty, remark_on_novelty
+from sciscidata.scoring import label_scores
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import reading
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def build(config: BuildConfig) -> Release:
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     release = build(BuildConfig(
         ...         source=SyntheticConfig(n_works=3_000),
@@ -122,7 +121,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     source, places = SyntheticConfig(n_works=2_000), {"out": Path(home) / "all", "cache_dir": home}
         ...     report = export_labelled(BuildConfig(source=source, **places))
@@ -172,7 +171,7 @@ def build_background(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     source = SyntheticConfig(n_works=2_000)
         ...     table = build_background(source, Path(home) / "pairs.parquet", cache_dir=home)

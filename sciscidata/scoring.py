@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from sciscidata.labels import LabelThresholds, label_disruption, label_novelty
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, require_columns
 
 

@@ -12,27 +12,26 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscidata.cdindex import CDConfig, shard_range, write_cd_index
-from sciscidata.checks import checked_config, parse_shard
-from sciscidata.corpus_graph import open_graph_of
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import checked_config, parse_shard
+from sciscidata.config import SourceConfig, check_source
+from sciscidata.corpus.folder import CorpusConfig, scan_corpus
+from sciscidata.corpus.graph import open_graph_of
+from sciscidata.corpus.scores import is_done, state_facts, write_scores
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.disruption.index import CDConfig, shard_range, write_cd_index
 from sciscidata.errors import ConfigError
-from sciscidata.novelty import venue_numbers, write_atypicality
-from sciscidata.novelty_background import read_background
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.progress import progress_bar
+from sciscidata.novelty.atypicality import venue_numbers, write_atypicality
+from sciscidata.novelty.background import read_background
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.open_source import open_corpus
+from sciscidata.sampling.statement import describe_background
 from sciscidata.schemas import Corpus
-from sciscidata.score_files import is_done, state_facts, write_scores
-from sciscidata.scored_source import open_corpus
-from sciscidata.sources.corpus_folder import CorpusConfig, scan_corpus
-from sciscidata.sources.corpus_writing import write_corpus
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
-from sciscidata.sources.sciscinet import SciSciNet, SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.sources.sciscinet_tables import Table
-from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot, snapshot_bytes
-from sciscidata.statement import describe_background
-from sciscidata.unread_settings import SourceConfig, check_source
-from sciscidata.year_parts import by_work_id
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import Table, reading
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
+from sciscidata.storage.year_parts import by_work_id
 
 
 def ingest_corpus(
@@ -58,7 +57,7 @@ def ingest_corpus(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     corpus = ingest_corpus(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
@@ -131,8 +130,8 @@ def write_cd_scores(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.score_files import read_result
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.corpus.scores import read_result
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     world = Path(home) / "world"
         ...     _ = ingest_corpus(SyntheticConfig(n_works=500), world, cache_dir=home)
@@ -183,7 +182,7 @@ def write_novelty_scores(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic import SyntheticConfig
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     world = Path(home) / "world"
         ...     _ = ingest_corpus(SyntheticConfig(n_works=500), world, cache_dir=home)

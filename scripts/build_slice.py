@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sciscidata.cli import build_main
+from sciscidata.cli.main import build_main
 
 if __name__ == "__main__":
     sys.exit(build_main())

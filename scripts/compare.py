@@ -9,11 +9,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
-from sciscirl.compare import CompareConfig
-from sciscirl.compare_files import compare_files, render_comparison
-from sciscirl.run_folder import expand_home
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
+from sciscirl.metrics.compare import CompareConfig
+from sciscirl.report.comparison import compare_files, render_comparison
+from sciscirl.runs.folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:

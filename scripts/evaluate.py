@@ -8,18 +8,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import (
+from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
     evaluate_model,
     evaluate_predictions,
+    render_metrics,
 )
-from sciscirl.experiments import PRESETS
-from sciscirl.measuring import render_metrics
-from sciscirl.run_folder import expand_home
+from sciscirl.presets import PRESETS
+from sciscirl.runs.folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:

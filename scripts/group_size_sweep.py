@@ -9,12 +9,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script, show
+from sciscirl.cli.command_line import read_options, run_script, show
 
 
 def main(words: Sequence[str]) -> None:
     """Read the options, train and compare, and tell where the result lies."""
-    from sciscirl.group_sizes import GroupSizeOptions, render_group_sizes, run_group_sizes
+    from sciscirl.studies.group_sizes import GroupSizeOptions, render_group_sizes, run_group_sizes
 
     options = read_options(GroupSizeOptions, words)
     if isinstance(options, str):

@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
-from sciscirl.report import ReportConfig, write_report
-from sciscirl.run_folder import expand_home
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
+from sciscirl.report.report import ReportConfig, write_report
+from sciscirl.runs.folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
-from sciscirl.repro.settings import Attention, Axes, Dtype
-from sciscirl.run_folder import expand_home
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
+from sciscirl.runs.folder import expand_home
+from sciscirl.studies.repro.settings import Attention, Axes, Dtype
 
 
 def main(words: Sequence[str]) -> None:
@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> None:
     names = ("batch_sizes", "dtypes", "thread_counts", "attentions", "devices", "n_repeats")
     axes = {name: options.pop(name) for name in names if name in options}
     axes = {name: tuple(value) if isinstance(value, list) else value for name, value in axes.items()}
-    from sciscirl.repro.sweep import ReproConfig, run_sweep
+    from sciscirl.studies.repro.sweep import ReproConfig, run_sweep
 
     options["against"] = tuple(options.get("against", ()))
     config = ReproConfig(**options, axes=Axes(**axes))

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
-from sciscirl.run_folder import expand_home
-from sciscirl.select import Criterion, Rule, SelectionConfig, render_selection, select_checkpoint
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
+from sciscirl.evaluation.checkpoints import Criterion, Rule, SelectionConfig, render_selection, select_checkpoint
+from sciscirl.runs.folder import expand_home
 
 
 def main(words: Sequence[str]) -> None:

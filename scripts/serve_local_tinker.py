@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import platformdirs
 
-from sciscidata.terminal import TextParser
-from sciscirl.command_line import run_script, show
+from sciscidata._support.terminal import TextParser
+from sciscirl.cli.command_line import run_script, show
 from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model
-from sciscirl.run_folder import expand_home
-from sciscirl.task import read_split
+from sciscirl.runs.folder import expand_home
+from sciscirl.task.papers import read_split
 
 N_PAPERS = 50  # of a slice, to make the tiny model's tokenizer from
 

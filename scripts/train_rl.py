@@ -9,8 +9,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script, show
-from sciscirl.experiments import render_presets
+from sciscirl.cli.command_line import read_options, run_script, show
+from sciscirl.presets import render_presets
 
 
 def main(words: Sequence[str]) -> None:
@@ -18,9 +18,9 @@ def main(words: Sequence[str]) -> None:
     if "--list" in words:
         show(render_presets())
         return
-    from sciscirl.dry_run import render_dry_run
-    from sciscirl.launch import TrainOptions
-    from sciscirl.training import train_preset
+    from sciscirl.rl.config import TrainOptions
+    from sciscirl.rl.dry_run import render_dry_run
+    from sciscirl.rl.train import train_preset
 
     options = read_options(TrainOptions, words)
     if isinstance(options, str):

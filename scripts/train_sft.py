@@ -9,8 +9,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from sciscirl.command_line import read_options, run_script, show, take_word
-from sciscirl.experiments import render_presets
+from sciscirl.cli.command_line import read_options, run_script, show, take_word
+from sciscirl.presets import render_presets
 
 BACKENDS = ("tinker", "peft")
 

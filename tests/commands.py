@@ -192,17 +192,17 @@ def background_rows(path: str) -> list[Any]:
 
 def pulled(home: str, base_url: str) -> list[Any]:
     """Pull a few works into a store of answers; without an address, from what the store holds already."""
-    from sciscidata.cdindex import CDConfig
-    from sciscidata.demand import Demand
-    from sciscidata.eligibility import EligibilityConfig
+    from sciscidata.disruption.index import CDConfig
     from sciscidata.labels import LabelThresholds
-    from sciscidata.novelty_config import NoveltyConfig
+    from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.openalex.client import OpenAlexClient
     from sciscidata.openalex.config import ApiConfig
     from sciscidata.openalex.store import ResponseStore
-    from sciscidata.sources.openalex import pull_openalex
-    from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
-    from sciscidata.splits import SplitConfig
+    from sciscidata.sampling.demand import Demand
+    from sciscidata.sampling.eligibility import EligibilityConfig
+    from sciscidata.sampling.split import SplitConfig
+    from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+    from sciscidata.sources.openalex.source import pull_openalex
 
     cd, eligibility = CDConfig(), EligibilityConfig(last_year=2024)
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=12, n_test=3), cd.window_years)
@@ -269,7 +269,7 @@ def _serve() -> None:
     with suppress(ValueError, OSError):  # what is damaged may ask for any amount
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answers = os.fdopen(os.dup(1), "wb")
-    from sciscidata.cli import main
+    from sciscidata.cli.main import main
 
     watch = _Watch()
     sys.addaudithook(watch)

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from sciscidata.counter_random import below, draw, stream_key
-from sciscidata.novelty import NoveltyConfig
+from sciscidata._kernels.random import below, draw, stream_key
+from sciscidata.novelty.atypicality import NoveltyConfig
 
 Slots = list[tuple[int, int, int]]  # (work, cited year, venue), works in graph order, then cited works in graph order
 

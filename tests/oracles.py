@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sciscidata.cdindex import CDConfig
+from sciscidata.disruption.index import CDConfig
 
 
 def cd_family(

@@ -65,7 +65,7 @@ def test_no_path_of_a_machine_is_in_the_repository():
 
 def test_the_readme_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
     blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text("utf-8"), flags=re.DOTALL)
     assert len(blocks) >= 2
     names: dict[str, object] = {}

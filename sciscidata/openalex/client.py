@@ -12,16 +12,14 @@ from typing import Any, Final, Literal, Self, overload
 
 import msgspec
 
+from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.errors import NotFoundError, OfflineError
 from sciscidata.openalex.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
-from sciscidata.openalex.bill import Bill
 from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.connection import Connection
-from sciscidata.openalex.pacing import Pacer
-from sciscidata.openalex.patience import ask_until_answered
+from sciscidata.openalex.http import Connection
+from sciscidata.openalex.limits import Bill, Pacer, ask_until_answered
 from sciscidata.openalex.request import Request, works_request
 from sciscidata.openalex.store import ResponseStore, StoreSummary
-from sciscidata.openalex.threads import StoppedError, map_in_order
 
 __all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import platformdirs
 
-from sciscidata.addresses import check_address
+from sciscidata._support.addresses import check_address
 from sciscidata.errors import ConfigError
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 

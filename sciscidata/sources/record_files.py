@@ -15,10 +15,9 @@ from typing import Any, cast
 
 import msgspec
 
-from sciscidata.arrow_strings import is_utf8
+from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.sources.decompression import Opener, decompress, open_gzip, open_zstd, skip
-from sciscidata.sources.line_reading import (
+from sciscidata.records.lines import (
     DEFAULT_LIMITS,
     Gap,
     ReadLimits,
@@ -27,9 +26,10 @@ from sciscidata.sources.line_reading import (
     split_lines,
     whole_lines,
 )
+from sciscidata.records.record import NoListError, TooLongToMendError, entries_one_by_one
+from sciscidata.records.work import Work, parse_work
 from sciscidata.storage import expand_home, real_path
-from sciscidata.work_records import NoListError, TooLongToMendError, entries_one_by_one
-from sciscidata.works import Work, parse_work
+from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
 
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
 _COMPRESSED = (".gz", ".zst")

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from sciscidata.storage.cached import (
+from sciscidata.storage.atomic import (
+    atomic_file,
+    atomic_folder,
+    clear_leftovers,
+    clear_unfinished,
+    flush,
+    open_lock,
+    scratch_folder,
+)
+from sciscidata.storage.cache import (
     cached_folder,
     file_checksum,
     is_whole_folder,
@@ -11,12 +20,9 @@ from sciscidata.storage.cached import (
     refuse_link,
     resumable_folder,
 )
-from sciscidata.storage.errors import about_os_error, storage_error
+from sciscidata.storage.disk import about_os_error, expand_home, hash_file, real_path, storage_error
 from sciscidata.storage.names import path_inside
-from sciscidata.storage.paths import expand_home, hash_file, real_path
 from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
-from sciscidata.storage.whole import atomic_file, atomic_folder, flush, scratch_folder
-from sciscidata.storage.workspaces import clear_leftovers, clear_unfinished, open_lock
 
 __all__ = [
     "BLANK_SEAL",

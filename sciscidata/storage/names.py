@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from sciscidata.errors import UnsafeNameError
-from sciscidata.storage.paths import real_path
+from sciscidata.storage.disk import real_path
 
 _LONGEST_SHOWN: Final = 80
 

@@ -1,1 +1,4 @@
-"""A Tinker server of one's own: SkyRL in an environment of its own, and a model small enough for any machine."""
+"""A Tinker server on your own machine: SkyRL in an environment of its own, and a tiny model.
+
+Read first: ``server.py``.
+"""

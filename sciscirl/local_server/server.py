@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from sciscirl.errors import LocalServerError
-from sciscirl.folder_lock import locked_folder
+from sciscirl.runs.folder import locked_folder
 
 logger = logging.getLogger(__name__)
 

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import platformdirs
 
 from sciscidata.storage import cached_folder
-from sciscirl.contracts import CONTRACTS, ContractName, contract_keys, render_answer
 from sciscirl.errors import SciSciRLError
-from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.prompts import STYLES, PromptStyle, render_prompt
-from sciscirl.task import VOCABULARIES, PaperView
+from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
+from sciscirl.task.papers import VOCABULARIES, PaperView
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, PromptStyle, render_prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM

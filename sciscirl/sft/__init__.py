@@ -1,1 +1,4 @@
-"""Supervised fine-tuning on the gold answers: what reinforcement learning has to beat."""
+"""Supervised fine-tuning on gold answers, on a Tinker server or with PEFT on your own GPU.
+
+Read first: ``config.py``.
+"""

@@ -10,11 +10,11 @@ from typing import Final
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 from sciscidata.storage import hash_file, path_inside
+from sciscidata.storage.atomic import flush_folder
 from sciscidata.storage.small_files import is_special
-from sciscidata.storage.whole import flush_folder
 from sciscirl.errors import RunFolderError
-from sciscirl.local_model import TRAINED_ON_FILE
-from sciscirl.run_folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
+from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
+from sciscirl.runs.local_model import TRAINED_ON_FILE
 
 CHECKPOINTS: Final = "checkpoints"
 

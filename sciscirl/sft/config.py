@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import chz
 
-from sciscirl.contracts import ContractName
-from sciscirl.dataset import DisruptionDatasetBuilder, check_fit, name_fields
+from sciscirl.envs.dataset import DisruptionDatasetBuilder, check_fit, name_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluator import DisruptionEvaluator, build_evaluator
-from sciscirl.experiments import Preset, describe, find_preset
-from sciscirl.prompts import PromptStyle
-from sciscirl.run_folder import expand_home
+from sciscirl.evaluation.evaluator import DisruptionEvaluator, build_evaluator
+from sciscirl.presets import Preset, describe, find_preset
+from sciscirl.runs.folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
-from sciscirl.task_rules import check_positive
+from sciscirl.task.contracts import ContractName
+from sciscirl.task.prompts import PromptStyle
+from sciscirl.task.rules import check_positive
 
 _OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3

@@ -13,11 +13,11 @@ from tinker_cookbook.renderers import Message, Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 from tinker_cookbook.tokenizer_utils import Tokenizer
 
-from sciscirl.contracts import render_answer
-from sciscirl.envs import build_messages, read_action
+from sciscirl.envs.env import build_messages, read_action
 from sciscirl.errors import SciSciRLError
-from sciscirl.task import TARGETS, Paper
-from sciscirl.task_rules import TaskRules
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, Paper
+from sciscirl.task.rules import TaskRules
 
 #: What brackets the tokens that are trained on, where an example is shown.
 MARKS = ("⟦", "⟧")
@@ -48,7 +48,7 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
         SciSciRLError: if the confidence is no probability, or as one of three is not above the others.
 
     Example:
-        >>> from sciscirl.task import Gold, PaperView
+        >>> from sciscirl.task.papers import Gold, PaperView
         >>> paper = Paper("W1", PaperView("On sleep", "We sleep.", 2001, 3, None), Gold("neutral", None))
         >>> gold_answer(paper, TaskRules(contract="two_keys"))
         '{"disruption_label": "neutral", "confidence": 1.0}'

@@ -6,10 +6,10 @@ import logging
 from pathlib import Path
 
 from sciscidata.storage import atomic_folder
-from sciscirl.chat_format import load_tokenizer
 from sciscirl.errors import SciSciRLError
-from sciscirl.local_model import Precision, find_base_model, load_local_model
-from sciscirl.run_folder import RUN_FILE, find_adapter
+from sciscirl.runs.chat_format import load_tokenizer
+from sciscirl.runs.folder import RUN_FILE, find_adapter
+from sciscirl.runs.local_model import Precision, find_base_model, load_local_model
 
 logger = logging.getLogger(__name__)
 

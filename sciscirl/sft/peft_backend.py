@@ -15,9 +15,17 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
-from sciscirl.folder_lock import locked_folder
-from sciscirl.local_completer import LocalCompleter
-from sciscirl.local_model import (
+from sciscirl.runs.folder import (
+    ADAPTER,
+    begin_run,
+    disk_errors,
+    find_checkpoint,
+    find_weights,
+    locked_folder,
+    write_json,
+)
+from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.runs.local_model import (
     ADAPTER_FILES,
     TRAINED_ON_FILE,
     Precision,
@@ -25,7 +33,6 @@ from sciscirl.local_model import (
     load_base_model,
     require_packages,
 )
-from sciscirl.run_folder import ADAPTER, begin_run, disk_errors, find_checkpoint, find_weights, write_json
 from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
 from sciscirl.sft.config import (
     SftOptions,
@@ -37,7 +44,7 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.trainer_parts import Judge, Recorder, collate, wait_for_all
-from sciscirl.task_rules import check_positive
+from sciscirl.task.rules import check_positive
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,10 @@ from tinker_cookbook.supervised import train
 from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
 from tinker_cookbook.utils.ml_log import dump_config
 
-from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.folder_lock import locked_folder
-from sciscirl.run_folder import begin_run, open_store
-from sciscirl.run_guard import guarded_run
-from sciscirl.server import DAYS_KEPT, check_server, seconds_to_keep
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.rl.train import evaluate_last, guarded_run
+from sciscirl.runs.folder import begin_run, locked_folder, open_store
+from sciscirl.runs.server import DAYS_KEPT, check_server, seconds_to_keep
 from sciscirl.sft.config import (
     SftOptions,
     list_settings,
@@ -28,7 +27,6 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.examples import GoldExamples, to_datum
-from sciscirl.training import evaluate_last
 
 
 @chz.chz

@@ -11,9 +11,9 @@ import torch
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.local_completer import LocalCompleter
-from sciscirl.run_folder import open_store
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.runs.folder import open_store
+from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.sft.checkpoints import enter_checkpoint
 from sciscirl.sft.examples import Example
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscidata.abstracts import decode_inverted_index, decode_inverted_indexes
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.records.abstracts import decode_inverted_index, decode_inverted_indexes
 
 
 def reference_text(index: str | None) -> str | None:
@@ -188,7 +188,7 @@ def test_the_expression_is_lazy_elementwise_and_the_same_in_both_engines():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_blocks_and_threads_change_nothing(threads, monkeypatch):
     rows = [index for index, _ in ODDITIES.values()] + BROKEN
-    monkeypatch.setattr("sciscidata.abstracts._BLOCK_ROWS", 3)
+    monkeypatch.setattr("sciscidata.records.abstracts._BLOCK_ROWS", 3)
     monkeypatch.setattr(pl, "thread_pool_size", lambda: threads)
     assert decode(*rows) == [reference_text(row) for row in rows]
 
@@ -218,7 +218,7 @@ def test_no_byte_behind_the_rows_is_read():
     program = r"""
 import ctypes, mmap
 import numpy as np
-from sciscidata.abstract_kernels import decode_rows
+from sciscidata.records._abstract_kernels import decode_rows
 page = mmap.PAGESIZE
 memory = np.frombuffer(mmap.mmap(-1, 2 * page), np.uint8)
 libc = ctypes.CDLL(None, use_errno=True)

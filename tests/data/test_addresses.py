@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.addresses import check_address, may_carry_key, show_address
-from sciscidata.cli import main
+from sciscidata._support.addresses import check_address, may_carry_key, show_address
+from sciscidata.cli.main import main
 from sciscidata.errors import ApiError, ConfigError
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import ResponseStore
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_tables import _check_store
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import _check_store
 from tests.data.test_openalex_client import KEY, Reply, ScriptedServer
 from tests.serving import encrypt, serving
 

@@ -12,17 +12,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make
-from sciscidata import counted_quantiles as quantiles
+from sciscidata._support import quantiles
+from sciscidata.config import BuildConfig
 from sciscidata.errors import NotEnoughWorksError, StorageError
 from sciscidata.labels import LabelThresholds, conventionality_cut, find_conventionality_cut, label_novelty
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.scaling import rank_on_disk
 from sciscidata.pipeline import build
-from sciscidata.row_spool import RowSpool
-from sciscidata.sources.sciscinet import SciSciNetConfig
-from sciscidata.sources.sciscinet_values import rescore
-from sciscidata.splits import SplitConfig
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.year_ranks import rank_on_disk
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.sciscinet.source import SciSciNetConfig
+from sciscidata.sources.sciscinet.values import rescore
+from sciscidata.storage.spill import RowSpool
 
 UZZI = LabelThresholds(novelty_rule="uzzi")
 #: Numbers close together, far apart, equal, and the two zeros.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index
+from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index
 from tests.data.test_cdindex import frames, reference_graph
 
 ORIGINALS = ("cdindex", "wu_wang_evans", "sciscinet_v1_d", "sciscinet_v1_cd5", "novelpy", "pyscisci", "crossdi")

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
-from sciscidata import cd_counts, year_parts
-from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
+from sciscidata.disruption import counts as cd_counts
+from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index, score_graph, shard_range, write_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
-from sciscidata.graph import CitationGraph, build_graph
+from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
+from sciscidata.storage import year_parts
 from tests import oracles
 
 COUNTS = ["n_i", "n_j", "n_k"]
@@ -188,7 +189,7 @@ def test_the_family_is_the_same_however_often_the_stamps_run_out(monkeypatch, la
     years |= {200 + i: 2001 for i in range(30)}
     edges = [(100 + i, (i + j) % 10) for i in range(60) for j in range(i % 9)]
     edges += [(200 + i, j) for i in range(30) for j in (*range(i % 10), 100 + i, 159 - i)]
-    monkeypatch.setattr("sciscidata.cd_counts._LAST_STAMP", last_stamp)
+    monkeypatch.setattr("sciscidata.disruption.counts._LAST_STAMP", last_stamp)
     assert_equals_oracle(years, edges, CDConfig(family=True))
 
 
@@ -373,14 +374,14 @@ def test_scores_of_any_ranges_of_works_are_those_of_the_whole(citing_graph, conf
 @pytest.mark.parametrize("name", COMPAT)
 def test_windows_too_wide_for_the_cache_are_counted_part_by_part(citing_graph, monkeypatch, name, part):
     whole = score_graph(citing_graph, CDConfig.compat(name))
-    monkeypatch.setattr("sciscidata.cd_counts._WIDE_WINDOW", 50)
-    monkeypatch.setattr("sciscidata.cd_counts._PART", part)
+    monkeypatch.setattr("sciscidata.disruption.counts._WIDE_WINDOW", 50)
+    monkeypatch.setattr("sciscidata.disruption.counts._PART", part)
     assert score_graph(citing_graph, CDConfig.compat(name)).equals(whole)
 
 
 def test_slices_of_the_arithmetic_change_nothing(citing_graph, monkeypatch):
     whole = score_graph(citing_graph)
-    monkeypatch.setattr("sciscidata.cdindex._ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("sciscidata.disruption.index._ROWS_AT_ONCE", 100)
     assert score_graph(citing_graph).equals(whole)
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from sciscidata import __version__
-from sciscidata.cdindex import CDConfig
-from sciscidata.cli import main
+from sciscidata.cli.main import main
+from sciscidata.cli.settings import merge, read_toml, resolve
+from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
-from sciscidata.manifest import hash_manifest
-from sciscidata.novelty_config import COMPAT, NoveltyConfig
-from sciscidata.settings import merge, read_toml, resolve
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.novelty.config import COMPAT, NoveltyConfig
+from sciscidata.release.manifest import hash_manifest
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from tests.conftest import REPOSITORY
 
@@ -33,7 +33,7 @@ SMALL = ["--source", "synthetic", "--n-works", "3000", "--n-train", "60", "--n-t
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
     monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
@@ -497,7 +497,7 @@ def test_a_window_that_is_no_number_is_named():
 @pytest.mark.parametrize("seconds", [0.2, 0.5, 0.9, 1.5])
 def test_one_interrupt_ends_a_build_at_any_time_with_one_line_and_130(tmp_path, run, words, seconds):
     # What Python loads before it runs a line of ours takes the longer, the more the machine has to do.
-    begin = f"import runpy, sciscidata.cli; print('begins', flush=True); runpy.{run}"
+    begin = f"import runpy, sciscidata.cli.main; print('begins', flush=True); runpy.{run}"
     flags = [*words, "--source", "synthetic", "--n-works", "400000", "--cache-dir", "cache"]
     process = subprocess.Popen(
         [sys.executable, "-c", begin, *flags], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -514,7 +514,7 @@ def test_one_interrupt_ends_a_build_at_any_time_with_one_line_and_130(tmp_path, 
 
 
 def test_the_command_is_ready_for_an_interrupt_before_it_loads_what_takes_long():
-    program = "import sys, sciscidata.cli; print(*sys.modules)"
+    program = "import sys, sciscidata.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert not {"polars", "numpy", "rich", "msgspec"} & set(loaded.split())
 
@@ -522,7 +522,7 @@ def test_the_command_is_ready_for_an_interrupt_before_it_loads_what_takes_long()
 def test_a_second_interrupt_does_not_strike_while_the_first_one_is_handled():
     program = """
 import signal, sys
-from sciscidata import cli
+from sciscidata.cli import main as cli
 def run(_):
     try:
         signal.raise_signal(signal.SIGINT) if sys.argv[1] == "ours" else None

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.commonness import CommonnessConfig, compute_commonness, score_commonness
-from sciscidata.counter_random import below, draw, stream_key
+from sciscidata._kernels.portable_math import natural_log
+from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.graph import build_graph
-from sciscidata.portable_math import natural_log
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty._per_work_kernels import commonness_of_cells
+from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.novelty.venue_pairs import group, observe, venue_numbers
 from sciscidata.schemas import COMMONNESS
-from sciscidata.venue_pair_kernels import commonness_of_cells
-from sciscidata.venue_pairs import group, observe, venue_numbers
 from tests import venue_pair_oracle as oracle
 
 DEFAULT = CommonnessConfig()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from numba import njit
 
-from sciscidata.compiled import kernel
+from sciscidata._kernels.compile import kernel
 from tests.conftest import REPOSITORY
 
 
@@ -23,7 +23,7 @@ def test_a_kernel_runs_where_numba_finds_no_place_to_keep_it():
 
 
 def test_a_kernel_is_kept_where_it_can_be():
-    from sciscidata.cd_kernels import slide
+    from sciscidata.disruption._kernels import slide
 
     assert slide.stats.cache_path
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from sciscidata.counter_random import below, below_skewed, draw, scatter, stream_key
+from sciscidata._kernels.random import below, below_skewed, draw, scatter, stream_key
 
 MASK = 2**64 - 1
 words = st.integers(0, MASK)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.demand import Demand
-from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import BALANCED, SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import label_scores
-from sciscidata.splits import BALANCED, SplitConfig, draw_split
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.
 SCORES = st.tuples(

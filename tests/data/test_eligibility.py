@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.eligibility import (
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.sampling.eligibility import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,
@@ -22,7 +23,6 @@ from sciscidata.eligibility import (
     join_candidates,
     mark_ineligible,
 )
-from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.schemas import CD_SCORES, WORKS
 
 GOOD: dict[str, Any] = {

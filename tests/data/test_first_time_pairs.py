@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.counter_random import below, draw, stream_key
+from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.first_time_pairs import FirstTimePairsConfig, compute_first_time_pairs, score_first_time_pairs
-from sciscidata.graph import build_graph
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.novelty.wang import FirstTimePairsConfig, compute_first_time_pairs, score_first_time_pairs
 from sciscidata.schemas import FIRST_TIME_PAIRS
-from sciscidata.venue_pairs import venue_numbers
 from tests import venue_pair_oracle as oracle
 
 EVERY_PAIR = FirstTimePairsConfig(profile_years=1, burn_in_years=1, reuse_years=None, drop_least_cited=0)

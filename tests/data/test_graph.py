@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata import graph as graph_module
-from sciscidata import graph_build, graph_spool
-from sciscidata.cdindex import CDConfig, compute_cd_index
+from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
-from sciscidata.graph import CitationGraph, build_graph, open_graph
-from sciscidata.graph_kernels import add_content_hash
+from sciscidata.graph import build as graph_build
+from sciscidata.graph import graph as graph_module
+from sciscidata.graph import spool as graph_spool
+from sciscidata.graph._kernels import add_content_hash
+from sciscidata.graph.graph import CitationGraph, build_graph, open_graph
 
 BIG = 2**33
 ids = st.integers(1, 12).map(lambda i: i * (BIG // 5))  # some above 2^32
@@ -206,7 +207,7 @@ KILLED_BUILD = """
 import os, signal, sys
 import polars as pl
 from pathlib import Path
-from sciscidata.graph import build_graph
+from sciscidata.graph.graph import build_graph
 home, left = Path(sys.argv[1]), int(sys.argv[2])
 def watch(event, given):
     global left

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.graph_kernels import (
+from sciscidata.graph._kernels import (
     add_content_hash,
     find_all,
     insert_all,

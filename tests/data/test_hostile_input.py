@@ -27,8 +27,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata import labelled, work_records
-from sciscidata.abstracts import decode_inverted_indexes
+from sciscidata.cli.settings import read_toml
 from sciscidata.errors import (
     ApiError,
     ConfigError,
@@ -38,19 +37,22 @@ from sciscidata.errors import (
     StorageError,
     VerificationError,
 )
-from sciscidata.manifest import read_manifest
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex.store import FILE_NAME, ResponseStore
-from sciscidata.settings import read_toml
-from sciscidata.sources import record_files, record_reading, records
-from sciscidata.sources.decompression import PIECE_BYTES, decompress, open_fast_gzip, open_gzip, open_zstd
-from sciscidata.sources.line_reading import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
+from sciscidata.records import record as work_records
+from sciscidata.records.abstracts import decode_inverted_indexes
+from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
+from sciscidata.records.record import TooLongToMendError, entries_one_by_one
+from sciscidata.release import export as labelled
+from sciscidata.release.manifest import read_manifest
+from sciscidata.sources import record_files, records
+from sciscidata.sources import records as record_reading
 from sciscidata.sources.record_files import read_pieces, works_of
 from sciscidata.sources.records import RecordsConfig, pull_records
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
-from sciscidata.sources.snapshot_removals import read_deleted_ids
-from sciscidata.work_records import TooLongToMendError, entries_one_by_one
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.snapshot.removals import read_deleted_ids
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.storage.decompression import PIECE_BYTES, decompress, open_fast_gzip, open_gzip, open_zstd
 
 MB = 1 << 20
 ONE, TWO = b'{"id":"W1"}', b'{"id":"W2"}'
@@ -394,8 +396,8 @@ def test_ranges_are_cut_in_one_pass_where_all_works_are_large():
 BATCHES = """
 import re, sys
 from pathlib import Path
-from sciscidata.sources.snapshot_layout import Part
-from sciscidata.sources.snapshot_reading import read_batches
+from sciscidata.sources.snapshot.layout import Part
+from sciscidata.sources.snapshot.reading import read_batches
 part = Part("updated_date=2026-06-01/part_0000.parquet", sys.argv[1], "parquet")
 print(sum(not isinstance(work, tuple) for batch in read_batches(part) for work in batch))
 print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)

@@ -37,8 +37,8 @@ def watch(event, args):
         listed.write(event + chr(10))
         listed.flush()
 
-from sciscidata.cli import main
-import sciscidata.pipeline, sciscidata.stages, sciscidata.summary_stages
+from sciscidata.cli.main import main
+import sciscidata.pipeline, sciscidata.stages, sciscidata.cli.summary
 sys.addaudithook(watch)
 sys.exit(main())
 """

@@ -16,16 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
-from sciscidata.label_lookup import LabelLookup
-from sciscidata.labelled import read_labelled, verify_labelled, write_labelled
 from sciscidata.labels import VOCABULARIES
 from sciscidata.pipeline import export_labelled
+from sciscidata.release.export import LabelLookup, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
-from sciscidata.sources.corpus_folder import CorpusConfig
-from sciscidata.sources.synthetic import SyntheticConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.stages import ingest_corpus
-from sciscidata.unread_settings import BuildConfig
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
 SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}

@@ -11,21 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.cdindex import compute_cd_index
-from sciscidata.eligibility import CANDIDATES, EligibilityConfig, mark_ineligible
-from sciscidata.first_time_config import FirstTimePairsConfig
-from sciscidata.first_time_pairs import compute_first_time_pairs
+from sciscidata.cli.summary import print_release
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.last_year import find_last_year
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_plots import draw_novelty_by_year
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.wang import FirstTimePairsConfig, compute_first_time_pairs
 from sciscidata.pipeline import build
-from sciscidata.sources.corpus_folder import CorpusConfig
+from sciscidata.plots import draw_novelty_by_year
+from sciscidata.sampling.eligibility import CANDIDATES, EligibilityConfig, mark_ineligible
+from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest_corpus
-from sciscidata.summary import print_release
-from sciscidata.unread_settings import BuildConfig
 from tests.data.test_cdindex import frames
 
 #: Works by year at the end of real data: Synergy (2023), a part of SciSciNet, HepTh (broken off in April), and OpenAlex

@@ -16,13 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 import numpy as np
 import polars as pl
-from sciscidata.graph_nodes import read_nodes
+from sciscidata.graph.build import read_nodes
 from sciscidata.labels import LabelThresholds
-from sciscidata.novelty_plots import draw_novelty, draw_novelty_by_year
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_order import _Places
-from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.venue_pairs import venue_numbers
+from sciscidata.plots import draw_novelty, draw_novelty_by_year
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.order import _Places
+from sciscidata.sources.sciscinet.tables import reading
+from sciscidata.novelty.venue_pairs import venue_numbers
 
 def told(name):
     lines = Path("/proc/self/status").read_text().splitlines()

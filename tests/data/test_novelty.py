@@ -14,12 +14,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sciscidata import novelty_nulls, venue_pairs
-from sciscidata.counter_random import below, draw, stream_key
+from sciscidata._kernels.portable_math import sigmoid
+from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.graph import build_graph
-from sciscidata.novelty import COMPAT, NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
-from sciscidata.portable_math import sigmoid
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty import null_model as novelty_nulls
+from sciscidata.novelty import venue_pairs
+from sciscidata.novelty.atypicality import COMPAT, NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
 from sciscidata.schemas import ATYPICALITY
 from tests import novelty_oracle as oracle
 

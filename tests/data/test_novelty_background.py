@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata import novelty_background
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, SciSciDataError, StorageError
-from sciscidata.graph import build_graph
-from sciscidata.novelty import NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
-from sciscidata.novelty_background import read_background, write_background
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty import background as novelty_background
+from sciscidata.novelty.atypicality import NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
+from sciscidata.novelty.background import read_background, write_background
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import seal
 from tests import novelty_oracle as oracle
@@ -361,7 +361,7 @@ def test_a_full_disk_is_said_in_words(tmp_path):
     pytest.importorskip("resource")
     code = (
         "import resource, signal, sys, polars as pl, numpy as np\n"
-        "from sciscidata.novelty_background import write_background\n"
+        "from sciscidata.novelty.background import write_background\n"
         "from sciscidata.errors import StorageError\n"
         "n = 4000\n"
         "works = pl.LazyFrame({'work_id': range(n), 'source_id': [i * i % 997 for i in range(n)],\n"

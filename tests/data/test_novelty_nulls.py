@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata import novelty_kernels, novelty_nulls, venue_pairs, work_quantile_kernels
-from sciscidata.graph import CitationGraph, build_graph
-from sciscidata.novelty import score_atypicality, venue_numbers
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty import _moment_kernels as novelty_kernels
+from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
+from sciscidata.novelty import null_model as novelty_nulls
+from sciscidata.novelty import venue_pairs
+from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests import novelty_oracle as oracle
 
 N_SHUFFLES = 2_000

@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.cli import main
+from sciscidata.cli.main import main
+from sciscidata.cli.settings import resolve
 from sciscidata.errors import InputNotFoundError
-from sciscidata.settings import resolve
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
-from sciscidata.sources.sciscinet import SciSciNetConfig
-from sciscidata.sources.snapshot import SnapshotConfig, snapshot_bytes
+from sciscidata.sources.sciscinet.source import SciSciNetConfig
+from sciscidata.sources.snapshot.source import SnapshotConfig, snapshot_bytes
 from tests.conftest import REPOSITORY
 
 ODD = "w* [ä] ~"
@@ -27,9 +27,7 @@ NEIGHBOUR = "wx ä ~"  # what ODD would match as a pattern
 def run(tmp_path, monkeypatch, capsys):
     """Run a command that is to end well in an empty folder; return its output."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / ODD / "cache")
-    )
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / ODD / "cache"))
 
     def call(*arguments: str) -> str:
         status = main(arguments)

@@ -21,9 +21,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscidata.cdindex import COMPAT, CDConfig, compute_cd_index
-from sciscidata.demand import Demand
-from sciscidata.eligibility import EligibilityConfig
+from sciscidata.config import BuildConfig
+from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index
 from sciscidata.errors import (
     ConfigError,
     CostLimitError,
@@ -37,20 +36,22 @@ from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.pipeline import build
-from sciscidata.sources.openalex import pull_openalex
-from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
-from sciscidata.sources.openalex_counts import (
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+from sciscidata.sources.openalex.counts import (
+    REFERENCE_WORKS,
+    ReferenceRecords,
     TooManyCitersError,
     ask_citers,
     ask_reference_citers,
     check_answer,
     converse,
 )
-from sciscidata.sources.openalex_references import REFERENCE_WORKS, ReferenceRecords
+from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
-from sciscidata.splits import SplitConfig
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 from tests.openalex_server import OpenAlexServer
 

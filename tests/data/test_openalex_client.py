@@ -45,7 +45,7 @@ from sciscidata.errors import (
 from sciscidata.openalex.answers import Answer, read_answer
 from sciscidata.openalex.client import ApiConfig, OpenAlexClient, Request, works_request
 from sciscidata.openalex.config import config_file
-from sciscidata.openalex.pacing import Pacer
+from sciscidata.openalex.limits import Pacer
 from sciscidata.openalex.request import MAX_KEY_BYTES
 from sciscidata.openalex.store import ResponseStore
 from tests.openalex_server import OpenAlexServer

@@ -11,27 +11,27 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.cdindex import CDConfig
-from sciscidata.demand import Demand
-from sciscidata.eligibility import EligibilityConfig
+from sciscidata.config import BuildConfig
+from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.labels import LabelThresholds
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_background import write_background
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.background import write_background
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.config import ApiConfig
 from sciscidata.openalex.store import ResponseStore
 from sciscidata.pipeline import build, open_source
-from sciscidata.release import Release
+from sciscidata.release.release import Release
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import SplitConfig
 from sciscidata.scoring import label_scores
-from sciscidata.sources.openalex import pull_openalex
-from sciscidata.sources.openalex_candidates import Candidates, OpenAlexConfig
-from sciscidata.sources.openalex_references import REFERENCE_WORKS
+from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+from sciscidata.sources.openalex.counts import REFERENCE_WORKS
+from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
-from sciscidata.splits import SplitConfig
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.verification import verify_release
 from tests.openalex_server import OpenAlexServer
 
 KEY = "a-secret-key-1234"

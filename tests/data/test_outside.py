@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from sciscidata.manifest import hash_manifest
+from sciscidata.release.manifest import hash_manifest
 from tests.commands import LIMIT_S, REPOSITORY, Commands, Outcome
 from tests.data import test_damage as damage
 from tests.data.test_damage import Reader

@@ -15,9 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata import parquet_pages
-from sciscidata.parquet_pages import read_rows
-from sciscidata.thrift_compact import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, parse_struct, write_struct
+from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+from sciscidata.sources.sciscinet.parquet_rows import (
+    BINARY,
+    FALSE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    parse_struct,
+    read_rows,
+    write_struct,
+)
 
 N_ROWS = 20_000
 _rng = np.random.default_rng(0)

@@ -17,9 +17,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.cdindex import compute_cd_index
-from sciscidata.drawing import draw_after_text
-from sciscidata.eligibility import EligibilityConfig
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
     BackgroundError,
     ConfigError,
@@ -28,22 +29,21 @@ from sciscidata.errors import (
     ReleaseExistsError,
 )
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, count_labels, label_novelty
-from sciscidata.manifest import DATA_FILES, NOVELTY_COLUMNS
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, build_background
-from sciscidata.release import render_jsonl
+from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS
+from sciscidata.release.release import render_jsonl
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.draw import draw_after_text
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.scoring import add_novelty, label_scores
-from sciscidata.sources.corpus_folder import CorpusConfig
-from sciscidata.sources.corpus_writing import write_corpus
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import BALANCED, SplitConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest_corpus
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.verification import verify_release
 from tests.conftest import REPOSITORY
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the

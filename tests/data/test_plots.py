@@ -11,7 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from sciscidata.comparison_plot import _caption, _draw_labels, _draw_plane, draw_comparison
 from sciscidata.labels import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
@@ -21,9 +20,21 @@ from sciscidata.labels import (
     label_disruption,
     label_novelty,
 )
-from sciscidata.novelty_plots import _draw_band, _draw_quadrants, draw_novelty, draw_novelty_by_year
-from sciscidata.plots import COLOURS, _draw_spread, draw_disruption, signed_log_edges
-from sciscidata.sources.sciscinet_values import compare_scores
+from sciscidata.plots import (
+    COLOURS,
+    _caption,
+    _draw_band,
+    _draw_labels,
+    _draw_plane,
+    _draw_quadrants,
+    _draw_spread,
+    draw_comparison,
+    draw_disruption,
+    draw_novelty,
+    draw_novelty_by_year,
+    signed_log_edges,
+)
+from sciscidata.sources.sciscinet.values import compare_scores
 
 
 def draw(thresholds: LabelThresholds):
@@ -180,7 +191,7 @@ def test_lazy_frames_give_the_same_pictures(tmp_path, rule) -> None:
 
 def test_a_picture_says_how_many_works_it_does_not_show(tmp_path, monkeypatch) -> None:
     drawn = []
-    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
     counts = dict.fromkeys(NOVELTY_LABELS, 2)
     z = [*np.linspace(-2, 2, 998), 900.0, -900.0]
     works = pl.DataFrame({"z_median": z, "z_p10": z})
@@ -200,7 +211,7 @@ def test_a_picture_says_how_many_works_it_does_not_show(tmp_path, monkeypatch) -
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])
 def test_every_hexagon_lies_whole_within_the_picture(tmp_path, monkeypatch, rule) -> None:
     drawn = []
-    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
     counts = dict.fromkeys(NOVELTY_LABELS, 2)
     ends = pl.DataFrame({"novelty_score": [0.0, 1.0, 0.5], "conventionality_score": [1.0, 0.0, 1.0]})
     works = ends.with_columns(z_p10=pl.lit(1.0), z_median=pl.Series([0.0, 1.0, 2.0]))
@@ -229,7 +240,7 @@ def test_only_works_are_grey_in_the_planes() -> None:
 
 def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> None:
     drawn = []
-    monkeypatch.setattr("sciscidata.novelty_plots.save", lambda figure, _: drawn.append(figure))
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
     draw_novelty_by_year(SCORED, tmp_path / "years.png")
     spread, number = drawn[0].axes
     medians = {line.get_label().split(":")[0]: line.get_xydata().tolist() for line in spread.lines[:2]}

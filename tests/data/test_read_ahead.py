@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.labelled import _batches as run_in_batches
-from sciscidata.read_ahead import read_ahead
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_tables import find_table
+from sciscidata._support.parallel import read_ahead
+from sciscidata.release.export import _batches as run_in_batches
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import find_table
 
 
 @pytest.fixture(name="readers")

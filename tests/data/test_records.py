@@ -266,9 +266,9 @@ def test_a_file_name_that_is_not_text_is_reported_with_a_replacement(tmp_path):
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_a_scan_reads_only_what_a_query_needs(tmp_path, engine, monkeypatch):
-    import sciscidata.abstracts
+    import sciscidata.records.abstracts
 
-    monkeypatch.delattr(sciscidata.abstracts, "decode_inverted_index")
+    monkeypatch.delattr(sciscidata.records.abstracts, "decode_inverted_index")
     work = {"publication_year": 2000, "abstract_inverted_index": {"a": [0]}}
     corpus = scan(write(tmp_path / "w.jsonl", *({"id": f"W{n}", **work} for n in range(1, 6000))))
     assert corpus.works.collect_schema() == WORKS

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sciscidata._kernels.portable_math import sigmoid
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -32,14 +33,13 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import LabelThresholds, label_disruption
-from sciscidata.manifest import DATA_FILES, PICTURES, hash_manifest
-from sciscidata.novelty_scores import add_scores
-from sciscidata.portable_math import sigmoid
-from sciscidata.release import check_target, read_release, render_jsonl, write_release
+from sciscidata.novelty.scaling import add_scores
+from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest
+from sciscidata.release.release import check_target, read_release, render_jsonl, write_release
+from sciscidata.release.verify import _check_labels, verify_release
+from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.scoring import label_scores
-from sciscidata.splits import SplitConfig, draw_split
-from sciscidata.verification import _check_labels, verify_release
 
 REPOSITORY = Path(__file__).parents[2]
 SPLIT = SplitConfig(n_train=60, n_test=15)

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make, write_version_1
-from sciscidata import parquet_pages, plots
-from sciscidata.abstracts import decode_inverted_indexes
-from sciscidata.eligibility import EligibilityConfig, count_removals, mark_ineligible
+from sciscidata import plots
+from sciscidata.cli.settings import resolve
+from sciscidata.config import BuildConfig
 from sciscidata.errors import (
     ConfigError,
     EmptyInputError,
@@ -31,8 +31,6 @@ from sciscidata.errors import (
     SchemaMismatchError,
     WorkIdError,
 )
-from sciscidata.json_lines import render_lines
-from sciscidata.labelled import _batches, write_labelled
 from sciscidata.labels import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
@@ -42,29 +40,28 @@ from sciscidata.labels import (
     label_disruption,
     label_novelty,
 )
-from sciscidata.late_queue import Queue
-from sciscidata.late_text import STRUCTURE, draw_before_text
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.novelty_plots import draw_novelty
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, build_background, export_labelled
-from sciscidata.plain_text import _clean_all, _unescape_entities
-from sciscidata.release import check_target, render_jsonl
+from sciscidata.plots import draw_novelty
+from sciscidata.records.abstracts import decode_inverted_indexes
+from sciscidata.records.plain_text import _clean_all, _unescape_entities
+from sciscidata.release.export import _batches, write_labelled
+from sciscidata.release.json_lines import render_lines
+from sciscidata.release.release import check_target, render_jsonl
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_ineligible
+from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
+from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
-from sciscidata.settings import resolve
-from sciscidata.sources import sciscinet_order
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_fields import choose_fields
-from sciscidata.sources.sciscinet_ids import find_repeats, look_up, read_sorted_ids
-from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.sources.sciscinet_tables import Table
-from sciscidata.sources.sciscinet_texts import plain_texts
-from sciscidata.sources.sciscinet_values import compare_scores, compare_z, publish_atypicality, publish_disruption
-from sciscidata.splits import SplitConfig, draw_split
+from sciscidata.sources.sciscinet import order as sciscinet_order
+from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+from sciscidata.sources.sciscinet.joins import choose_fields, plain_texts
+from sciscidata.sources.sciscinet.parquet_rows import parse_struct, write_struct
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids, reading
+from sciscidata.sources.sciscinet.values import compare_scores, compare_z, publish_atypicality, publish_disruption
 from sciscidata.stages import ingest_corpus
-from sciscidata.thrift_compact import parse_struct, write_struct
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.verification import verify_release
 
 N_WORKS = 3_000
 
@@ -891,7 +888,7 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
     }
     release = build(resolve(settings))
     verify_release(release.folder)
-    from sciscidata.cdindex import compute_cd_index
+    from sciscidata.disruption.index import compute_cd_index
 
     found = tables(made)
     scores = (
@@ -1238,7 +1235,7 @@ def test_an_export_that_cannot_be_written_ends_with_an_error_and_not_with_a_cras
     make(tmp_path, 40_000, n_bytes=100)
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
-        "from sciscidata.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from sciscidata.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     flags = ["export", "--sciscinet", str(tmp_path), "--out", str(tmp_path / "all"), "--no-novelty"]
     for _ in range(2):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sciscidata.cli import main
+from sciscidata.cli.main import main
 from sciscidata.errors import InputNotFoundError
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from tests.serving import serving
 from tests.store_server import HUB_TOKEN, StoreServer
 

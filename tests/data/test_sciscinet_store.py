@@ -10,13 +10,13 @@ import boto3
 import polars as pl
 import pytest
 
-from sciscidata.cli import main
+from sciscidata.cli.main import main
+from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.pipeline import build
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet_reading import reading
-from sciscidata.splits import SplitConfig
-from sciscidata.unread_settings import BuildConfig
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import reading
 
 #: Says on which port it listens: one that was found free before might no longer be.
 SERVER = """

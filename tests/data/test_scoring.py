@@ -5,15 +5,15 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from sciscidata.cdindex import compute_cd_index
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.labels import LabelThresholds
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_background import write_background
-from sciscidata.novelty_config import NoveltyConfig
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.background import write_background
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 from sciscidata.scoring import add_novelty, label_scores
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 
 
 @pytest.fixture(scope="module")

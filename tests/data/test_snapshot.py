@@ -32,8 +32,9 @@ from benchmarks.make_snapshot import (
     write_part,
     write_synthetic,
 )
-from sciscidata.abstracts import decode_inverted_indexes
-from sciscidata.cdindex import compute_cd_index
+from sciscidata.corpus.folder import scan_corpus
+from sciscidata.corpus.writer import locked_folder
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
@@ -42,16 +43,17 @@ from sciscidata.errors import (
     ReleaseExistsError,
     StorageError,
 )
+from sciscidata.records.abstracts import decode_inverted_indexes
+from sciscidata.records.work import parse_work, rows_from_works
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import record_files, snapshot, snapshot_removals
-from sciscidata.sources.corpus_folder import scan_corpus
-from sciscidata.sources.corpus_writing import locked_folder
-from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
-from sciscidata.sources.snapshot_layout import find_layout
-from sciscidata.sources.snapshot_reading import line_blocks
-from sciscidata.sources.snapshot_removals import find_removals, read_deleted_ids
+from sciscidata.sources import record_files
+from sciscidata.sources.snapshot import removals as snapshot_removals
+from sciscidata.sources.snapshot import source as snapshot
+from sciscidata.sources.snapshot.layout import find_layout
+from sciscidata.sources.snapshot.reading import line_blocks
+from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 from sciscidata.storage.parquet import CheckedGroups
-from sciscidata.works import parse_work, rows_from_works
 from tests.conftest import REPOSITORY
 
 DAYS = ("updated_date=2026-06-01/part_0000", "updated_date=2026-06-01/part_0001", "updated_date=2026-06-09/part_0000")
@@ -511,7 +513,7 @@ def test_workers_report_progress_and_what_went_wrong(tmp_path, caplog):
 
 RUN = """
 import sys
-from sciscidata.sources.snapshot import SnapshotConfig, ingest_snapshot
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 ingest_snapshot(SnapshotConfig(folder=sys.argv[1], n_workers=2), sys.argv[2])
 """
 

@@ -24,8 +24,7 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
-from sciscidata.quotas import class_quotas, quota_cells
-from sciscidata.splits import SplitConfig, draw_split, split_keys
+from sciscidata.sampling.split import SplitConfig, class_quotas, draw_split, quota_cells, split_keys
 
 WORLD_SIZE = 3000
 

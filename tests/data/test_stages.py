@@ -19,31 +19,32 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from sciscidata import corpus_graph, score_files, year_parts
-from sciscidata.cdindex import CDConfig, compute_cd_index
-from sciscidata.cli import main
-from sciscidata.corpus_graph import open_graph_of
+from sciscidata.cli.main import main
+from sciscidata.config import BuildConfig
+from sciscidata.corpus import graph as corpus_graph
+from sciscidata.corpus import scores as score_files
+from sciscidata.corpus import writer as corpus_writing
+from sciscidata.corpus.folder import CorpusConfig, naming_damage, scan_corpus
+from sciscidata.corpus.graph import open_graph_of
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
-from sciscidata.graph import build_graph, content_hash, open_graph
-from sciscidata.novelty import compute_atypicality
-from sciscidata.novelty_background import write_background
-from sciscidata.novelty_config import NoveltyConfig
-from sciscidata.novelty_years import YearScorer
+from sciscidata.graph.graph import build_graph, content_hash, open_graph
+from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
+from sciscidata.novelty.background import write_background
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.open_source import score_structure
 from sciscidata.pipeline import build
-from sciscidata.schemas import CITATIONS, WORKS, Corpus, corpus_writing
-from sciscidata.scored_source import score_structure
-from sciscidata.sources.corpus_folder import CorpusConfig, naming_damage, scan_corpus
-from sciscidata.sources.corpus_writing import write_corpus
-from sciscidata.sources.openalex_candidates import OpenAlexConfig
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, scan_records
-from sciscidata.sources.sciscinet import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.snapshot import SnapshotConfig
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.splits import SplitConfig
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.snapshot.source import SnapshotConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest_corpus, write_cd_scores, write_novelty_scores
-from sciscidata.storage import BLANK_SEAL, seal_text
-from sciscidata.unread_settings import BuildConfig
-from sciscidata.verification import verify_release
+from sciscidata.storage import BLANK_SEAL, seal_text, year_parts
 from tests.conftest import REPOSITORY
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -60,7 +61,7 @@ def world(tmp_path_factory) -> Path:
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder; return its exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.unread_settings.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
 
     def call(*arguments: str):
         status = main(arguments)
@@ -541,7 +542,7 @@ def test_scores_are_not_written_under_the_name_of_another_format(world, tmp_path
 
 
 def test_structure_counts_what_the_filters_ask_for(world):
-    from sciscidata.eligibility import count_references
+    from sciscidata.sampling.eligibility import count_references
 
     works, citations, _ = scan_corpus(world)
     found = score_structure(citations, works, CDConfig(), NoveltyConfig())

@@ -413,7 +413,7 @@ def test_a_folder_that_another_run_makes_while_it_is_looked_for_is_not_called_da
         assert cached_folder(folder, fill) == folder  # the other run
         return False
 
-    monkeypatch.setattr("sciscidata.storage.cached.is_whole_folder", look_too_early)
+    monkeypatch.setattr("sciscidata.storage.cache.is_whole_folder", look_too_early)
     assert names(cached_folder(tmp_path / "kept", fill)) == ["SHA256SUMS", "a.bin", "b.json"]
     assert "damaged" not in caplog.text
     assert names(tmp_path) == ["kept"]
@@ -497,7 +497,7 @@ def test_a_folder_that_its_owner_finishes_while_the_lock_is_asked_for_is_not_tak
         shutil.rmtree(tmp_path / ".result.unfinished")  # the owner has ended
         return True
 
-    monkeypatch.setattr("sciscidata.storage.cached.try_lock", lock_too_late)
+    monkeypatch.setattr("sciscidata.storage.cache.try_lock", lock_too_late)
     with resumable_folder(tmp_path / "result") as folder:
         assert folder.parent.suffix != ".unfinished"
         (folder / "whole").touch()
@@ -648,7 +648,7 @@ def test_a_file_that_cannot_be_read_for_now_costs_no_folder(tmp_path, monkeypatc
     def fail(path):
         raise OSError(errno.EIO, "Input/output error", str(path))
 
-    monkeypatch.setattr("sciscidata.storage.cached.hash_file", fail)
+    monkeypatch.setattr("sciscidata.storage.cache.hash_file", fail)
     with pytest.raises(OSError, match="Input/output error"):
         cached_folder(target, lambda _: pytest.fail("made again"))
     monkeypatch.undo()
@@ -659,7 +659,7 @@ def test_a_file_that_cannot_be_read_for_now_costs_no_folder(tmp_path, monkeypatc
 def test_a_folder_that_somebody_else_keeps_locked_is_not_waited_for_without_end(tmp_path, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("sciscidata.storage.workspaces._PATIENCE_S", 0.05)
+    monkeypatch.setattr("sciscidata.storage.atomic._PATIENCE_S", 0.05)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # as `flock FOLDER sciscidata ...` does

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.cdindex import compute_cd_index
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources.synthetic import SyntheticConfig, scan_synthetic
-from sciscidata.sources.synthetic_words import FIELDS
-from sciscidata.sources.synthetic_works import ODDITIES_PER_MILLION
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+from sciscidata.sources.synthetic.words import FIELDS
+from sciscidata.sources.synthetic.works import ODDITIES_PER_MILLION
 
 SMALL = SyntheticConfig(n_works=1_000, seed=11)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -124,7 +124,7 @@ def test_filters_pushed_into_the_source_are_applied():
 
 def test_importing_and_scanning_run_nothing_and_load_no_compiler():
     code = (
-        "import sys; from sciscidata.sources.synthetic import *; "
+        "import sys; from sciscidata.sources.synthetic.source import *; "
         "scan_synthetic(SyntheticConfig(n_works=2**31 - 1)); print('numba' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, **CAPTURED)

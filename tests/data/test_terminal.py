@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from sciscidata.manifest import hash_manifest, render_manifest
+from sciscidata._support.terminal import printable
+from sciscidata.config import BuildConfig
 from sciscidata.pipeline import build
-from sciscidata.sources.synthetic import SyntheticConfig
-from sciscidata.splits import SplitConfig
-from sciscidata.terminal import printable
-from sciscidata.unread_settings import BuildConfig
+from sciscidata.release.manifest import hash_manifest, render_manifest
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
@@ -130,8 +130,8 @@ def test_on_a_terminal_too_only_our_own_commands_come_out():
     import pty
 
     program = f"""
-from sciscidata.progress import progress_bar
-from sciscidata.summary import standard_output
+from sciscidata._support.progress import progress_bar
+from sciscidata.cli.summary import standard_output
 hostile = {HOSTILE!r} + "[red]x[/nosuch]"
 with progress_bar(hostile, 3, unit="works") as advance:
     advance(1, hostile)
@@ -188,7 +188,7 @@ def test_too_little_memory_to_load_the_packages_is_one_line(limit, megabytes, tm
 def test_tracebacks_and_what_others_colour_are_shown_and_not_executed(tmp_path):
     program = f"""
 import logging, sys, threading
-from sciscidata.terminal import open_terminal
+from sciscidata._support.terminal import open_terminal
 open_terminal()
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 def fail():

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import CorruptRecordError
-from sciscidata.plain_text import clean_text
+from sciscidata.records.plain_text import clean_text
+from sciscidata.records.work import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.works import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
 
 
 def work(**fields):
@@ -273,9 +273,9 @@ def test_the_date_is_the_later_one():
 
 
 def test_only_the_columns_asked_for_are_decoded(monkeypatch):
-    import sciscidata.abstracts
+    import sciscidata.records.abstracts
 
-    monkeypatch.delattr(sciscidata.abstracts, "decode_inverted_index")
+    monkeypatch.delattr(sciscidata.records.abstracts, "decode_inverted_index")
     frame = works_frame([work(language="en", abstract_inverted_index={"a": [0]})], ["language", "work_id"])
     assert frame.rows() == [("en", 1)]
 

@@ -9,11 +9,11 @@ from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message, get_text_content
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.adversarial import AdversarialGroupBuilder, Opponents
-from sciscirl.contracts import render_answer
-from sciscirl.experiments import PRESETS
-from sciscirl.prompts import escape_markup
-from sciscirl.task import TARGETS, VOCABULARIES, Gold
+from sciscirl.envs.adversarial import AdversarialGroupBuilder, Opponents
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold
+from sciscirl.task.prompts import escape_markup
 from tests.rl.toy import Scripted
 
 RULES = PRESETS["adversarial"].rules

@@ -54,7 +54,7 @@ def options(toy_slice, toy_model, tmp_path, monkeypatch) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def toy_renderer(toy_model):
-    from sciscirl.chat_format import make_renderer
+    from sciscirl.runs.chat_format import make_renderer
     from tests.rl.toy import RENDERER
 
     return make_renderer(toy_model, RENDERER)

@@ -11,10 +11,10 @@ import polars as pl
 from hypothesis import strategies as st
 
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
-from sciscidata.release import DRAWN, write_release
+from sciscidata.release.release import DRAWN, write_release
+from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS
-from sciscidata.splits import SplitConfig
-from sciscirl.task import PaperView
+from sciscirl.task.papers import PaperView
 
 #: What tokenizers and chat formats read as something other than text.
 MARKUP = (

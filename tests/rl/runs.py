@@ -10,13 +10,13 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscirl.contracts import render_answer
-from sciscirl.envs import void
-from sciscirl.experiments import Preset, describe, find_preset
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import make_prediction, prediction_schema, write_predictions
-from sciscirl.rewards import score_answer
-from sciscirl.task import TARGETS, VOCABULARIES
+from sciscirl.envs.env import void
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import make_prediction, prediction_schema, write_predictions
+from sciscirl.presets import Preset, describe, find_preset
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.rewards import score_answer
 
 SLICE = "5a" * 32
 

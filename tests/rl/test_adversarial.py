@@ -16,23 +16,22 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.adversarial import AdversarialEnv, AdversarialGroupBuilder, Opponents
-from sciscirl.adversarial_predictions import adversarial_schema
-from sciscirl.adversarial_rewards import AdversarialRules
-from sciscirl.challenges import ModelCompleter, RuleBasedChallenger
-from sciscirl.dry_run import render_dry_run
+from sciscirl.envs.adversarial import AdversarialEnv, AdversarialGroupBuilder, Opponents
+from sciscirl.envs.dynamic_sampling import RefillConstantGroups
+from sciscirl.envs.opponents import ModelCompleter, RuleBasedChallenger
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure
-from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import PRESETS, Preset, describe
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
-from sciscirl.measuring import render_metrics
-from sciscirl.predictions import collect_predictions, read_predictions, write_predictions
-from sciscirl.refill import RefillConstantGroups
-from sciscirl.server import check_opponents
-from sciscirl.task import TARGETS, VOCABULARIES, read_split
-from sciscirl.task_rules import TaskRules
-from sciscirl.training import train_preset
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure, render_metrics
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
+from sciscirl.metrics.revisions import adversarial_schema
+from sciscirl.presets import PRESETS, Preset, describe
+from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.server import check_opponents
+from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.rules import TaskRules
 from tests.rl.adversarial_toy import LABELS, RULES, Recording, roll_out, say_both
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import NOVELTY, RENDERER, Scripted
@@ -421,7 +420,7 @@ def test_answers_without_reasons_or_with_a_fitted_reward_cannot_be_challenged():
 
 
 def test_an_evaluation_takes_the_opponents_of_its_run(tmp_path, toy_slice):
-    from sciscirl.run_folder import begin_run
+    from sciscirl.runs.folder import begin_run
 
     preset = replace(PRESETS["adversarial"], adversarial=AdversarialRules(challenger="Qwen/Qwen3-8B", reasoning=0.1))
     (tmp_path / "run").mkdir()

@@ -13,21 +13,23 @@ from hypothesis import strategies as st
 from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message
 
-from sciscirl.adversarial import Opponents, make_opponents
-from sciscirl.adversarial_rewards import AdversarialRules, Episode
-from sciscirl.challenges import (
+from sciscirl.envs.adversarial import Opponents, make_opponents
+from sciscirl.envs.opponents import (
     MAX_CHALLENGE,
     ModelCompleter,
     RuleBasedChallenger,
     Seen,
     ask_challenger,
+    ask_judge,
+    read_points,
     render_challenge_prompt,
+    render_judge_prompt,
     render_request,
 )
 from sciscirl.errors import SciSciRLError
-from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.reasoning_judge import ask_judge, read_points, render_judge_prompt
-from sciscirl.task import TARGETS, VOCABULARIES, Paper, read_split
+from sciscirl.task.adversarial_rewards import AdversarialRules, Episode
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, read_split
+from sciscirl.task.prompts import MINI_EXAMPLES
 from tests.rl.adversarial_toy import GOLDS, LABELS, RULES, Recording, roll_out, say_both
 from tests.rl.papers import hostile_texts, views, write_slice
 from tests.rl.toy import RENDERER

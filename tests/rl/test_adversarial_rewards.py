@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.adversarial_predictions import flip_metrics, measure_flips
-from sciscirl.adversarial_rewards import (
+from sciscirl.errors import RewardError
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.revisions import flip_metrics, measure_flips
+from sciscirl.task.adversarial_rewards import (
     N_STEPS,
     AdversarialRules,
     Episode,
@@ -16,10 +18,8 @@ from sciscirl.adversarial_rewards import (
     judge_by_rubric,
     score_episode,
 )
-from sciscirl.contracts import parse_answer, render_answer
-from sciscirl.errors import RewardError
-from sciscirl.metrics import compute_metrics
-from sciscirl.task import TARGETS, VOCABULARIES, PaperView
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView
 from tests.rl.papers import hostile_texts, views
 
 VIEW = PaperView(

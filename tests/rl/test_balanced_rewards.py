@@ -13,11 +13,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
+from sciscirl.envs.share_penalty import batch_term, shares_said
 from sciscirl.errors import RewardError
-from sciscirl.experiments import PRESETS
-from sciscirl.metrics import tie_metrics
-from sciscirl.rewards import (
+from sciscirl.metrics.metrics import tie_metrics
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.rewards import (
     ADJACENT,
     MAX_WEIGHT,
     REWARDS,
@@ -26,9 +28,7 @@ from sciscirl.rewards import (
     quadratic_loss,
     score_answer,
 )
-from sciscirl.share_tracker import batch_term, shares_said
-from sciscirl.task import TARGETS, VOCABULARIES, read_split
-from sciscirl.task_rules import TaskRules
+from sciscirl.task.rules import TaskRules
 from tests.rl.papers import write_slice
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]

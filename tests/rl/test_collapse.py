@@ -17,14 +17,14 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl import training
-from sciscirl.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
-from sciscirl.command_line import run_script
+from sciscirl.cli.command_line import run_script
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.launch import TrainOptions
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import INVALID
-from sciscirl.training import train_preset
+from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import INVALID
+from sciscirl.rl import train as training
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
 from tests.rl.test_metrics import PREDICTED, PUBLISHED, row
 from tests.rl.tinker_stub import serve_models
 from tests.rl.toy import Scripted, say

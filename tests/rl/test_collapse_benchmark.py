@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.collapse import Judge, build_synthetic, keep_proportions, read_slice, run, run_reference
 from benchmarks.collapse_policy import FORMS, LABELS, Answers, Draws, Policy, softmax
-from sciscirl.experiments import PRESETS
+from sciscirl.presets import PRESETS
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from sciscirl.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
-from sciscirl.compare_files import compare_files, find_predictions, render_comparison
 from sciscirl.errors import PredictionsError, SciSciRLError
-from sciscirl.experiments import find_preset
-from sciscirl.intervals import bootstrap_intervals
-from sciscirl.metrics import compute_metrics
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.presets import find_preset
+from sciscirl.report.comparison import compare_files, find_predictions, render_comparison
 from tests.conftest import REPOSITORY
 from tests.rl.runs import make_evaluation, make_predictions, make_run
 

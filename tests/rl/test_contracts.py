@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import CONTRACTS, SUM_TOLERANCE, contract_keys, parse_answer, render_answer
-from sciscirl.strict_json import MAX_DEPTH
-from sciscirl.task import TARGETS, VOCABULARIES
+from sciscirl.task.contracts import CONTRACTS, MAX_DEPTH, SUM_TOLERANCE, contract_keys, parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.rl.json_oracle import LABELS, judge
 from tests.rl.papers import hostile_texts
 

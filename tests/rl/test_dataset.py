@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.dataset import DisruptionDataset, DisruptionDatasetBuilder
+from sciscirl.envs.dataset import DisruptionDataset, DisruptionDatasetBuilder, Epochs, order_papers
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
-from sciscirl.paper_order import Epochs, order_papers
-from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
-from sciscirl.task_rules import TaskRules
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
 from tests.rl.toy import LABELS, RENDERER, make_slice
 
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")

@@ -12,15 +12,15 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.contracts import render_answer
-from sciscirl.envs import DisruptionEnv, DisruptionGroupBuilder, read_action
-from sciscirl.experiments import PRESETS
-from sciscirl.predictions import PREDICTIONS, collect_predictions, prediction_schema
-from sciscirl.refill import RefillConstantGroups
-from sciscirl.rewards import REWARDS
-from sciscirl.share_tracker import ShareTracker
-from sciscirl.task import TARGETS, VOCABULARIES, read_split
-from sciscirl.task_rules import TaskRules
+from sciscirl.envs.dynamic_sampling import RefillConstantGroups
+from sciscirl.envs.env import DisruptionEnv, DisruptionGroupBuilder, read_action
+from sciscirl.envs.share_penalty import ShareTracker
+from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.rewards import REWARDS
+from sciscirl.task.rules import TaskRules
 from tests.rl.toy import LABELS, Scripted, say
 
 RULES = TaskRules(contract="two_keys", reward="strong")

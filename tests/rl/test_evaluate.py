@@ -16,25 +16,25 @@ from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_bench
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import StorageError
-from sciscirl.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
-from sciscirl.benchmark import BENCHMARK, register_benchmark
-from sciscirl.contracts import render_answer
 from sciscirl.errors import PredictionsError, PromptError, SciSciRLError, SliceError
-from sciscirl.evaluate import (
+from sciscirl.evaluation.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
+from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
     evaluate_model,
     evaluate_predictions,
     find_subject,
+    render_metrics,
     save_evaluation,
 )
-from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import HISTORICAL_MODEL
-from sciscirl.measuring import render_metrics
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import PREDICTIONS, read_predictions, write_predictions
-from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
-from sciscirl.task_rules import TaskRules
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
+from sciscirl.presets import HISTORICAL_MODEL
+from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import LABELS, RENDERER, Scripted, make_slice, say
@@ -339,8 +339,8 @@ def test_impossible_evaluations_are_refused(tmp_path, options):
 
 
 def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
-    from sciscirl.experiments import PRESETS, describe
-    from sciscirl.run_folder import begin_run
+    from sciscirl.presets import PRESETS, describe
+    from sciscirl.runs.folder import begin_run
 
     config = EvaluationConfig(release=toy_slice, out=tmp_path, run=tmp_path / "run")
     with pytest.raises(SciSciRLError, match=r"has no run\.json"):

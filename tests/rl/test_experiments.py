@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from sciscirl.adversarial_rewards import AdversarialRules
 from sciscirl.errors import RewardError, SciSciRLError
-from sciscirl.experiments import HISTORICAL_MODEL, PRESETS, Preset, describe, find_preset, render_presets
-from sciscirl.prices import PRICES, estimate_usage
-from sciscirl.rewards import REWARDS
-from sciscirl.task import Gold, Paper, PaperView
-from sciscirl.task_rules import TaskRules
+from sciscirl.presets import HISTORICAL_MODEL, PRESETS, Preset, describe, find_preset, render_presets
+from sciscirl.runs.prices import PRICES, estimate_usage
+from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.papers import Gold, Paper, PaperView
+from sciscirl.task.rewards import REWARDS
+from sciscirl.task.rules import TaskRules
 
 PUBLISHED = {
     "baseline": ("plain", "four_keys", "soft"),

@@ -10,7 +10,7 @@ import pytest
 import tinker
 
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.server import clear_errors
+from sciscirl.runs.server import clear_errors
 from tests.rl.tinker_server import SECONDS_TO_RUN, served
 
 URL = "http://127.0.0.1:9"
@@ -62,7 +62,7 @@ def test_an_error_that_is_not_the_servers_is_left_alone():
 CLIENT = """
 import sys, tinker
 from sciscirl.errors import SciSciRLError
-from sciscirl.server import clear_errors, open_service
+from sciscirl.runs.server import clear_errors, open_service
 
 def train(client):
     return client.create_lora_training_client(sys.argv[1], rank=8).result()

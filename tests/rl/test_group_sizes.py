@@ -6,10 +6,17 @@ import json
 import polars as pl
 import pytest
 
-from sciscirl import group_sizes
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.group_sizes import GroupSizeOptions, draw_group_sizes, plan_runs, read_steps, run_group_sizes, summarize
-from sciscirl.launch import TrainOptions
+from sciscirl.rl.config import TrainOptions
+from sciscirl.studies import group_sizes
+from sciscirl.studies.group_sizes import (
+    GroupSizeOptions,
+    draw_group_sizes,
+    plan_runs,
+    read_steps,
+    run_group_sizes,
+    summarize,
+)
 
 TIES = {
     "reward_tie_group_rate": 0.5, "reward_uniform_group_rate": 0.25, "reward_tie_pair_rate": 0.4,

@@ -16,10 +16,9 @@ import polars as pl
 import pytest
 
 from sciscidata.errors import StorageError
-from sciscirl.baselines import predict_tfidf, run_baseline
-from sciscirl.dry_run import render_dry_run
 from sciscirl.errors import PredictionsError, SciSciRLError, SliceError
-from sciscirl.evaluate import (
+from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
+from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
     evaluate_model,
@@ -27,16 +26,17 @@ from sciscirl.evaluate import (
     find_subject,
     measure,
 )
-from sciscirl.evaluator import DisruptionEvaluator
-from sciscirl.experiments import PRESETS, describe
-from sciscirl.intervals import bootstrap_intervals
-from sciscirl.launch import TrainOptions, make_config
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import check_predictions, write_predictions
-from sciscirl.run_folder import begin_run, write_json
-from sciscirl.task import Gold, Paper, PaperView, read_split
-from sciscirl.task_rules import TaskRules
-from sciscirl.training import train_preset
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import check_predictions, write_predictions
+from sciscirl.presets import PRESETS, describe
+from sciscirl.rl.config import TrainOptions, make_config
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import begin_run, write_json
+from sciscirl.task.papers import Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
 from tests.rl.tinker_stub import KEY, serve_models
@@ -128,7 +128,7 @@ def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_pat
             pytest.raises(SciSciRLError, match="no Tinker server"),
         ):
             ask(EvaluationConfig(release=release, out=out, run=run, base_url=NOBODY))
-        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluate"]
+        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluation.evaluate"]
         assert len(said) == n_warnings
         assert all("trained on another slice" in text for text in said)
 

@@ -12,31 +12,32 @@ import pytest
 
 from sciscidata.errors import SciSciDataError, UnsafeNameError
 from sciscidata.storage import small_files
-from sciscirl import local_model, run_folder
-from sciscirl.compare_files import _columns, _find_slice
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.experiments import find_preset
-from sciscirl.folder_lock import locked_folder
-from sciscirl.local_model import _find_broken
-from sciscirl.report import ReportConfig, _check_pictures, write_report
-from sciscirl.report_figures import draw_shares
-from sciscirl.report_runs import read_run
-from sciscirl.repro.cells import read_cell
-from sciscirl.repro.local_runner import hash_weights
-from sciscirl.repro.sweep_folder import begin_sweep
-from sciscirl.run_folder import (
+from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.presets import find_preset
+from sciscirl.report.comparison import _columns, _find_slice
+from sciscirl.report.figures import draw_shares
+from sciscirl.report.report import ReportConfig, _check_pictures, write_report
+from sciscirl.report.runs import read_run
+from sciscirl.runs import folder as run_folder
+from sciscirl.runs import local_model
+from sciscirl.runs.folder import (
     _read_begun,
     begin_run,
     find_checkpoint,
     is_judged,
     keep_rows,
     list_weights,
+    locked_folder,
     open_store,
     read_checkpoints,
     read_rows,
 )
+from sciscirl.runs.local_model import _find_broken
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
-from sciscirl.subject import EvaluationConfig, find_subject
+from sciscirl.studies.repro.cells import read_cell
+from sciscirl.studies.repro.local_runner import hash_weights
+from sciscirl.studies.repro.sweep_folder import begin_sweep
 from tests.rl.runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import PredictionsError
-from sciscirl.intervals import bootstrap_intervals
-from sciscirl.metrics import AVERAGED, compute_metrics, merge_labels
-from sciscirl.predictions import (
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.metrics import AVERAGED, compute_metrics, merge_labels
+from sciscirl.metrics.predictions import (
     PREDICTIONS,
     check_predictions,
     find_target,
@@ -25,8 +24,9 @@ from sciscirl.predictions import (
     split_by_label,
     write_predictions,
 )
-from sciscirl.rewards import REWARDS, score_answer
-from sciscirl.task import TARGETS, VOCABULARIES, name_gold
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
+from sciscirl.task.rewards import REWARDS, score_answer
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]
 #: The novelty label that is to a joint answer what the disruption label is.

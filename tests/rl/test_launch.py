@@ -13,19 +13,18 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl import run_folder
-from sciscirl.chat_format import choose_renderer, make_renderer
-from sciscirl.command_line import read_options, run_script
-from sciscirl.concurrent_evaluation import ConcurrentEvaluator
-from sciscirl.dry_run import render_dry_run
+from sciscirl.cli.command_line import read_options, run_script
+from sciscirl.envs.dynamic_sampling import RefillConstantGroups
 from sciscirl.errors import PromptError, SciSciRLError, SliceError
-from sciscirl.experiments import HISTORICAL_MODEL, PRESETS
-from sciscirl.folder_lock import locked_folder
-from sciscirl.launch import TrainOptions, make_config, make_evaluator, resolve_preset
-from sciscirl.refill import RefillConstantGroups
-from sciscirl.run_folder import begin_run
-from sciscirl.server import check_server
-from sciscirl.training import train_preset
+from sciscirl.presets import HISTORICAL_MODEL, PRESETS
+from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import train_preset
+from sciscirl.runs import folder as run_folder
+from sciscirl.runs.chat_format import choose_renderer, make_renderer
+from sciscirl.runs.folder import begin_run, locked_folder
+from sciscirl.runs.server import check_server
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import serve_models
 from tests.rl.toy import RENDERER, Scripted, make_slice, say
@@ -251,14 +250,14 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 )
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
-    monkeypatch.setattr("sciscirl.training.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
     monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
     sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
 
-    monkeypatch.setattr("sciscirl.training.train.main", main)
+    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
     asyncio.run(train_preset(TrainOptions(**options, **given)))
     assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
 
@@ -301,7 +300,7 @@ def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
 
 
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
-    holder = f"from pathlib import Path; from sciscirl.folder_lock import locked_folder\n" \
+    holder = f"from pathlib import Path; from sciscirl.runs.folder import locked_folder\n" \
         f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
     with subprocess.Popen([sys.executable, "-c", holder], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout.readline() == "held\n"
@@ -373,7 +372,7 @@ def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_pa
 
 
 def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_asked_for(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.chat_format.get_tokenizer", lambda name: pytest.fail(f"asked for {name}"))
+    monkeypatch.setattr("sciscirl.runs.chat_format.get_tokenizer", lambda name: pytest.fail(f"asked for {name}"))
     with (
         serve_models([{"model_name": "Qwen/Qwen3-8B"}]) as url,
         pytest.raises(SciSciRLError, match="model=Qwen/Qwen3-8B"),
@@ -398,7 +397,7 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
 
 
 def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.launch.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: None)
     with pytest.raises(SciSciRLError, match="pip install wandb"):
         make_config(TrainOptions(**options, wandb_project="p"))
 

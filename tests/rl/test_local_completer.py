@@ -8,8 +8,8 @@ import tinker
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sciscirl.local_completer import LocalCompleter
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.runs.local_completer import LocalCompleter
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']

@@ -15,16 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import parse_answer
 from sciscirl.errors import LocalServerError, SciSciRLError
-from sciscirl.folder_lock import locked_folder
 from sciscirl.local_server import environment, server
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model, invent_answers
-from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.prompts import STYLES, render_prompt
-from sciscirl.task import VOCABULARIES
+from sciscirl.runs.folder import locked_folder
+from sciscirl.task.contracts import parse_answer
+from sciscirl.task.papers import VOCABULARIES
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, render_prompt
 from tests.rl.tinker_server import run_script
 
 VIEW = MINI_EXAMPLES[0].view

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sciscirl.errors import CollapseError
-from sciscirl.experiments import find_preset
-from sciscirl.predictions import find_target, prediction_schema, read_predictions
-from sciscirl.report_runs import read_run
+from sciscirl.metrics.predictions import find_target, prediction_schema, read_predictions
+from sciscirl.presets import find_preset
+from sciscirl.report.runs import read_run
 
 pytestmark = pytest.mark.slow
 

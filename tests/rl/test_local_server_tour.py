@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sciscirl.evaluate import evaluate_predictions
-from sciscirl.folder_lock import locked_folder
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import read_predictions
-from sciscirl.run_folder import find_commit
+from sciscirl.evaluation.evaluate import evaluate_predictions
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.folder import find_commit, locked_folder
 from tests.rl.tinker_server import SECONDS_TO_RUN, command, readme_commands, served
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
-from sciscirl import concurrent_evaluation, training
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.launch import TrainOptions
-from sciscirl.run_folder import open_store
-from sciscirl.subject import EvaluationConfig, find_subject
-from sciscirl.training import train_preset
+from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.rl import concurrent_evaluation
+from sciscirl.rl import train as training
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import open_store
 from tests.conftest import REPOSITORY
 
 STEP = 5

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import PredictionsError
-from sciscirl.intervals import bootstrap_intervals, resample_metrics
-from sciscirl.metrics import compute_metrics, tie_metrics
-from sciscirl.predictions import INVALID, PREDICTIONS, make_prediction
-from sciscirl.rewards import REWARDS, score_answer
+from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
+from sciscirl.metrics.metrics import compute_metrics, tie_metrics
+from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
 
 PUBLISHED = json.loads((REPOSITORY / "tests" / "golden" / "published.json").read_text("utf-8"))
@@ -384,7 +384,7 @@ def test_resamples_are_the_same_however_many_are_drawn_at_a_time(monkeypatch):
     said = {"confidence": 0.9, "is_json": True, "is_valid": True}
     rows = [{"gold": gold, "label": label, **said} for gold in DISRUPTION_LABELS for label in DISRUPTION_LABELS]
     at_once = resample_metrics([rows, rows], n_resamples=50)
-    monkeypatch.setattr("sciscirl.intervals._BLOCK", 7)
+    monkeypatch.setattr("sciscirl.metrics.bootstrap._BLOCK", 7)
     in_blocks = resample_metrics([rows, rows], n_resamples=50)
     assert at_once.keys() == in_blocks.keys()
     for name, values in at_once.items():

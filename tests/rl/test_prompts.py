@@ -13,11 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import CONTRACTS, contract_keys, parse_answer
 from sciscirl.errors import PromptError
-from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.prompts import STYLES, cap_view, render_prompt, render_record
-from sciscirl.task import TARGETS, VOCABULARIES, PaperView
+from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, cap_view, render_prompt, render_record
 from tests.conftest import REPOSITORY
 from tests.rl.papers import MARKUP, hostile_texts, views
 

@@ -21,15 +21,22 @@ from PIL import Image
 
 from sciscidata.errors import StorageError
 from sciscirl.errors import RunFolderError, SciSciRLError, SliceError
-from sciscirl.experiments import find_preset
-from sciscirl.metrics import bin_by_confidence, compute_metrics, find_right
-from sciscirl.published import PUBLISHED_EXP5, PUBLISHED_RUNS
-from sciscirl.report import ReportConfig, render_report, write_report
-from sciscirl.report_figures import Series, draw_confusion, draw_lines
-from sciscirl.report_layout import Example, Picture, Section, Table
-from sciscirl.report_runs import name_folders, read_run, read_runs
-from sciscirl.report_tables import view_comparison, view_cost, view_groups, view_published, view_runs
-from sciscirl.report_views import view_challenges, view_contract
+from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
+from sciscirl.presets import find_preset
+from sciscirl.report.figures import Series, draw_confusion, draw_lines
+from sciscirl.report.layout import Example, Picture, Section, Table
+from sciscirl.report.report import ReportConfig, render_report, write_report
+from sciscirl.report.runs import name_folders, read_run, read_runs
+from sciscirl.report.tables import (
+    PUBLISHED_EXP5,
+    PUBLISHED_RUNS,
+    view_comparison,
+    view_cost,
+    view_groups,
+    view_published,
+    view_runs,
+)
+from sciscirl.report.views import view_challenges, view_contract
 from tests.conftest import REPOSITORY
 from tests.rl.runs import make_evaluation, make_predictions, make_run, write_facts
 
@@ -398,7 +405,7 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(home, tmp_path):
 def test_a_report_that_fails_leaves_the_older_one_as_it_was(home, tmp_path, monkeypatch):
     out = write_report(ReportConfig(runs=(home / "majority",), out=tmp_path / "r.html"))
     before = {path.name: path.read_bytes() for path in (out, *(tmp_path / "r_pictures").iterdir())}
-    monkeypatch.setattr("sciscirl.report.atomic_file", lambda path: pytest.fail("reached too early"))
+    monkeypatch.setattr("sciscirl.report.report.atomic_file", lambda path: pytest.fail("reached too early"))
     monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(StorageError, match="disk"):
         write_report(ReportConfig(runs=(home / "exp4",), out=out))
@@ -442,7 +449,7 @@ def test_a_second_report_replaces_the_first_and_its_pictures(home, tmp_path):
 def test_papers_are_shown_beside_answers_where_the_slice_is_that_of_the_run(toy_slice, tmp_path):
     import hashlib
 
-    from sciscirl.task import read_split
+    from sciscirl.task.papers import read_split
 
     papers = read_split(toy_slice, "test")
     ids = [paper.openalex_id for paper in papers]
@@ -458,7 +465,7 @@ def test_papers_are_shown_beside_answers_where_the_slice_is_that_of_the_run(toy_
 
 
 def test_examples_are_spread_over_gold_labels_and_outcomes(home):
-    from sciscirl.report_examples import view_examples
+    from sciscirl.report.views import view_examples
 
     section = view_examples(read_runs([home / "exp4", home / "joint"]), n_each=3, release=None)
     for examples in section.examples.values():

@@ -16,11 +16,11 @@ from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, make_tiny_model
-from sciscirl.repro.cells import read_cell
-from sciscirl.repro.divergence import ANSWERS, compare_answers, first_divergence
-from sciscirl.repro.local_runner import LocalRunner, hash_weights
-from sciscirl.repro.settings import Axes, plan_cells
-from sciscirl.repro.sweep import ReproConfig, run_sweep
+from sciscirl.studies.repro.cells import read_cell
+from sciscirl.studies.repro.divergence import ANSWERS, compare_answers, first_divergence
+from sciscirl.studies.repro.local_runner import LocalRunner, hash_weights
+from sciscirl.studies.repro.settings import Axes, plan_cells
+from sciscirl.studies.repro.sweep import ReproConfig, run_sweep
 
 tokens = st.lists(st.integers(0, 3), max_size=6)
 FEW = Axes(

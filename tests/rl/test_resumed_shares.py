@@ -12,12 +12,12 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.contracts import render_answer
-from sciscirl.dataset import DisruptionDatasetBuilder
-from sciscirl.launch import TrainOptions
-from sciscirl.run_folder import begin_run
-from sciscirl.task import TARGETS, VOCABULARIES
-from sciscirl.training import train_preset
+from sciscirl.envs.dataset import DisruptionDatasetBuilder
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import begin_run
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.rl.toy import RENDERER, Scripted
 
 KINDS = [("two_keys", "disruption"), ("probabilities", "disruption"), ("two_keys", "joint"), ("probabilities", "joint")]
@@ -90,8 +90,8 @@ def test_a_run_that_is_resumed_hands_its_folder_and_step_to_the_batches(toy_slic
         begin_run(folder, *words, **more)
         return 7
 
-    monkeypatch.setattr("sciscirl.training.check_server", lambda *_: None)
-    monkeypatch.setattr("sciscirl.training.begin_run", begin)
-    monkeypatch.setattr("sciscirl.training.train.main", main)
+    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.rl.train.begin_run", begin)
+    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
     asyncio.run(train_preset(options))
     assert seen == [(str(tmp_path / "run"), 7)]

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.contracts import parse_answer, render_answer
 from sciscirl.errors import RewardError
-from sciscirl.experiments import PRESETS
-from sciscirl.rewards import REWARDS, RewardTable, balance, score_answer
-from sciscirl.task import VOCABULARIES, read_split
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.papers import VOCABULARIES, read_split
+from sciscirl.task.rewards import REWARDS, RewardTable, balance, score_answer
 from tests.rl.papers import hostile_texts, write_slice
 
 # Case by case, as printed: valid and correct (disruptive, other), valid and wrong, contract broken, not JSON.

@@ -15,27 +15,29 @@ import pytest
 import tinker
 
 from sciscidata.errors import StorageError
-from sciscirl import evaluate
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import EvaluationConfig, evaluate_baselines, evaluate_model
-from sciscirl.experiments import PRESETS, Preset, describe
-from sciscirl.folder_lock import locked_folder
-from sciscirl.group_sizes import GroupSizeOptions, plan_runs
-from sciscirl.launch import TrainOptions, make_config
-from sciscirl.local_model import load_base_model
-from sciscirl.measuring import save_evaluation
-from sciscirl.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.report_runs import name_folders
-from sciscirl.repro.sweep import ReproConfig
-from sciscirl.rewards import score_answer
-from sciscirl.run_folder import begin_run, find_checkpoint, read_checkpoints
-from sciscirl.run_guard import guarded_run
-from sciscirl.select import select_checkpoint
+from sciscirl.evaluation import evaluate
+from sciscirl.evaluation.checkpoints import select_checkpoint
+from sciscirl.evaluation.evaluate import (
+    EvaluationConfig,
+    evaluate_baselines,
+    evaluate_model,
+    find_subject,
+    save_evaluation,
+)
+from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
+from sciscirl.presets import PRESETS, Preset, describe
+from sciscirl.report.runs import name_folders
+from sciscirl.rl.config import TrainOptions, make_config
+from sciscirl.rl.train import guarded_run, train_preset
+from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.runs.local_model import load_base_model
 from sciscirl.sft.config import SftOptions, resolve_folder
-from sciscirl.subject import find_subject
-from sciscirl.task import read_split
-from sciscirl.task_rules import TaskRules
-from sciscirl.training import train_preset
+from sciscirl.studies.group_sizes import GroupSizeOptions, plan_runs
+from sciscirl.studies.repro.sweep import ReproConfig
+from sciscirl.task.papers import read_split
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER, say
@@ -108,7 +110,7 @@ def test_an_outage_of_the_server_is_warned_of(tmp_path, caplog):
             while len(caplog.messages) < n_messages:
                 await asyncio.sleep(0.01)
 
-    with caplog.at_level(logging.WARNING, logger="sciscirl.run_guard"):
+    with caplog.at_level(logging.WARNING, logger="sciscirl.rl.train"):
         with serve_models([]) as url:
             asyncio.run(run(url, 0))
             assert caplog.messages == []
@@ -135,7 +137,7 @@ def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
                 while len(caplog.messages) < 2:
                     await asyncio.sleep(0.01)
 
-    with caplog.at_level(logging.WARNING, logger="sciscirl.run_guard"):
+    with caplog.at_level(logging.WARNING, logger="sciscirl.rl.train"):
         asyncio.run(run())
     first, second = caplog.messages  # one look that finds nobody is no outage
     assert first.startswith(f"no Tinker server answers at {URL} (ReadTimeout)")
@@ -230,7 +232,7 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
             raise StorageError(msg)
         write_predictions(predictions, path)
 
-    monkeypatch.setattr("sciscirl.measuring.write_predictions", write)
+    monkeypatch.setattr("sciscirl.evaluation.evaluate.write_predictions", write)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
     answers = pl.DataFrame([{"openalex_id": "W1", **said}])

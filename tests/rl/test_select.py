@@ -13,11 +13,11 @@ import pytest
 
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
-from sciscirl.intervals import bootstrap_intervals
-from sciscirl.metrics import compute_metrics
-from sciscirl.predictions import PREDICTIONS, write_predictions
-from sciscirl.run_folder import list_weights
-from sciscirl.select import SelectionConfig, render_selection, select_checkpoint
+from sciscirl.evaluation.checkpoints import SelectionConfig, render_selection, select_checkpoint
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
+from sciscirl.runs.folder import list_weights
 from tests.conftest import REPOSITORY
 
 N = 300

@@ -9,14 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sciscidata.errors import ConfigError
-from sciscirl.challenges import ModelCompleter
+from sciscirl.envs.opponents import ModelCompleter
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.launch import TrainOptions
-from sciscirl.repro.sweep import ReproConfig, Sweep
-from sciscirl.server import check_server, find_server, list_models, open_sampling, open_service
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.server import check_server, find_server, list_models, open_sampling, open_service
 from sciscirl.sft.tinker_backend import TinkerSftOptions, train_on_tinker
-from sciscirl.training import train_preset
+from sciscirl.studies.repro.sweep import ReproConfig, Sweep
 from tests.rl.tinker_stub import KEY, serve_models
 from tests.rl.toy import RENDERER
 from tests.serving import encrypt, serving

@@ -10,15 +10,13 @@ import pytest
 import tinker
 from tinker_cookbook.supervised import train
 
-from sciscirl.chat_format import make_renderer
-from sciscirl.command_line import read_options, take_word
-from sciscirl.contracts import CONTRACTS, parse_answer
-from sciscirl.envs import DisruptionEnv, build_messages, read_action
+from sciscirl.cli.command_line import read_options, take_word
+from sciscirl.envs.env import DisruptionEnv, build_messages, read_action
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.experiments import PRESETS
-from sciscirl.launch import TrainOptions, make_dataset_builder
-from sciscirl.launch import resolve_preset as resolve_rl_preset
-from sciscirl.prompts import STYLES
+from sciscirl.presets import PRESETS
+from sciscirl.rl.config import TrainOptions, make_dataset_builder
+from sciscirl.rl.config import resolve_preset as resolve_rl_preset
+from sciscirl.runs.chat_format import make_renderer
 from sciscirl.sft.config import SftOptions, list_settings, make_evaluator, make_examples, resolve_preset
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
 from sciscirl.sft.tinker_backend import (
@@ -29,8 +27,10 @@ from sciscirl.sft.tinker_backend import (
     render_dry_run,
     train_on_tinker,
 )
-from sciscirl.task import TARGETS, Gold, Paper, PaperView, read_split
-from sciscirl.task_rules import TaskRules
+from sciscirl.task.contracts import CONTRACTS, parse_answer
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.prompts import STYLES
+from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.rl.toy import RENDERER, Scripted, say
 

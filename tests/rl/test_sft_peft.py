@@ -17,16 +17,16 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.local_model import find_base_model, load_base_model, load_local_model
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.runs.local_model import find_base_model, load_base_model, load_local_model
 from sciscirl.sft import peft_backend
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import PeftSftOptions, make_arguments, make_model, render_dry_run, train_with_peft
 from sciscirl.sft.trainer_parts import Recorder, collate
-from sciscirl.task import VOCABULARIES, read_split
+from sciscirl.task.papers import VOCABULARIES, read_split
 from tests.rl.toy import RENDERER
 
 LABELS = VOCABULARIES["disruption_label"]
@@ -217,7 +217,9 @@ def test_a_batch_that_devices_cannot_share_evenly_is_refused(toy_slice, contrary
 
 
 def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("sciscirl.local_model.importlib.util.find_spec", lambda name: None if name == "peft" else name)
+    monkeypatch.setattr(
+        "sciscirl.runs.local_model.importlib.util.find_spec", lambda name: None if name == "peft" else name
+    )
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"))
     with pytest.raises(SciSciRLError, match=r"peft is not installed\. .*install\.py rl sft"):
         train_with_peft(options)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.contracts import parse_answer, render_answer
+from sciscirl.envs.share_penalty import ShareTracker
 from sciscirl.errors import SciSciRLError
-from sciscirl.share_tracker import ShareTracker
-from sciscirl.task import VOCABULARIES
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.papers import VOCABULARIES
 
 LABELS = VOCABULARIES["disruption_label"]
 COUNTS = tuple(zip(LABELS, (1, 2, 5), strict=True))

@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.errors import SciSciRLError, SliceError
-from sciscirl.metrics import compute_metrics
-from sciscirl.mini_examples import MINI_EXAMPLES
-from sciscirl.predictions import make_prediction
-from sciscirl.prompts import STYLES, render_prompt
-from sciscirl.rewards import REWARDS, score_answer
-from sciscirl.task import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import make_prediction
+from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, render_prompt
+from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
 from tests.rl.papers import write_slice
 
@@ -77,7 +76,7 @@ def test_an_altered_side_is_refused_and_the_other_is_not(tmp_path, side):
 
 
 def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
-    from sciscidata.manifest import hash_manifest, render_manifest
+    from sciscidata.release.manifest import hash_manifest, render_manifest
 
     folder = write_slice(tmp_path / "slice", [{}] * 2)
     manifest = json.loads((folder / "manifest.json").read_bytes())
@@ -189,7 +188,7 @@ def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
-    assert imported <= {"sciscidata.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
+    assert imported <= {"sciscidata.release.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
 
 
 def test_no_label_is_in_two_vocabularies():

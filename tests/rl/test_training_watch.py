@@ -14,16 +14,17 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl import training, training_watch
-from sciscirl.adversarial import AdversarialDatasetBuilder
-from sciscirl.collapse import CollapseConfig
-from sciscirl.contracts import render_answer
-from sciscirl.dataset import DisruptionDatasetBuilder
+from sciscirl.envs import collapse_watch as training_watch
+from sciscirl.envs.adversarial import AdversarialDatasetBuilder
+from sciscirl.envs.collapse_watch import TrainingWatch
+from sciscirl.envs.dataset import DisruptionDatasetBuilder
 from sciscirl.errors import CollapseError
-from sciscirl.launch import TrainOptions
-from sciscirl.task import TARGETS, VOCABULARIES
-from sciscirl.training import train_preset
-from sciscirl.training_watch import TrainingWatch
+from sciscirl.metrics.collapse import CollapseConfig
+from sciscirl.rl import train as training
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.rl.tinker_stub import serve_models
 from tests.rl.toy import RENDERER, Scripted, say
 
@@ -137,7 +138,7 @@ def test_what_builds_the_batches_has_them_watched_whoever_meets_the_answers(toy_
 def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurrently: bool) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
-    monkeypatch.setattr("sciscirl.evaluator.TinkerTokenCompleter", judge)
+    monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
 
     async def loop(config):
         store = TrainingRunStore(storage_from_uri(config.log_path))

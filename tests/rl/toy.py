@@ -14,10 +14,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from sciscidata.labels import LabelThresholds
-from sciscidata.release import DRAWN, write_release
+from sciscidata.release.release import DRAWN, write_release
+from sciscidata.sampling.split import SplitConfig, split_keys
 from sciscidata.schemas import WORKS
-from sciscidata.splits import SplitConfig, split_keys
-from sciscirl.contracts import render_answer
+from sciscirl.task.contracts import render_answer
 
 LABELS = ("disruptive", "consolidating", "neutral")
 SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))

@@ -1,0 +1,31 @@
+"""How every loop worth it is compiled. For kernel modules only: numba takes a while to load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+logger = logging.getLogger(__name__)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function without the GIL on its first call, and keep the machine code on disk for later runs.
+
+    numba keeps it beside the source, or in the user's cache folder. Where it may write to neither (a read-only
+    installation without a home), every run compiles anew, which costs seconds and changes nothing else.
+
+    Example:
+        >>> @kernel
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(21)
+        42
+    """
+    try:
+        return njit(nogil=True, cache=True)(function)
+    except RuntimeError as error:
+        logger.info("compiled for this run only: %s", error)
+        return njit(nogil=True)(function)

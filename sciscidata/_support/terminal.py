@@ -1,0 +1,197 @@
+"""Text for a terminal: what a file says is shown, and never executed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import re
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, NoReturn
+
+from sciscidata._support.memory import about_memory
+
+#: The control characters (ESC begins commands to the terminal), what reorders a line, ends one, or is no character.
+_COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: Colours and the like: what they are around is text without them.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    r"""Write what may not reach a terminal as its code: control characters, reversals of a line, ends of lines.
+
+    Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
+
+    Args:
+        text: or what is shown by its ``str``.
+        lines: keep ``\n``, in a text whose lines are ours.
+
+    Example:
+        >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
+        thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it
+        >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
+        ('a\nb\\r', 'Séance, 夢\\u202e')
+    """
+    return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), str(text))
+
+
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class TextRecord(logging.LogRecord):
+    r"""What is logged, as text: whichever handler writes it, be it ours or that of another package.
+
+    Example:
+        >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
+        'reusing a\\x1b[2J\\nb'
+        >>> TextRecord("tinker_cookbook", logging.INFO, "", 0, "\x1b[33mtoken\x1b[0m", (), None).getMessage()
+        'token'
+    """
+
+    def __init__(self, *facts: Any, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(*facts, **more)
+        if self.exc_info:  # a formatter makes this text of it, unless it is there
+            self.exc_text = printable(logging.Formatter().formatException(self.exc_info), lines=True)
+
+    def getMessage(self) -> str:
+        """Return the message: ours are one line each, those of others lose their colours."""
+        message = super().getMessage()
+        if self.name.startswith(("sciscidata", "sciscirl")):
+            return printable(message)
+        return printable(_COLOURS.sub("", message), lines=True)
+
+
+class TextParser(argparse.ArgumentParser):
+    """Repeats what was typed as text."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong with the command, and exit with 2."""
+        super().error(printable(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
+        super()._print_message(printable(message, lines=True), file)
+
+
+def open_terminal() -> None:
+    """Make streams, logs, warnings and tracebacks of this process such that only text comes out. For commands.
+
+    A stream that was closed (``>&-``) is opened again, lest the next file that is opened takes its place: then
+    standard output cannot be written, and what goes to standard error is lost.
+    """
+    _reopen()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
+            stream.reconfigure(errors="backslashreplace")
+    logging.setLogRecordFactory(TextRecord)
+    write = warnings.formatwarning
+
+    def write_as_text(*facts: Any, **more: Any) -> str:  # noqa: ANN401
+        return printable(write(*facts, **more), lines=True)
+
+    warnings.formatwarning = write_as_text
+    sys.excepthook = _tell_error
+    threading.excepthook = _tell_error_of_thread
+    sys.unraisablehook = _tell_ignored
+
+
+def _tell_error(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    tell("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+
+
+def _tell_error_of_thread(facts: threading.ExceptHookArgs) -> None:
+    if facts.exc_type is not SystemExit:
+        tell(f"Exception in thread {facts.thread.name if facts.thread else None}:")
+        _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
+
+
+def _tell_ignored(facts: sys.UnraisableHookArgs) -> None:
+    tell(f"{facts.err_msg or 'Exception ignored in'}: {facts.object!r}")
+    _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
+
+
+def _reopen() -> None:
+    # In the order of their numbers, because the lowest that is free is taken.
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+        setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error: as text, and, where it cannot be written, not at all."""
+    try:
+        sys.stderr.write(f"{printable(text, lines=True)}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def about_failure(error: Exception) -> str | None:
+    """Say in a line which memory or file the system refused; None for any other error.
+
+    Example:
+        >>> about_failure(OSError(13, "Permission denied", "slices"))
+        'slices: Permission denied. Check the path, its permissions and its disk.'
+        >>> about_failure(RuntimeError("no kernel")) is None
+        True
+    """
+    told = about_memory(error)
+    if told is None and isinstance(error, OSError):
+        from sciscidata.storage import about_os_error  # loads much that no command needs at its beginning
+
+        told = about_os_error(error)
+    return told
+
+
+def show_cursor() -> None:
+    """Show the cursor again that a progress bar has hidden."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")
+
+
+def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """Run a command and send what it has printed on its way: where that fails, it is one line and status 1.
+
+    Returns:
+        The command's exit status.
+
+    Raises:
+        SystemExit: of a parser that refuses the words.
+    """
+    try:
+        status = run(words)
+    except SystemExit as end:
+        if end.code:
+            raise
+        status = 0  # of --help
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        discard(sys.stdout)
+        if status == 0:
+            tell(f"error: cannot write standard output: {error.strerror}.")
+            status = 1
+    return status
+
+
+def discard(stream: Any) -> None:  # noqa: ANN401
+    """Send what is still to be written to nowhere: Python tries once more at its end, and exits with its own status."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # not a stream of the system
+        return

@@ -1,0 +1,69 @@
+"""The citation graph of a corpus on disk: found again without reading the corpus, or built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from sciscidata.corpus.folder import read_report, recorded_sums, refuse_linked_cache, scan_corpus
+from sciscidata.errors import EmptyInputError, StorageError
+from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, open_graph, write_graph
+from sciscidata.schemas import Corpus
+from sciscidata.storage import cached_folder
+
+
+def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
+    """Build the citation graph of a corpus on disk, or map the one that is there. Executes.
+
+    The graph lies under a hash of the content of the corpus. One that is there is compared with its SHA-256, and the
+    corpus is not read again for it. One is built only from files that have the SHA-256 that the corpus states.
+
+    Args:
+        folder: the corpus.
+        cache_dir: where the graph lies; ``folder / "cache"`` by convention.
+
+    Raises:
+        InputNotFoundError: at once; no corpus, or an unfinished one.
+        EmptyInputError: it holds no citations.
+        StorageError: a file of it is damaged; at once, if ``cache_dir`` is as refuse_linked_cache refuses.
+        SciSciDataError: as build_graph raises.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata.stages import ingest_corpus
+        >>> with TemporaryDirectory() as home:
+        ...     _ = ingest_corpus(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
+        ...     open_graph_of(Path(home) / "world", cache_dir=home).n_works
+        500
+    """
+    refuse_linked_cache(folder, cache_dir)
+    cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
+
+    def build(path: Path) -> None:
+        if corpus.citations.head(1).collect().is_empty():
+            msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
+            raise EmptyInputError(msg)
+        write_graph(corpus.citations, corpus.works, path)
+
+    key = _content_key(Path(folder), corpus)
+    return open_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
+
+
+def graph_folder(graph: CitationGraph) -> Path:
+    """Return where a graph of open_graph_of lies."""
+    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
+    return Path(mapped.filename).parent
+
+
+def _content_key(folder: Path, corpus: Corpus) -> str:
+    """Hash the content of every file that a graph is made of, as the report states it, 32 digits."""
+    report, digest = read_report(folder)
+    if digest != corpus.provenance["report_sha256"]:
+        msg = f"the corpus in {folder} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    sums = recorded_sums(report)
+    facts = [FORMAT_VERSION, sorted((name, digest) for name, digest in sums.items() if not name.startswith("texts/"))]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

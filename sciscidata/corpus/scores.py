@@ -1,0 +1,181 @@
+"""A file of scores: sorted by work, and saying of itself of which corpus it is and by which conventions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata._support.validate import require_parquet_name
+from sciscidata.corpus.folder import scan_corpus
+from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
+from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
+from sciscidata.storage.parquet import CHECKED
+
+logger = logging.getLogger(__name__)
+
+#: Under which name of the metadata a file of scores says what it is.
+SCORES_KEY: Final = b"sciscidata_stage"
+_COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # what no caller states
+_ROWS_PER_GROUP: Final = 1 << 18
+#: Raised by one whenever the same corpus and config give other scores.
+_FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
+_REMEDY: Final = "Run the command that made it again, with --overwrite."
+
+
+def read_result(path: str | Path) -> dict[str, Any]:
+    """Read what a file of write_cd_scores or write_novelty_scores says of itself.
+
+    Returns:
+        ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256``: of what; ``rows``;
+        ``columns``.
+
+    Raises:
+        InputNotFoundError: there is no such file, or it is something else.
+        VerificationError: it is a file of scores whose facts are damaged.
+
+    Example:
+        >>> read_result("none.parquet")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
+        path.
+    """
+    try:
+        if not Path(path).is_file():  # a pipe would be waited for
+            raise FileNotFoundError(path)
+        metadata = pq.read_metadata(path)
+        stated = (metadata.metadata or {})[SCORES_KEY]
+    except (OSError, pa.ArrowException, KeyError) as error:
+        msg = f"{path} is no file of scores that this package has written. Check the path."
+        raise InputNotFoundError(msg) from error
+    try:
+        return _checked_facts(json.loads(stated)) | {"rows": metadata.num_rows, "columns": metadata.schema.names}
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        msg = f"{path} is a file of scores, and damaged: what it says of itself cannot be read. {_REMEDY}"
+        raise VerificationError(msg) from error
+
+
+def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
+    if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
+        raise ValueError
+    return {**dict.fromkeys(("source", "corpus_sha256")), **facts}
+
+
+def verify_scores(path: str | Path) -> dict[str, Any]:
+    """Compare a file of scores, all of it, with the SHA-256 that it holds.
+
+    Returns:
+        What ``read_result`` gives.
+
+    Raises:
+        InputNotFoundError: there is no such file, or it is something else.
+        VerificationError: it is damaged, or was made by a version that wrote no such SHA-256.
+
+    Example:
+        >>> verify_scores("none.parquet")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
+        path.
+    """
+    facts = read_result(path)
+    if not is_sealed(Path(path)):
+        msg = f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}"
+        raise VerificationError(msg)
+    return facts
+
+
+def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
+    """State what scores are of: the stage, its options, and the corpus.
+
+    Raises:
+        InputNotFoundError, StorageError: as scan_corpus.
+    """
+    provenance = scan_corpus(folder).provenance
+    return {
+        "stage": stage,
+        "format_version": _FORMAT_VERSIONS[stage],
+        "config": config,
+        "source": provenance.get("kind"),
+        "corpus_sha256": provenance["report_sha256"],
+    }
+
+
+def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
+    """Whether the scores are there already, and whole.
+
+    Damaged ones are to be made again, with a warning in the log; only if ``overwrite``, where they say of themselves
+    something else than ``facts``, which may be the damage.
+
+    Raises:
+        ConfigError: at once, if ``out`` is named like another kind of file than Parquet.
+        ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
+            ``overwrite``.
+    """
+    require_parquet_name(out, "scores are")
+    if not out.exists():
+        return False
+    found = _find_result(out)
+    is_same = {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts))
+    is_whole = is_sealed(out)
+    if is_same and is_whole:
+        clear_leftovers(out)
+        logger.info("%s holds these scores already", out)
+        return True
+    if not is_same and not overwrite:
+        what = "already exists" if is_whole else "is there, and damaged: it differs from the SHA-256 that it holds"
+        msg = f"{out} {what}. Choose another file, or replace it: overwrite=True (--overwrite)."
+        raise ReleaseExistsError(msg)
+    if not is_whole:
+        logger.warning("%s is damaged; it is made again", out)
+    return False
+
+
+def _find_result(out: Path) -> dict[str, Any]:
+    """Read what a file of scores says of itself, nothing if it is damaged; refuse to replace anything else."""
+    try:
+        return read_result(out)
+    except InputNotFoundError as error:
+        msg = (
+            f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "
+            "Choose another file, or remove it."
+        )
+        raise ReleaseExistsError(msg) from error
+    except VerificationError:
+        return {}
+
+
+def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
+    """Write rows, which come in the order of their ids, whole or not at all.
+
+    Args:
+        batches: at least one.
+        out: the file.
+        facts: what it says of itself.
+        replace: a file that is there by the time the scores are made.
+
+    Raises:
+        StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
+        ReleaseExistsError: something else than scores lies there meanwhile.
+    """
+    with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
+        writer: Any = None
+        for rows in batches:
+            table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+            if writer is None:
+                writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
+                # Not with the schema, which pyarrow writes a second time in a form of its own.
+                writer.add_key_value_metadata({SCORES_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
+            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+        stack.close()
+        seal(file)
+    return out

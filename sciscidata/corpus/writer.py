@@ -1,0 +1,343 @@
+"""Any corpus into a folder of Parquet, text apart from structure; what a killed run has finished is kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from sciscidata.corpus.folder import (
+    INDEX,
+    MADE_OF,
+    RECEIPTS,
+    REMOVED_FILE,
+    REMOVED_ROWS,
+    TABLES,
+    UNFINISHED,
+    describe_part,
+    find_damaged,
+    own_files,
+    read_report,
+    recorded_sums,
+    scan_corpus,
+)
+from sciscidata.errors import (
+    EmptyInputError,
+    InputNotFoundError,
+    ReleaseExistsError,
+    StorageError,
+    UnsafeNameError,
+)
+from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
+from sciscidata.storage import (
+    BLANK_SEAL,
+    flush,
+    hash_file,
+    open_lock,
+    refuse_link,
+    seal_text,
+    storage_error,
+)
+from sciscidata.storage.disk import list_visible
+from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.small_files import read_whole
+
+logger = logging.getLogger(__name__)
+
+#: Raised by one whenever the same corpus gives other files.
+_FORMAT_VERSION: Final = 2  # 1 had no checksums of pages and row groups, and no seal
+_BATCH_ROWS: Final = 4_096  # a row group of works: what is read of the texts for one of them
+_PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
+_Part = tuple[str, str, dict[str, Any]]  # the stem of a file, its name in the corpus, and what it holds
+
+
+def write_corpus(
+    corpus: Corpus,
+    out: str | Path,
+    *,
+    texts: bool = True,
+    inputs: Sequence[Path] = (),
+    overwrite: bool = False,
+    advance: Callable[[float], None] | None = None,
+) -> Corpus:
+    """Write works, citations and texts as Parquet, in bounded memory but for what the frames themselves take. Executes.
+
+    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
+    ``corpus.json`` is written last. What a killed run has written is kept where it holds the same rows, and the bytes
+    are the same in the end; a finished corpus is used as it is, when the SHA-256 of all its files have been checked. Of
+    another corpus, which is only replaced when asked, the files that this package has written are removed, and nothing
+    else.
+
+    Args:
+        corpus: of any source; its frames need to give the same rows in the same order every time.
+        out: a folder of its own; made if it is missing.
+        texts: write titles and abstracts too.
+        inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
+        overwrite: replace another corpus that is there, or this one made with other ``texts`` or of changed ``inputs``.
+        advance: told the number of works and citations written or found, to advance a progress bar.
+
+    Returns:
+        What ``scan_corpus`` gives.
+
+    Raises:
+        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
+        EmptyInputError: there is no work.
+        ReleaseExistsError: at once; the folder holds another corpus and not ``overwrite``.
+        StorageError: the disk is full, the folder cannot be written or holds something that is no corpus, or another
+            run is at work in it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "is_retracted": False}], schema=WORKS)
+        >>> citations = pl.LazyFrame({"citing_id": [7], "cited_id": [5]})
+        >>> with TemporaryDirectory() as home:
+        ...     found = write_corpus(Corpus(works, citations, {"kind": "notebook"}), Path(home) / "corpus")
+        ...     found.works.collect()["title"].to_list(), found.citations.collect().rows()
+        (['On sleep'], [(7, 5)])
+    """
+    out = Path(out)
+    stage = "write_corpus"
+    frames = {
+        "works": require_columns(corpus.works, WORKS, frame_name="WORKS", stage=stage),
+        "citations": require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage=stage),
+    }
+    sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
+    made_of = {"format_version": _FORMAT_VERSION, "texts": texts, "inputs": sizes, "source": corpus.provenance}
+    identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    refuse_foreign(out)
+    with locked_folder(out):
+        claim_folder(out, identity, overwrite=overwrite)
+        if (out / INDEX).exists() and not _remove_damaged(out):
+            return scan_corpus(out)
+        tables = ["works", "texts"] if texts else ["works"]
+        columns = list(WORKS) if texts else TABLES["works"].names()
+        n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
+        n_citations, citations = _write_parts(
+            frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
+        )
+        if not n_works:
+            msg = "the source holds no work. Check what it reads."
+            raise EmptyInputError(msg)
+        _seal(out, works + citations, {**corpus.provenance, "works": n_works, "citations": n_citations})
+    return scan_corpus(out)
+
+
+def refuse_foreign(out: Path) -> None:
+    """Keep out of a folder in which something lies, unless a file of ours there says that it is a corpus.
+
+    Raises:
+        StorageError: something else lies there, or the folder cannot be read.
+
+    Example:
+        >>> refuse_foreign(Path("no/such/folder"))
+    """
+    if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
+        return
+    try:
+        entries = list_visible(out.iterdir()) if out.is_dir() else []
+        empty = {name for name in (*TABLES, RECEIPTS) if (out / name).is_dir() and not any((out / name).iterdir())}
+    except OSError as error:
+        raise storage_error(error, out) from error
+    foreign = [path for path in entries if path.name not in {*empty, "cache"}]
+    if foreign:
+        inside = min(foreign[0].iterdir(), default=foreign[0]) if foreign[0].is_dir() else foreign[0]
+        msg = f"{out} holds {inside.relative_to(out)}, which is no part of a corpus. Choose a folder of its own."
+        raise StorageError(msg)
+
+
+def is_claimed(out: Path, identity: str) -> bool:
+    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says.
+
+    Example:
+        >>> is_claimed(Path("no/such/folder"), "{}")
+        False
+    """
+    try:
+        return read_whole(out / MADE_OF).decode() == identity
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
+    """Write down of what the corpus in a locked folder is made; remove another one, if that was asked for.
+
+    Raises:
+        ReleaseExistsError: the folder holds another one and not ``overwrite``.
+        StorageError: it cannot be written.
+    """
+    if is_claimed(out, identity):
+        return
+    if not overwrite and any(own_files(out, name) for name in TABLES):
+        msg = (
+            f"{out} holds another corpus: of another source, with other options, of files that have changed since, or "
+            "of an earlier version. Choose another folder, or replace it: overwrite=True (--overwrite)."
+        )
+        raise ReleaseExistsError(msg)
+    _clear_corpus(out)
+    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+
+
+def _clear_corpus(out: Path) -> None:
+    """Remove the files of ours, the report first: what somebody else has put beside them stays."""
+    (out / INDEX).unlink(missing_ok=True)
+    for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
+        path.unlink()
+    with suppress(OSError):  # none, or not empty
+        (out / RECEIPTS).rmdir()
+
+
+def write_small(target: Path, write: Callable[[Path], Any]) -> None:
+    """Write one file whole or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    unfinished = target.with_name(f".{target.name}.tmp")
+    try:
+        unfinished.unlink(missing_ok=True)  # a link there would be written through
+        write(unfinished)
+        flush(unfinished)
+        unfinished.replace(target)
+    except OSError as error:
+        raise storage_error(error, target) from error
+
+
+@contextmanager
+def locked_folder(out: Path) -> Generator[None]:
+    """Make the folder of a corpus and keep a second run out of it; the lock ends with the process, whatever ends it.
+
+    Raises:
+        StorageError: the folder cannot be made, a link leads out of it, or another run is at work in it.
+    """
+    for name in (*TABLES, RECEIPTS, UNFINISHED):
+        refuse_link(out / name)
+    try:
+        for name in TABLES:
+            (out / name).mkdir(parents=True, exist_ok=True)
+        lock = open_lock(out / ".lock")
+    except OSError as error:
+        raise storage_error(error, out) from error
+    with lock:
+        if os.name == "posix":
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                msg = f"another run is at work in {out}. Wait until it has ended, or choose another folder."
+                raise StorageError(msg) from error
+            except OSError:  # a disk that knows no locks
+                pass
+        yield
+
+
+def _remove_damaged(out: Path) -> bool:
+    """Remove from a finished corpus the files that are not what they were, and say whether there were any."""
+    try:
+        sums = recorded_sums(read_report(out)[0])
+    except (InputNotFoundError, StorageError, UnsafeNameError):  # the report itself
+        damaged = [out / INDEX]
+    else:
+        damaged = [out / name for name in find_damaged(out, sums)]
+    if damaged:
+        logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
+        (out / INDEX).unlink(missing_ok=True)
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return bool(damaged)
+
+
+def _holds(path: Path, key: str) -> bool:
+    """Whether a file is JSON of ours."""
+    try:
+        facts: Any = json.loads(read_whole(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(facts, dict) and key in facts
+
+
+def _write_parts(
+    frame: pl.LazyFrame, out: Path, tables: Sequence[str], advance: Callable[[float], None] | None
+) -> tuple[int, list[_Part]]:
+    """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept.
+
+    What the report will state of a file is summed from what was to be written, not from what a disk has made of it.
+    """
+    n_rows, parts = 0, list[_Part]()
+    group_rows = _BATCH_ROWS * (16 if tables[0] == "citations" else 1)
+    for number, part in enumerate(_parts(frame, _PART_ROWS[tables[0]])):
+        stem = f"part-{number:06}"
+        for name in tables:
+            target, content = out / name / f"{stem}.parquet", io.BytesIO()
+            rows = part.select(TABLES[name].names())
+            write_parquet(rows, content, compression_level=1, row_group_size=group_rows)
+            if not _is_written(target, content.getbuffer()):
+                write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
+            parts.append((stem, f"{name}/{target.name}", describe_part(content, name)))
+        n_rows += part.height
+        if advance is not None:
+            advance(part.height)
+    written = {out / name for _, name, _ in parts}
+    for path in (path for name in tables for path in own_files(out, name)):
+        if path not in written:  # of nothing that is known: it would count as a part
+            path.unlink()
+    return n_rows, parts
+
+
+def _is_written(path: Path, content: memoryview) -> bool:
+    """Whether an earlier run has left the very bytes that would be written. What else is there is written again."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        if memoryview(path.read_bytes()) == content:
+            return True
+    except OSError as error:
+        raise storage_error(error, path) from error
+    logger.warning("%s is damaged, or of another run; it is made again", path)
+    return False
+
+
+def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
+    """Cut the rows of a frame into parts of ``size``, in whatever batches they come."""
+    waiting: list[pl.DataFrame] = []
+    for batch in frame.collect_batches(chunk_size=min(size, 1 << 16), maintain_order=True):
+        waiting.append(batch)
+        while sum(part.height for part in waiting) >= size:
+            rows = pl.concat(waiting)
+            yield rows[:size].rechunk()
+            waiting = [rows[size:]]
+    rest = pl.concat(waiting) if waiting else pl.DataFrame()
+    if rest.height:
+        yield rest.rechunk()
+
+
+def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
+    """Write the report that makes the folder a corpus."""
+    write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
+    files: dict[str, dict[str, Any]] = {}
+    for stem, name, described in parts:
+        files.setdefault(stem, {})[name] = described
+    report = {
+        **facts,
+        "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
+        "removed_sha256": hash_file(out / REMOVED_FILE),
+    }
+    write_report(out, report)
+
+
+def write_report(out: Path, report: dict[str, Any]) -> None:
+    """Write ``corpus.json``, sealed: it makes the folder a corpus.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    text = seal_text(json.dumps({**report, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
+    write_small(out / INDEX, lambda path: path.write_bytes(text))

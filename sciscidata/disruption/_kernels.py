@@ -1,0 +1,178 @@
+"""Compiled loops of the CD index. Called by cd_counts.py; nothing else.
+
+For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for
+every paper p. Two facts make this fast. Index order is time order, so the window itself is one range of
+indices [base, base + span), whose stamps stay in the processor's cache, part by part at least. And what remains is
+the wait for memory at the head of each reference's list, which is hidden by asking for the lists of the next
+focal paper while those of the present one are walked.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.llvm import prefetch
+
+
+@kernel
+def slide(window, side, ref_offsets, refs, first, last, low, high):
+    """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
+
+    A paper's list is sorted by time, so its slice moves by one for each of these works that cites it: walking
+    their references does for all papers at once what a search per paper would do.
+    """
+    start, span = np.uint32(low), np.uint32(high - low)
+    for e in range(np.uint64(ref_offsets[first]), np.uint64(ref_offsets[last])):
+        paper = np.uint32(refs[e])  # unsigned numbers need no check for negative indices: three times as fast
+        if np.uint32(paper - start) < span:
+            window[paper, side] += 1
+
+
+@kernel
+def slices_by_own_age(window, citer_offsets, citers, lows, highs):
+    """Set each slice to the citers whose index lies in [lows[p], highs[p]), the paper's own window."""
+    for p in range(lows.size):
+        begin, end = citer_offsets[p], citer_offsets[p + 1]
+        window[p, 0] = begin + np.searchsorted(citers[begin:end], lows[p])
+        window[p, 1] = begin + np.searchsorted(citers[begin:end], highs[p])
+
+
+@njit(nogil=True)
+def _gather(focal, last, ref_offsets, refs, citers, window, slices):
+    """Collect the non-empty slices of the references of ``focal``; return how many there are."""
+    if focal + 1 < last:
+        for e in range(ref_offsets[focal + 1], ref_offsets[focal + 2]):
+            prefetch(window, 2 * np.int64(refs[e]))  # pyright: ignore[reportCallIssue]
+    n = 0
+    if focal < last:
+        for e in range(ref_offsets[focal], ref_offsets[focal + 1]):
+            paper = np.uint32(refs[e])
+            begin, end = window[paper, 0], window[paper, 1]
+            if end > begin:
+                prefetch(citers, np.int64(begin))  # pyright: ignore[reportCallIssue]
+                slices[n, 0] = begin
+                slices[n, 1] = end
+                n += 1
+    return n
+
+
+@kernel
+def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, stamps, counts):
+    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, 3).
+
+    Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are
+    n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
+
+    ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own: lists are
+    sorted, so each goes on in the next part where it stopped in this one.
+    """
+    highest = np.iinfo(stamps.dtype).max
+    longest = 1
+    for focal in range(first, last):
+        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
+    slices = np.empty((2, longest, 2), window.dtype)
+    number = np.int64(0)
+    now = 0
+    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    for focal in range(first, last):
+        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        n_stamped = np.uint32(0)
+        n_j = np.uint32(0)
+        own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        n_citers = np.uint32(end - own)
+        for low in range(base, base + span, stamps.size):
+            start, size = np.uint32(low), np.uint32(min(stamps.size, base + span - low))
+            if number == highest:
+                stamps[:] = 0
+                number = np.int64(0)
+            number += 1
+            stamp = stamps.dtype.type(number)
+            if omit_focal and low <= focal < low + size:
+                stamps[focal - low] = stamp
+            n_left = 0
+            for s in range(n_slices):
+                e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
+                while e < stop:
+                    citer = np.uint32(np.uint32(citers[e]) - start)
+                    if citer >= size:
+                        break
+                    n_stamped += np.uint32(stamps[citer] != stamp)
+                    stamps[citer] = stamp
+                    e += np.uint64(1)
+                if e < stop:
+                    slices[now, n_left, 0] = e
+                    slices[now, n_left, 1] = stop
+                    n_left += 1
+            n_slices = n_left
+            while own < end:
+                citer = np.uint32(np.uint32(citers[own]) - start)
+                if citer >= size:
+                    break
+                n_j += np.uint32(stamps[citer] == stamp)
+                own += np.uint64(1)
+            if n_slices == 0:
+                break
+        counts[focal - first, 0] = n_citers - n_j
+        counts[focal - first, 1] = n_j
+        counts[focal - first, 2] = n_stamped - n_j
+        n_slices = n_next
+        now = 1 - now
+
+
+@kernel
+def count_shared(
+    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, limit, counts, n_strong, n_shared
+):
+    """Do what count_citers does, and count how many references each citer shares with the focal paper.
+
+    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared
+    references summed over its citers. A stamp is the focal paper's base number plus the references met so far;
+    base numbers lie far enough apart that no list of references can reach the next one. The stamps are cleared
+    before they would pass ``limit``.
+    """
+    stamps = np.zeros(span, np.uint32)
+    longest = 1
+    for focal in range(first, last):
+        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
+    slices = np.empty((2, longest, 2), window.dtype)
+    start = np.uint32(base)
+    step = longest + 1
+    zero = np.int64(0)
+    now = 0
+    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    for focal in range(first, last):
+        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        if zero + 2 * step > limit:
+            stamps[:] = 0
+            zero = np.int64(0)
+        zero += step
+        unmet = np.uint32(zero)
+        if omit_focal:
+            stamps[focal - base] = unmet
+        n_stamped = np.uint32(0)
+        for s in range(n_slices):
+            for e in range(np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])):
+                citer = np.uint32(np.uint32(citers[e]) - start)
+                met = stamps[citer]
+                n_stamped += np.uint32(met < unmet)
+                stamps[citer] = max(met, unmet) + np.uint32(1)
+        n_j = np.uint32(0)
+        strongly = np.uint32(0)
+        shared = np.int64(0)
+        begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        for e in range(begin, end):
+            met = stamps[np.uint32(np.uint32(citers[e]) - start)]
+            if met > unmet:
+                n_j += np.uint32(1)
+                shared += np.int64(met - unmet)
+                strongly += np.uint32(met - unmet >= strong)
+        counts[focal - first, 0] = np.uint32(end - begin) - n_j
+        counts[focal - first, 1] = n_j
+        counts[focal - first, 2] = n_stamped - n_j
+        n_strong[focal - first] = strongly
+        n_shared[focal - first] = shared
+        n_slices = n_next
+        now = 1 - now

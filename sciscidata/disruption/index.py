@@ -1,0 +1,267 @@
+"""The CD (disruption) index and its family, exact, for every work of a citation graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_threads, checked_config, is_whole
+from sciscidata.disruption.config import COMPAT, CDConfig
+from sciscidata.disruption.counts import STRONG, Counter
+from sciscidata.disruption.formulas import add_indices, counted_rows, score_schema, undated_rows
+from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.storage import cached_folder
+from sciscidata.storage.year_parts import part_path, write_part
+
+__all__ = [
+    "COMPAT",
+    "STRONG",
+    "CDConfig",
+    "add_indices",
+    "compute_cd_index",
+    "score_graph",
+    "shard_range",
+    "write_cd_index",
+]
+
+_FORMAT_VERSION = 1
+_ROWS_AT_ONCE = 1 << 22
+
+
+def compute_cd_index(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    config: CDConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Score every work by what later papers cite with it. Runs nothing until collected.
+
+    Among the works published 1 .. window_years years after focal f: n_i cite f and none of its references, n_j
+    cite f and at least one of them, n_k cite at least one of them and not f;
+    cd_index = (n_i - n_j) / (n_i + n_j + n_k).
+
+    Args:
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        works: WORKS; only work_id and publication_year are read.
+        config: conventions; ``CDConfig()`` when None.
+        cache_dir: keep the graph here for later runs; see build_graph.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        CD_SCORES, one row per work, unordered: -1 consolidating .. +1 disruptive; null if the work has no
+        reference, no year, or nobody in the three sets. With ``config.family`` also CD_FAMILY:
+        n_refs (distinct references), n_j5 (citers that share at least 5 of them), n_shared (references shared,
+        summed over citers), mcd_index (cd_index times the citers up to the window's end), di5_index
+        ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
+        (n_shared / (n_i + n_j)).
+
+    Raises:
+        ConfigError: at once, if ``config`` is no CDConfig or ``n_threads`` no number of threads.
+        SchemaMismatchError: at once, before any row is read.
+        WorkIdError: at collect, if a work_id is null or repeated.
+        EmptyInputError: at collect, if ``works`` has no row.
+
+    Source: Funk & Owen-Smith 2017, doi:10.1287/mnsc.2015.2366; DI_5 and DI without n_k: Bornmann et al. 2020,
+    doi:10.1162/qss_a_00068; null without references: Holst et al. 2024, arXiv:2402.14583.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "publication_year": [1990, 2000, 2001, 2002, 2003]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
+        >>> compute_cd_index(citations, works).filter(pl.col("work_id") == 2).collect().row(0)
+        (2, 1, 1, 1, 0.0)
+    """
+    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
+    read = ("work_id", "publication_year")
+    require_columns(works, WORKS, frame_name="WORKS", stage="compute_cd_index", columns=read)
+    config = _checked(config, n_threads)
+
+    def score() -> pl.DataFrame:
+        graph = build_graph(citations, works, cache_dir=cache_dir, n_threads=n_threads)
+        return score_graph(graph, config, n_threads=n_threads)
+
+    return pl.defer(score, schema=score_schema(config))
+
+
+def score_graph(
+    graph: CitationGraph,
+    config: CDConfig | None = None,
+    *,
+    focal: range | None = None,
+    n_threads: int | None = None,
+) -> pl.DataFrame:
+    """Score works of a graph built before. Executes; the frame is that of compute_cd_index.
+
+    Args:
+        graph: from build_graph.
+        config: conventions; ``CDConfig()`` when None.
+        focal: score the works with these indices only, for example ``shard_range(graph, 0, 8)``; every other
+            work counts as a citer all the same. None: every work in WORKS.
+        n_threads: as many as Polars uses when None. The result does not depend on it.
+
+    Returns:
+        CD_SCORES, with ``config.family`` also CD_FAMILY, in the graph's index order, that is by (year, id), works
+        without a year last.
+
+    Raises:
+        ConfigError: at once, if ``config`` is no CDConfig, ``n_threads`` no number of threads, or ``focal`` no range
+            of works in WORKS.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2, 3], "cited_id": [1, 2]}), works)
+        >>> score_graph(graph, focal=range(1, 2)).rows()
+        [(2, 1, 0, 0, 1.0)]
+    """
+    config = _checked(config, n_threads)
+    focal = _checked_focal(graph, focal)
+    dated = _dated(graph, focal)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for span, counts in _counts_by_year(graph, config, _split_by_year(graph, dated), n_threads):
+        for name, part in counts.items():
+            whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
+            whole[span.start - dated.start : span.stop - dated.start] = part
+    parts = [counted_rows(graph, dated, columns)] if columns else []
+    rows = pl.concat([*parts, undated_rows(graph, range(dated.stop, focal.stop))], how="diagonal")
+    # Slice by slice, since every step of the arithmetic makes a column.
+    starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
+    return pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
+
+
+def write_cd_index(
+    graph: CitationGraph,
+    cache_dir: str | Path,
+    config: CDConfig | None = None,
+    *,
+    focal: range | None = None,
+    n_threads: int | None = None,
+) -> Path:
+    """Score every work of a graph into Parquet files, one per publication year. Executes.
+
+    In memory are the scores of one year; what is mapped of the graph the system takes back when it needs it. A run
+    that was killed goes on after the last year it has written.
+
+    Args:
+        graph: from build_graph; with a ``cache_dir`` there, it need not fit into memory.
+        cache_dir: where to make the folder; its name is a hash of the graph's content and ``config``. One that is
+            there already and whole is used; one that was damaged meanwhile is made again, with a warning in the log.
+        config: conventions; ``CDConfig()`` when None.
+        focal: as in score_graph; every shard of a graph has a folder of its own.
+        n_threads: as many as Polars uses when None. The bytes do not depend on it.
+
+    Returns:
+        The folder: CD_SCORES, with ``config.family`` also CD_FAMILY, in files that hold all focal works in index
+        order when read by name, as ``pl.scan_parquet(folder / "*.parquet")`` does; and their SHA-256.
+
+    Raises:
+        ConfigError: at once, as score_graph.
+        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, None]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+        >>> with TemporaryDirectory() as home:
+        ...     folder = write_cd_index(graph, home)
+        ...     sorted(path.name for path in folder.glob("*.parquet"))
+        ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_graph(graph))
+        ['00000-1990.parquet', '00001-2000.parquet', '00002-undated.parquet']
+        True
+    """
+    config, focal = _checked(config, n_threads), _checked_focal(graph, focal)
+    dated = _dated(graph, focal)
+
+    def make(folder: Path) -> None:
+        def path(span: range) -> Path:
+            j = int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
+            return part_path(folder, j, graph.years[j])
+
+        spans = [span for span in _split_by_year(graph, dated) if not path(span).exists()]
+        for span, counts in _counts_by_year(graph, config, spans, n_threads):
+            write_part(path(span), add_indices(counted_rows(graph, span, counts), config))
+        if dated.stop < focal.stop or not focal:
+            rows = add_indices(undated_rows(graph, range(dated.stop, focal.stop)), config)
+            write_part(part_path(folder, graph.years.size, "undated"), rows)
+
+    share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
+    key = content_hash(graph, _FORMAT_VERSION, asdict(config), share)
+    return cached_folder(Path(cache_dir) / f"cd-{key}", make, resume=True)
+
+
+def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
+    """Return the works of one of ``n_shards`` shares with about as many references each: for score_graph's ``focal``.
+
+    Raises:
+        ConfigError: at once; ``n_shards`` is no whole number from 1, or ``shard`` none from 0 to n_shards - 1.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 2000, 2001, 2002]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2, 3, 4, 4], "cited_id": [1, 2, 3, 2]}), works)
+        >>> [shard_range(graph, shard, 2) for shard in range(2)]
+        [range(0, 3), range(3, 4)]
+    """
+    if not (is_whole(n_shards) and is_whole(shard) and 0 <= shard < n_shards):
+        msg = f"shard is {shard!r} of {n_shards!r}, needs whole numbers, the shard from 0 to n_shards - 1."
+        raise ConfigError(msg)
+    offsets = graph.ref_offsets[: graph.n_known + 1]
+    total = int(offsets[-1] - offsets[0])
+    bounds = [int(offsets[0]) + total * edge // n_shards for edge in (shard, shard + 1)]
+    first, last = np.searchsorted(offsets, bounds).tolist()
+    return range(first if shard else 0, last if shard < n_shards - 1 else graph.n_known)
+
+
+def _counts_by_year(
+    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None
+) -> Iterator[tuple[range, dict[str, npt.NDArray[Any]]]]:
+    """Count for one span of works after the other, with a bar."""
+    n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
+    with (
+        ThreadPoolExecutor(n_threads or pl.thread_pool_size()) as pool,
+        progress_bar("CD index", n_references, unit="references") as advance,
+    ):
+        counter = Counter(graph, config, pool, n_threads or pl.thread_pool_size(), advance)
+        for span in spans:
+            yield span, counter.count(span)
+
+
+def _split_by_year(graph: CitationGraph, dated: range) -> list[range]:
+    """Cut a range of dated works where the year changes."""
+    first, last = np.searchsorted(graph.year_offsets, [dated.start, dated.stop], side="right").tolist()
+    cuts = [dated.start, *graph.year_offsets[first:last].tolist(), dated.stop]
+    return [range(a, b) for a, b in pairwise(cuts) if a < b]
+
+
+def _dated(graph: CitationGraph, focal: range) -> range:
+    """Return those of a range of works that have a year."""
+    return range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
+
+
+def _checked_focal(graph: CitationGraph, focal: range | None) -> range:
+    if focal is None:
+        return range(graph.n_known)
+    if not (isinstance(focal, range) and focal.step == 1 and 0 <= focal.start <= focal.stop <= graph.n_known):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"focal is {focal!r}, needs a range of indices without gaps, from 0 to {graph.n_known:,} at most."
+        raise ConfigError(msg)
+    return focal
+
+
+def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
+    """Refuse what type hints alone do not keep out of a notebook."""
+    check_threads(n_threads)
+    return checked_config(config, CDConfig, "window_years=10")

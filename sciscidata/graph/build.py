@@ -1,0 +1,304 @@
+"""The works of a citation graph in index order, in memory for their ids and once for the rows they come in."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.parallel import map_in_order
+from sciscidata._support.progress import progress_bar
+from sciscidata.errors import EmptyInputError, WorkIdError
+from sciscidata.graph.spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
+from sciscidata.storage import flush, note_finished
+
+# ---------- How the arrays of a citation graph are made in bounded memory, whatever the number of edges.
+#
+# 1. Spool (graph_spool.py): edges come in any order. Their ids become indices, and the pairs of indices go to a file in
+#    chunks, each of one bucket: a range of citing indices.
+# 2. References: bucket after bucket is read back and sorted.
+# 3. Citers: the transpose, a range of cited indices at a time; the references are only walked, so this needs no file.
+#
+# Every file is written from front to back and gets its name when it is whole, so that a later run goes on after the
+# last stage that was finished. What lies in the spool depends on the order of the input; the arrays do not.
+
+
+DTYPES: dict[str, type[np.generic]] = {
+    "work_ids": np.int64,
+    "years": np.int32,
+    "year_offsets": np.int64,
+    "ref_offsets": np.int64,
+    "refs": np.int32,
+    "citer_offsets": np.int64,
+    "citers": np.int32,
+}
+
+
+def lay_out(
+    citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
+) -> dict[str, npt.NDArray[Any]]:
+    """Make the arrays of a CitationGraph; those that ``folder`` holds already are kept.
+
+    Args:
+        citations: citing_id and cited_id without nulls, in any order.
+        nodes: the works, in index order.
+        scratch: for the spool. One that another run finished is used.
+        folder: for the arrays. None: they are held in memory, or, where they exceed it, in files in ``scratch``,
+            whose pages outlive its removal for as long as they stay mapped.
+        means: limits.
+    """
+    store = Store(folder, means.lasting)
+    # A damaged one of the three was removed: they are made together.
+    found = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
+    refs = found[-1]
+    if refs is None or any(array is None for array in found):
+        if not (spool_folder := scratch / "spool").exists():
+            spool_edges(citations, nodes.ids, scratch, means)
+        spool = Spool(spool_folder, nodes.ids.size)
+        if folder is None and spool.n_edges > means.most_edges:
+            store = Store(scratch)
+        store.keep("work_ids", nodes.ids.size + spool.new_ids.size, [nodes.ids, np.sort(spool.new_ids)])
+        refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
+    shutil.rmtree(scratch / "spool", ignore_errors=True)  # what came of it is whole
+    n = store.get("work_ids").size
+    if (citer_offsets := store.find("citer_offsets")) is None:
+        citer_offsets = store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
+    if store.find("citers") is None:
+        store.keep("citers", refs.size, _citers_by_time(store.get("ref_offsets"), refs, citer_offsets, means))
+    store.keep("years", nodes.years.size, [nodes.years])
+    store.keep("year_offsets", nodes.year_offsets.size, [nodes.year_offsets])
+    return {name: store.get(name) for name in DTYPES}
+
+
+class Store:
+    """Where finished arrays live: a file each, mapped into memory, or plain memory when there is no folder."""
+
+    def __init__(self, folder: Path | None, lasting: bool = False) -> None:
+        self._folder, self._lasting = folder, lasting
+        self._held: dict[str, npt.NDArray[Any]] = {}
+
+    def find(self, name: str) -> npt.NDArray[Any] | None:
+        """Return the array if it is finished."""
+        if name not in self._held and self._folder is not None and (self._folder / f"{name}.bin").exists():
+            self._held[name] = map_array(self._folder, name)
+        return self._held.get(name)
+
+    def get(self, name: str) -> npt.NDArray[Any]:
+        """Return an array that is finished."""
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def keep(self, name: str, most: int, blocks: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Put blocks end to end, ``most`` numbers in all or fewer; only one block of a file is in memory."""
+        if self._folder is None:
+            whole = np.empty(most, DTYPES[name])
+            size = 0
+            for block in blocks:
+                whole[size : size + block.size] = block
+                size += block.size
+            self._held[name] = whole[:size]
+        else:
+            unfinished = self._folder / f"{name}.part"
+            digest = hashlib.sha256()
+            with unfinished.open("wb") as file:
+                for block in blocks:
+                    content = np.ascontiguousarray(block, DTYPES[name]).data
+                    file.write(content)
+                    if self._lasting:
+                        digest.update(content)
+            if self._lasting:
+                flush(unfinished)
+                note_finished(self._folder, f"{name}.bin", f"sha256:{digest.hexdigest()}")
+            unfinished.replace(self._folder / f"{name}.bin")
+        return self.get(name)
+
+
+def map_array(folder: Path, name: str) -> npt.NDArray[Any]:
+    """Map a finished array into memory."""
+    path = folder / f"{name}.bin"
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, DTYPES[name])
+    return np.memmap(path, DTYPES[name], mode="r")
+
+
+def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int32Array]:
+    """Sort edges by (citing, cited), a block of citing works at a time; keep ``ref_offsets`` before the end."""
+    from sciscidata.graph import _kernels as kernels
+
+    budget = max(1, means.most_edges // means.n_threads)
+    degree = np.zeros(spool.n_works, np.int64)
+
+    def count(bucket: int, low: int, high: int, chunks: Iterable[Int32Array]) -> Int64Array:
+        lengths = np.zeros(high - low, np.int64)
+        for pairs in chunks:
+            kernels.count_rows(pairs, low, lengths)
+        return _offsets(lengths)
+
+    def blocks() -> Iterator[tuple[int, int, int]]:
+        for bucket, (low, high) in enumerate(pairwise(spool.starts)):
+            if spool.sizes[bucket] <= budget:
+                yield bucket, low, high
+            else:  # a few papers with most of the references, or most citing works without a record
+                offsets = count(bucket, low, high, spool.read(bucket))
+                yield from ((bucket, low + first, low + last) for first, last in _blocks(offsets, budget))
+
+    def sort(block: tuple[int, int, int], _: object) -> Int32Array:
+        bucket, low, high = block
+        held = list(spool.read(bucket)) if spool.sizes[bucket] <= budget else None
+        offsets = count(*block, held if held is not None else spool.read(bucket))
+        refs = np.empty(offsets[-1], np.int32)
+        cursor = offsets[:-1].copy()
+        for pairs in held if held is not None else spool.read(bucket):
+            kernels.scatter_references(pairs, low, cursor, refs)
+        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])]
+
+    with progress_bar("sort references", spool.n_works, unit="works") as advance:
+        for (_, low, high), refs in map_in_order(sort, blocks(), means.n_threads):
+            yield refs
+            advance(high - low)
+    store.keep("ref_offsets", spool.n_works + 1, [_offsets(degree)])
+
+
+def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
+    """Count the citers of each work; each thread counts those of its share of the works."""
+    from sciscidata.graph import _kernels as kernels
+
+    degree = np.zeros(n_works, np.int64)
+    cuts: list[int] = np.linspace(0, n_works, means.n_threads + 1).astype(np.int64).tolist()
+
+    def count(share: tuple[int, int], _: object) -> None:
+        kernels.count_citers(refs, share[0], degree[share[0] : share[1]])
+
+    for _ in map_in_order(count, pairwise(cuts), means.n_threads):
+        pass
+    return _offsets(degree)
+
+
+def _citers_by_time(
+    ref_offsets: Int64Array, refs: Int32Array, citer_offsets: Int64Array, means: Means
+) -> Iterator[Int32Array]:
+    """Transpose, a block of cited works at a time."""
+    from sciscidata.graph import _kernels as kernels
+
+    def scatter(block: tuple[int, int], _: object) -> Int32Array:
+        low, high = block
+        citers = np.empty(citer_offsets[high] - citer_offsets[low], np.int32)
+        kernels.scatter_citers(ref_offsets, refs, low, citer_offsets[low:high] - citer_offsets[low], citers)
+        return citers
+
+    # Four bytes per edge, in two blocks per thread: those at work and those that wait to be written.
+    budget = max(1, min(2 * means.most_edges // means.n_threads, -(-refs.size // means.n_threads)))
+    with progress_bar("sort citers", refs.size, unit="citations") as advance:
+        for _, citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
+            yield citers
+            advance(citers.size)
+
+
+def _offsets(lengths: npt.NDArray[Any]) -> Int64Array:
+    """Turn row lengths into the start of each row, and the end of the last."""
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _blocks(offsets: Int64Array, budget: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into ranges of at most ``budget`` entries (one row at least)."""
+    low, n = 0, offsets.size - 1
+    while low < n:
+        high = max(low + 1, int(np.searchsorted(offsets, offsets[low] + budget, side="right")) - 1)
+        yield low, min(high, n)
+        low = high
+
+
+_ROWS_AT_ONCE: Final = 1 << 20
+_UNDATED: Final = np.iinfo(np.int32).min
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Works by (year, id); those without a year last, by their id.
+
+    Attributes:
+        ids: int64 (n).
+        years: int32, ascending: those that occur.
+        year_offsets: int64, one more than ``years``: where the works of each begin, and where the last ones end.
+    """
+
+    ids: npt.NDArray[np.int64]
+    years: npt.NDArray[np.int32]
+    year_offsets: npt.NDArray[np.int64]
+
+    def parts(self) -> Iterator[npt.NDArray[Any]]:
+        """Give all ids, and then the year of every work as an int32, some at a time: what a hash of the works reads."""
+        yield self.ids
+        ends = [*self.year_offsets.tolist(), self.ids.size]
+        for year, (first, last) in zip([*self.years.tolist(), _UNDATED], pairwise(ends), strict=True):
+            for start in range(first, last, _ROWS_AT_ONCE):
+                yield np.full(min(_ROWS_AT_ONCE, last - start), year, np.int32)
+
+
+def read_nodes(works: pl.LazyFrame) -> Nodes:
+    """Bring works into index order. Executes.
+
+    The rows go to the places of their year, and then each year is sorted in place: 20 bytes a work lie in memory, 8 at
+    the end. A sort of the frame takes 45.
+
+    Args:
+        works: work_id Int64 and publication_year Int32, in any order.
+
+    Raises:
+        EmptyInputError: there is no row.
+        WorkIdError: a work_id is null, or -2^63.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [30, 10, 20, 5], "publication_year": [2001, 2000, 2001, None]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> nodes = read_nodes(works)
+        >>> nodes.ids, nodes.years, nodes.year_offsets
+        (array([10, 20, 30,  5]), array([2000, 2001], dtype=int32), array([0, 1, 3]))
+    """
+    rows = works.select("work_id", "publication_year").collect(engine="streaming")
+    if rows.is_empty():
+        msg = "build_graph: WORKS has no row. Check the source and the filters before this stage."
+        raise EmptyInputError(msg)
+    if n_null := rows["work_id"].null_count():
+        msg = f"build_graph: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
+        raise WorkIdError(msg)
+    refuse_reserved(rows["work_id"])
+    per_year = rows["publication_year"].value_counts().drop_nulls("publication_year").sort("publication_year")
+    years = per_year["publication_year"].to_numpy()
+    year_offsets = np.zeros(years.size + 1, np.int64)
+    np.cumsum(per_year["count"].to_numpy(), out=year_offsets[1:])
+    ids = np.empty(rows.height, np.int64)
+    cursor = year_offsets.copy()
+    for part in rows.iter_slices(_ROWS_AT_ONCE):
+        _scatter(part, years, cursor, ids)
+    for first, last in pairwise([*year_offsets.tolist(), ids.size]):
+        ids[first:last].sort()
+    return Nodes(ids, years, year_offsets)
+
+
+def _scatter(
+    rows: pl.DataFrame, years: npt.NDArray[Any], cursor: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
+) -> None:
+    """Put the ids of some rows behind those of their year that are there already, and move ``cursor`` on."""
+    year = rows["publication_year"]
+    slot = np.where(year.is_null().to_numpy(), years.size, np.searchsorted(years, year.fill_null(_UNDATED).to_numpy()))
+    order = np.argsort(slot, kind="stable")
+    found = rows["work_id"].to_numpy()[order]
+    counts = np.bincount(slot, minlength=cursor.size)
+    start = 0
+    for at in np.flatnonzero(counts).tolist():
+        first, count = int(cursor[at]), int(counts[at])
+        ids[first : first + count] = found[start : start + count]
+        start += count
+    cursor += counts

@@ -1,0 +1,281 @@
+"""The citation graph in flat arrays: what the kernels read.
+
+Works are renumbered by (publication year, id). Index order is then time order, and three things follow for
+free: the transpose comes out sorted by time, the works of a span of years are one range of indices, and so
+the citers of a paper inside a window are one slice of its list.
+
+graph_build.py says how the arrays are made. They are the same to the last byte whatever the order of the input, the
+memory limit, or the number of threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.parallel import map_in_order
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_threads
+from sciscidata.errors import InputNotFoundError, StorageError
+from sciscidata.graph.build import DTYPES, Nodes, lay_out, map_array, read_nodes
+from sciscidata.graph.spool import Int32Array, Int64Array, Means, edge_batches
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
+from sciscidata.storage.small_files import read_whole
+
+FORMAT_VERSION = 1  # also of what a killed build leaves: raise it with any constant of graph_spool.py
+_BYTES_PER_EDGE = 16  # while sorted: a pair of indices, its row entry, and another entry that waits to be written
+_MEMORY_LIMIT_MB = 2048
+_FACTS = "graph.json"
+_SPAN = 1 << 22  # numbers to look at together
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CitationGraph:
+    """Both directions of a citation graph, renumbered so that index order is time order.
+
+    Attributes:
+        work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
+        years: int32 (k), the distinct publication years in ascending order.
+        year_offsets: int64 (k + 1); the works of ``years[j]`` have indices year_offsets[j] .. year_offsets[j+1].
+        n_known: works with a row in WORKS have indices below this one; the rest are known only from citations.
+        ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
+            ascending, without repeats or self-citations.
+        citer_offsets, citers: the same for the citers of i, ascending, that is in order of time.
+    """
+
+    work_ids: Int64Array
+    years: Int32Array
+    year_offsets: Int64Array
+    n_known: int
+    ref_offsets: Int64Array
+    refs: Int32Array
+    citer_offsets: Int64Array
+    citers: Int32Array
+
+    @property
+    def n_works(self) -> int:
+        """Number of nodes, those known only as references included."""
+        return self.work_ids.size
+
+    @property
+    def n_dated(self) -> int:
+        """Number of nodes with a publication year; their indices come first."""
+        return int(self.year_offsets[-1])
+
+    @property
+    def n_citations(self) -> int:
+        """Number of distinct citations."""
+        return self.refs.size
+
+    def first_index_from(self, year: int) -> int:
+        """Return the index of the first work published in ``year`` or later."""
+        return int(self.year_offsets[np.searchsorted(self.years, year)])
+
+
+def build_graph(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    *,
+    cache_dir: str | Path | None = None,
+    memory_limit_mb: int = _MEMORY_LIMIT_MB,
+    n_threads: int | None = None,
+) -> CitationGraph:
+    """Read the edge list once and lay it out in flat arrays. Executes.
+
+    Args:
+        citations: CITATIONS, in any order; repeats and self-citations are dropped, nulls too.
+        works: WORKS; only work_id and publication_year are read. Works that occur only in ``citations`` become
+            nodes without a year: they count as references, never as citers.
+        cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory;
+            a later call with the same content, whatever its row order, maps the same files again. Files that
+            were damaged meanwhile are made again, with a warning in the log. A build that was killed goes on after
+            the last of its stages that was finished: edges renumbered, references sorted, citers sorted. For the
+            hash the edges are read once more than for the build.
+        memory_limit_mb: most memory for edges while building. On top come 20 to 30 bytes per work.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        A CitationGraph; its arrays are memory maps when ``cache_dir`` is given or edges exceed the limit.
+
+    Raises:
+        ConfigError: ``n_threads`` is no number of threads.
+        SchemaMismatchError: a column is missing or has another dtype.
+        WorkIdError: in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63.
+        EmptyInputError: ``works`` has no row.
+        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written. It takes 8 bytes per
+            edge for the arrays and, until the references are sorted, 8 more, and 28 bytes per work.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 99]})
+        >>> graph = build_graph(citations, works)
+        >>> graph.work_ids, graph.year_offsets, graph.citers
+        (array([10, 20, 30, 99]), array([0, 1, 3]), array([1, 2, 2], dtype=int32))
+    """
+    citations, nodes, means = _prepare(citations, works, memory_limit_mb, n_threads)
+    if cache_dir is None:
+        with scratch_folder() as scratch:
+            return CitationGraph(n_known=nodes.ids.size, **lay_out(citations, nodes, scratch, None, means))
+    n_edges, key = _content_key(citations, nodes, means.n_threads)
+    make = partial(_make, citations, nodes, replace(means, n_edges=n_edges))
+    return open_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
+
+
+def write_graph(citations: pl.LazyFrame, works: pl.LazyFrame, folder: Path) -> None:
+    """Write the arrays of a graph into a folder of cached_folder, whose name says of what content they are. Executes.
+
+    Args:
+        citations: as in build_graph, which does the same under a hash that it computes; read once.
+        works: as in build_graph.
+        folder: empty, or with what a killed run has finished.
+
+    Raises:
+        SciSciDataError: as build_graph raises.
+    """
+    citations, nodes, means = _prepare(citations, works, _MEMORY_LIMIT_MB, None)
+    _make(citations, nodes, means, folder)
+
+
+def _prepare(
+    citations: pl.LazyFrame, works: pl.LazyFrame, memory_limit_mb: int, n_threads: int | None
+) -> tuple[pl.LazyFrame, Nodes, Means]:
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
+    columns = ("work_id", "publication_year")
+    works = require_columns(works, WORKS, frame_name="WORKS", stage="build_graph", columns=columns)
+    check_threads(n_threads)
+    nodes = read_nodes(works.select(columns))
+    most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
+    means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
+    return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
+
+
+def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> None:
+    arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True))
+    facts = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
+    (folder / _FACTS).write_text(json.dumps(facts) + "\n")
+
+
+def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
+    """Map the arrays of a folder that build_graph has made into memory.
+
+    Args:
+        folder: ``graph-...`` in the ``cache_dir`` of build_graph.
+        trusted: do not compare its files with their SHA-256, which reads all of them, about a second per GB.
+
+    Raises:
+        InputNotFoundError: at once; there is no graph of this version in ``folder``.
+        StorageError: at once; a file of it is damaged.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> with TemporaryDirectory() as home:
+        ...     _ = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works, cache_dir=home)
+        ...     (folder,) = Path(home).glob("graph-*")
+        ...     open_graph(folder).n_citations
+        1
+    """
+    folder = Path(folder)
+    try:
+        facts: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
+        version, n_known, n_citations = (facts[name] for name in ("format_version", "n_known", "n_citations"))
+    except OSError:
+        msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
+        raise InputNotFoundError(msg) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _damage(folder) from None
+    if version != FORMAT_VERSION:
+        msg = f"{folder} holds a graph of format {version!r}, needs {FORMAT_VERSION}. Build it again with this version."
+        raise InputNotFoundError(msg)
+    if not (trusted or is_whole_folder(folder)):
+        raise _damage(folder)
+    try:
+        graph = CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+    except (OSError, ValueError):  # a file is missing, or holds half a number at its end
+        raise _damage(folder) from None
+    if not _is_consistent(graph) or n_citations != graph.n_citations:
+        raise _damage(folder)
+    return graph
+
+
+def _is_consistent(graph: CitationGraph) -> bool:
+    """Whether every number is one that kernels can use to look up another one: they do not check."""
+    n = graph.n_works
+    offsets = (
+        (graph.year_offsets, graph.years.size, graph.n_known),
+        (graph.ref_offsets, n, graph.n_citations),
+        (graph.citer_offsets, n, graph.n_citations),
+    )
+    return (
+        type(graph.n_known) is int
+        and graph.n_known <= n
+        and all(array.size == size + 1 and array[0] == 0 and array[-1] <= most for array, size, most in offsets)
+        and graph.ref_offsets[-1] == graph.citer_offsets[-1] == graph.refs.size == graph.citers.size
+        and all(_is_ascending(array) for array, *_ in offsets)
+        and all(_are_below(array, n) for array in (graph.refs, graph.citers))
+    )
+
+
+def _is_ascending(array: Int64Array) -> bool:
+    spans = (array[start : start + _SPAN + 1] for start in range(0, array.size, _SPAN))
+    return all(bool((span[1:] >= span[:-1]).all()) for span in spans)
+
+
+def _are_below(indices: Int32Array, n: int) -> bool:
+    """Whether all are from 0 to n - 1; a negative one is a large one without its sign."""
+    unsigned = indices.view(np.uint32)
+    spans = (unsigned[start : start + _SPAN] for start in range(0, indices.size, _SPAN))
+    return all(int(span.max()) < n for span in spans)
+
+
+def _damage(folder: Path) -> StorageError:
+    return StorageError(
+        f"the citation graph in {folder} is damaged: its files differ from their SHA-256. Remove the folder, and run "
+        "again: the graph is built anew."
+    )
+
+
+def content_hash(graph: CitationGraph, *facts: object) -> str:
+    """Hash what scores of a graph depend on, 32 digits: its references, from which the citers follow, and ``facts``.
+
+    Args:
+        graph: from build_graph; read through once.
+        facts: what the scores depend on besides, in JSON types.
+    """
+    digest = hashlib.sha256(json.dumps([*facts, graph.n_known]).encode())
+    for array in (graph.work_ids, graph.years, graph.year_offsets, graph.ref_offsets, graph.refs):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:32]
+
+
+def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, str]:
+    """Count the edges, and hash what the graph depends on, not the order of its rows."""
+    from sciscidata.graph._kernels import add_content_hash
+
+    def lanes_of(batch: tuple[Int64Array, Int64Array], _: object) -> npt.NDArray[np.uint64]:
+        lanes = np.zeros(2, np.uint64)
+        add_content_hash(*batch, lanes)
+        return lanes
+
+    lanes = np.zeros(2, np.uint64)
+    n_edges = 0
+    with progress_bar("hash citations", unit="citations") as advance:
+        for (citing, _), added in map_in_order(lanes_of, edge_batches(citations), n_threads):
+            lanes += added
+            n_edges += citing.size
+            advance(citing.size)
+    digest = hashlib.sha256(f"{FORMAT_VERSION}:{n_edges}:{lanes[0]}:{lanes[1]}:".encode())
+    for part in nodes.parts():
+        digest.update(part.data)
+    return n_edges, digest.hexdigest()[:32]

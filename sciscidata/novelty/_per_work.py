@@ -1,0 +1,87 @@
+"""What the measures over venue pairs share: checks at the start, years in threads, one row per work at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import is_whole
+from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import CitationGraph
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+
+
+def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) -> None:
+    """Refuse a field that is no whole number from its lowest value on; True in ``limits`` allows None.
+
+    Raises:
+        ConfigError: at once, naming the configuration and the field.
+    """
+    for name, (lowest, optional) in limits.items():
+        value = getattr(config, name)
+        if not (optional and value is None) and not (is_whole(value) and lowest <= value < 2**63):
+            needed = f"a whole number from {lowest}" + " or None" * optional
+            msg = f"{type(config).__name__}: {name} must be {needed}, got {value!r}."
+            raise ConfigError(msg)
+
+
+def require_corpus(citations: pl.LazyFrame, works: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Return citations, and of works the three columns that venue pairs are made from.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+    """
+    read = ("work_id", "publication_year", "source_id")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
+    return citations, works.select(read)
+
+
+def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:
+    """Refuse venue numbers that are not those of a graph's dated works.
+
+    Raises:
+        ConfigError: at once; they do not have the shape (graph.n_dated,).
+    """
+    if venues.shape != (graph.n_dated,):
+        msg = (
+            f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
+            "venue_numbers(graph, works)."
+        )
+        raise ConfigError(msg)
+
+
+def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:
+    """Call ``score`` with the place of every citing year, in threads, the years with most references first.
+
+    Args:
+        graph: the citation graph.
+        score: writes what belongs to its year only.
+        name: of the progress bar.
+        n_threads: as many as Polars uses when None.
+    """
+    ends = graph.ref_offsets[graph.year_offsets]
+    largest_first = np.argsort(ends[:-1] - ends[1:], kind="stable").tolist()
+
+    def done(j: int) -> float:
+        score(j)
+        return float(ends[j + 1] - ends[j])
+
+    pool = ThreadPoolExecutor(n_threads or pl.thread_pool_size())
+    with pool, progress_bar(name, float(ends[-1]), unit="references") as advance:
+        for n_references in pool.map(done, largest_first):
+            advance(n_references)
+
+
+def one_row_per_work(graph: CitationGraph, columns: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
+    """Lay out one value per dated work, NaN as null, and null for the works of WORKS without a year."""
+    n = graph.n_dated
+    rows = pl.DataFrame({"work_id": graph.work_ids[:n], **columns}).fill_nan(None)
+    undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
+    return pl.concat([rows, undated], how="diagonal").select(schema.names()).cast(schema)

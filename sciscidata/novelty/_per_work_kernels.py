@@ -1,0 +1,345 @@
+"""Compiled loops from the values of venue pairs to the works that hold them: entries, and quantiles over them.
+
+Groups and cells are those of pair_counting_kernels.py. An entry is a pair of groups (i <= j) of one work; the entries
+of group i lie end to end from ``entry_starts[i]`` on.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sciscidata._kernels.compile import kernel
+
+# ---------- Compiled loops of commonness.py and first_time_pairs.py. Called by these; nothing else.
+#
+# A table of venue pairs is (starts, partners, counts): the pairs (a, b) with a <= b lie row by row, in no order inside a
+# row, which is why rows are compared through a dense array of one place per venue. All sums are of whole numbers, except
+# that of a work's difficulties, which are sorted first: no result depends on how venues are numbered.
+
+
+@kernel
+def commonness_of_cells(table, ordered):
+    """Return N_ab N / (N_a N_b) of every cell; with ``ordered``, every pair counts as (a, b) and as (b, a)."""
+    starts, partners, counts = table
+    marginals = np.zeros(starts.size - 1, np.int64)
+    total = 0
+    for a in range(starts.size - 1):
+        for cell in range(starts[a], starts[a + 1]):
+            marginals[a] += counts[cell]
+            if ordered or partners[cell] != a:
+                marginals[partners[cell]] += counts[cell]
+            total += counts[cell]
+    result = np.empty(partners.size)
+    for a in range(starts.size - 1):
+        for cell in range(starts[a], starts[a + 1]):
+            b = partners[cell]
+            joint = 2 * counts[cell] if ordered and a == b else counts[cell]
+            whole = 2 * total if ordered else total
+            # As floats: these products of whole numbers do not always fit into 64 bits.
+            result[cell] = float(joint) * float(whole) / (float(marginals[a]) * float(marginals[b]))
+    return result
+
+
+@kernel
+def join_history(table, place, since, history):
+    """Say which cells were not joined in a year from place ``since`` on; return this, and the history with this year.
+
+    ``history`` is (starts, partners, places): every pair that ever occurred, and the place of its last year.
+    """
+    starts, partners, _ = table
+    old_starts, old_partners, old_places = history
+    n_venues = starts.size - 1
+    is_new = np.empty(partners.size, np.bool_)
+    new_starts = np.zeros(n_venues + 1, np.int64)
+    new_partners = np.empty(old_partners.size + partners.size, np.int32)
+    new_places = np.empty(new_partners.size, np.int32)
+    last = np.full(n_venues, -1, np.int32)
+    n = 0
+    for a in range(n_venues):
+        for i in range(old_starts[a], old_starts[a + 1]):
+            last[old_partners[i]] = old_places[i]
+            new_partners[n] = old_partners[i]
+            n += 1
+        for cell in range(starts[a], starts[a + 1]):
+            b = partners[cell]
+            is_new[cell] = last[b] < since
+            if last[b] < 0:
+                new_partners[n] = b
+                n += 1
+            last[b] = place
+        for i in range(new_starts[a], n):
+            new_places[i] = last[new_partners[i]]
+            last[new_partners[i]] = -1
+        new_starts[a + 1] = n
+    # Copies, because a view would keep what is beyond it alive.
+    return is_new, (new_starts, new_partners[:n].copy(), new_places[:n].copy())
+
+
+@kernel
+def drop_venues(table, kept, wanted):
+    """Unmark the cells of which a venue is not kept."""
+    starts, partners, _ = table
+    for a in range(starts.size - 1):
+        for cell in range(starts[a], starts[a + 1]):
+            wanted[cell] &= kept[a] and kept[partners[cell]]
+
+
+@kernel
+def add_reuses(table, wanted, later, reuses):
+    """Add, for the marked cells, how often the same pairs stand in another table."""
+    starts, partners, _ = table
+    later_starts, later_partners, later_counts = later
+    dense = np.zeros(starts.size - 1, np.int64)
+    for a in range(starts.size - 1):
+        if not wanted[starts[a] : starts[a + 1]].any():
+            continue
+        for i in range(later_starts[a], later_starts[a + 1]):
+            dense[later_partners[i]] = later_counts[i]
+        for cell in range(starts[a], starts[a + 1]):
+            if wanted[cell]:
+                reuses[cell] += dense[partners[cell]]
+        for i in range(later_starts[a], later_starts[a + 1]):
+            dense[later_partners[i]] = 0
+
+
+@kernel
+def add_tables(one, other):
+    """Return the table of the sums of two."""
+    starts = np.zeros(one[0].size, np.int64)
+    partners = np.empty(one[1].size + other[1].size, np.int32)
+    counts = np.empty(partners.size, np.int32)
+    dense = np.zeros(starts.size - 1, np.int64)
+    n = 0
+    for a in range(starts.size - 1):
+        for i in range(one[0][a], one[0][a + 1]):
+            dense[one[1][i]] = one[2][i]
+            partners[n] = one[1][i]
+            n += 1
+        for i in range(other[0][a], other[0][a + 1]):
+            if dense[other[1][i]] == 0:
+                partners[n] = other[1][i]
+                n += 1
+            dense[other[1][i]] += other[2][i]
+        for i in range(starts[a], n):
+            counts[i] = dense[partners[i]]
+            dense[partners[i]] = 0
+        starts[a + 1] = n
+    return starts, partners[:n].copy(), counts[:n].copy()
+
+
+@kernel
+def symmetric(table):
+    """Return the table with every pair of different venues in both of its rows."""
+    starts, partners, counts = table
+    ends = np.zeros(starts.size, np.int64)
+    for a in range(starts.size - 1):
+        ends[a + 1] += starts[a + 1] - starts[a]
+        for i in range(starts[a], starts[a + 1]):
+            ends[partners[i] + 1] += 1
+    for a in range(starts.size - 1):
+        ends[a + 1] += ends[a]
+    cursor = ends[:-1].copy()
+    both = np.empty(ends[-1], np.int32)
+    twice = np.empty(ends[-1], np.int32)
+    for a in range(starts.size - 1):
+        for i in range(starts[a], starts[a + 1]):
+            b = partners[i]
+            both[cursor[a]], twice[cursor[a]] = b, counts[i]
+            both[cursor[b]], twice[cursor[b]] = a, counts[i]
+            cursor[a] += 1
+            cursor[b] += 1
+    return ends, both, twice
+
+
+@kernel
+def squared_norms(profiles):
+    """Return the sum of squares of every row."""
+    starts, _, counts = profiles
+    result = np.zeros(starts.size - 1, np.int64)
+    for a in range(starts.size - 1):
+        for i in range(starts[a], starts[a + 1]):
+            result[a] += np.int64(counts[i]) * counts[i]
+    return result
+
+
+@kernel
+def difficulties(table, wanted, profiles, norms, first, last, result):
+    """Write 1 - cosine of the two venues' profiles for the marked cells of rows ``first`` .. ``last - 1``."""
+    starts, partners, _ = table
+    profile_starts, others, counts = profiles
+    dense = np.zeros(starts.size - 1, np.int64)
+    for a in range(first, last):
+        if not wanted[starts[a] : starts[a + 1]].any():
+            continue
+        for i in range(profile_starts[a], profile_starts[a + 1]):
+            dense[others[i]] = counts[i]
+        for cell in range(starts[a], starts[a + 1]):
+            if wanted[cell]:
+                b = partners[cell]
+                product = 0
+                for i in range(profile_starts[b], profile_starts[b + 1]):
+                    product += dense[others[i]] * counts[i]
+                cosine = float(product) / math.sqrt(float(norms[a]) * float(norms[b]))
+                result[cell] = 1.0 - cosine  # not below 0: rounding keeps the order of Cauchy and Schwarz
+        for i in range(profile_starts[a], profile_starts[a + 1]):
+            dense[others[i]] = 0
+
+
+@kernel
+def sum_over_works(groups, table, difficulty, n_new, novelty):
+    """Write, for works of two venues or more, how many of their pairs have a difficulty, and the sum of these."""
+    offsets, venues, ends, row_starts, row_groups = groups
+    starts, partners, _ = table
+    n_works = offsets.size - 1
+    work_of = np.empty(venues.size, np.int32)
+    for work in range(n_works):
+        work_of[offsets[work] : offsets[work + 1]] = work
+    row = np.full(starts.size - 1, np.nan)
+    places = np.zeros(n_works + 1, np.int64)
+    cursor = places[:-1].copy()
+    values = np.empty(0)
+    for writing in (False, True):  # count, then write
+        if writing:
+            for work in range(n_works):
+                places[work + 1] += places[work]
+            cursor[:] = places[:-1]
+            values = np.empty(places[-1])
+        for a in range(starts.size - 1):
+            some = False
+            for cell in range(starts[a], starts[a + 1]):
+                row[partners[cell]] = difficulty[cell]
+                some |= difficulty[cell] == difficulty[cell]
+            if some:
+                for r in range(row_starts[a], row_starts[a + 1]):
+                    i = row_groups[r]
+                    work = work_of[i]
+                    for j in range(i + 1, ends[i]):
+                        value = row[venues[j]]
+                        if value == value:
+                            if writing:
+                                values[cursor[work]] = value
+                                cursor[work] += 1
+                            else:
+                                places[work + 1] += 1
+            for cell in range(starts[a], starts[a + 1]):
+                row[partners[cell]] = np.nan
+    for work in range(n_works):
+        if offsets[work + 1] - offsets[work] > 1:
+            total = 0.0
+            for value in np.sort(values[places[work] : places[work + 1]]):
+                total += value
+            n_new[work] = places[work + 1] - places[work]
+            novelty[work] = total
+
+
+@kernel
+def entry_places(group_offsets):
+    """Return where the entries of each group begin, and how many there are in all."""
+    starts = np.empty(group_offsets[-1], np.int64)
+    n = 0
+    for work in range(group_offsets.size - 1):
+        for i in range(group_offsets[work], group_offsets[work + 1]):
+            starts[i] = n
+            n += group_offsets[work + 1] - i
+    return starts, n
+
+
+@kernel
+def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, entries):
+    """Hand the value of every cell to the entries of the works that hold it; NaN where a pair has no cell."""
+    n_venues = row_starts.size - 1
+    row = np.full(n_venues, np.nan)
+    for a in range(n_venues):
+        first, last = np.uint64(cell_starts[a]), np.uint64(cell_starts[a + 1])
+        for cell in range(first, last):
+            row[np.uint32(partners[cell])] = values[cell]
+        for r in range(row_starts[a], row_starts[a + 1]):
+            i = row_groups[r]
+            entry = np.uint64(entry_starts[i])
+            for j in range(np.uint64(i), np.uint64(ends[i])):
+                entries[entry] = row[np.uint32(venues[j])]
+                entry += np.uint64(1)
+        for cell in range(first, last):
+            row[np.uint32(partners[cell])] = np.nan
+
+
+@kernel
+def _select(values, low, high, k):
+    """Reorder values[low .. high - 1] so that place k holds what it would if sorted, nothing larger before it.
+
+    Quickselect with partitions that move every value whatever it is, because a branch here is a coin toss.
+    """
+    while high > low + np.uint64(1):
+        first, middle, last = values[low], values[(low + high) >> np.uint64(1)], values[high - np.uint64(1)]
+        pivot = max(min(first, middle), min(max(first, middle), last))
+        cut = low
+        for i in range(low, high):
+            value = values[i]
+            values[i] = values[cut]
+            values[cut] = value
+            cut += np.uint64(value < pivot)
+        if k < cut:
+            high = cut
+            continue
+        low = cut
+        for i in range(low, high):  # what equals the pivot: pairs of one venue pair share their z
+            value = values[i]
+            values[i] = values[cut]
+            values[cut] = value
+            cut += np.uint64(value == pivot)
+        if k < cut:
+            return
+        low = cut
+
+
+@kernel
+def _quantile(values, n, high, share):
+    """Return NumPy's linear quantile of values[:n], whose lowest lie in values[:high] and are reordered there."""
+    place = (np.int64(n) - 1) * share
+    k = np.uint64(math.floor(place))
+    t = place - math.floor(place)
+    _select(values, np.uint64(0), high, k)
+    below_it = values[k]
+    if t == 0:
+        return below_it
+    above_it = values[k + np.uint64(1)]
+    for i in range(k + np.uint64(2), high):
+        above_it = min(above_it, values[i])
+    gap = above_it - below_it
+    return above_it - gap * (1 - t) if t >= 0.5 else below_it + gap * t
+
+
+@kernel
+def work_quantiles(group_offsets, counts, entry_starts, entries, n_pairs, z_p10, z_median, unique=False):
+    """Write, per work, how many pairs have a z, and the 10th percentile and median of these; NaN if there is none.
+
+    A pair of venues counts as often as references form it; once, with ``unique``.
+    """
+    one = np.uint64(1)
+    values = np.empty(1024)
+    for work in range(group_offsets.size - 1):
+        begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])
+        n_slots = 0
+        for i in range(begin, end):
+            n_slots += counts[i]
+        if n_slots * (n_slots - 1) // 2 > values.size:
+            values = np.empty(n_slots * (n_slots - 1) // 2)
+        n = np.uint64(0)
+        for i in range(begin, end):
+            entry = np.uint64(entry_starts[i])
+            for j in range(i, end):
+                z = entries[entry]
+                entry += one
+                if z == z:
+                    times = counts[i] * (counts[i] - 1) // 2 if i == j else counts[i] * counts[j]
+                    times = min(times, 1) if unique else times
+                    for _ in range(times):
+                        values[n] = z
+                        n += one
+        n_pairs[work] = n
+        z_median[work] = _quantile(values, n, n, 0.5) if n else np.nan
+        half = (n - one) // np.uint64(2) + one  # where the median has put the lower half
+        z_p10[work] = _quantile(values, n, half, 0.1) if n else np.nan

@@ -1,0 +1,349 @@
+"""A saved table of venue pairs: score a small pull of works against a large corpus.
+
+One Parquet file, a row per citing year and venue pair (PAIR_STATISTICS), sorted; no row group spans two years, and
+every page has a checksum. Its metadata hold the null model, per year how many works and references it was made of, and
+the SHA-256 of the file. Venues are known by their source_id, so that any corpus with the same ids can be scored.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty._per_work import require_corpus
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.null_model import pair_moments
+from sciscidata.novelty.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
+from sciscidata.schemas import PAIR_STATISTICS
+from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
+from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.small_files import parse_json
+
+# ---------- A saved table of venue pairs, read: opened, checked, and looked up by venue. novelty_background.py writes it.
+
+
+FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
+METADATA_KEY = b"sciscidata_background"
+_PAIR = ["source_id_a", "source_id_b"]
+_COUNTS = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl.Int64, "n_pairs": pl.Int64}
+
+Float64Array = npt.NDArray[np.float64]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """A table written by write_background, checked, and ready to be looked up.
+
+    Attributes:
+        path: the file.
+        null_model: NoveltyConfig.null_model() of the corpus it was made of.
+        counts: publication_year, n_works, n_references and n_pairs that the null model of each year is made of.
+        source_ids: the ids of the venues by number; empty until ``for_venues_of``.
+    """
+
+    path: Path
+    null_model: dict[str, Any]
+    counts: pl.DataFrame
+    source_ids: Int64Array
+
+    @property
+    def years(self) -> frozenset[int]:
+        """The citing years it holds."""
+        return frozenset(self.counts["publication_year"].to_list())
+
+    def scan(self) -> pl.LazyFrame:
+        """Return PAIR_STATISTICS, lazy."""
+        return pl.scan_parquet(self.path, glob=False)
+
+    def for_venues_of(self, works: pl.LazyFrame) -> Background:
+        """Return this table for the venue numbers that venue_numbers(graph, works) gives."""
+        return replace(self, source_ids=venue_ids(works))
+
+    def check_null_model(self, config: NoveltyConfig) -> None:
+        """Refuse a config that says something else than what this table was made under.
+
+        Raises:
+            ConfigError: the null models differ.
+        """
+        asked = config.null_model()
+        differ = [name for name, value in self.null_model.items() if asked.get(name) != value]
+        differ += [name for name in asked if name not in self.null_model]
+        if differ:
+            given = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
+            msg = (
+                f"{self.path} was made under another null model: NoveltyConfig says "
+                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {given}, or write it anew."
+            )
+            raise ConfigError(msg)
+
+    def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+        """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
+
+        Args:
+            year: the citing year.
+            a: numbers of the venues with the lower source_id.
+            b: numbers of the others; an array as long.
+
+        Raises:
+            BackgroundError: the file is damaged, or holds a pair twice.
+        """
+        pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
+        parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
+        found = pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts])
+        try:
+            rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left", validate="1:1")
+        except pl.exceptions.ComputeError as error:
+            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
+            raise BackgroundError(msg) from error
+        observed, mean, deviation = (
+            rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
+        )
+        return observed, mean, deviation
+
+    def _parts(self, year: int) -> Iterator[pl.DataFrame]:
+        """Read the row groups of a year one after the other."""
+        try:
+            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
+                for i in range(file.metadata.num_row_groups):
+                    group_years = file.metadata.row_group(i).column(0).statistics
+                    # Rewritten by another tool, a file may have lost its statistics.
+                    if group_years is None or not group_years.has_min_max or group_years.min <= year <= group_years.max:
+                        rows = pl.DataFrame(file.read_row_group(i)).cast(PAIR_STATISTICS)
+                        yield rows.filter(publication_year=year)
+        except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            raise _damaged(self.path, error) from error
+
+
+def read_background(path: str | Path) -> Background:
+    """Open a table of venue pairs: compare the file with the SHA-256 that it holds. Its rows are read when asked for.
+
+    Args:
+        path: a file of write_background.
+
+    Raises:
+        ConfigError: ``path`` is no path.
+        InputNotFoundError: there is no such file.
+        BackgroundError: it is something else, of another format, lacks a column, or is damaged.
+
+    Example:
+        >>> read_background("nowhere.parquet")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with `sciscidata background`
+        (write_background), or check the path.
+    """
+    if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"background is {path!r}, needs the path of a file of write_background."
+        raise ConfigError(msg)
+    path = Path(path)
+    if not path.is_file():
+        msg = f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
+        raise InputNotFoundError(msg)
+    try:
+        metadata = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from error
+    facts = _facts((metadata.metadata or {}).get(METADATA_KEY, b""))
+    version = facts.get("format_version")
+    names = metadata.schema.names
+    missing = [name for name in PAIR_STATISTICS if name not in names]
+    if version is None:
+        problem = "is a Parquet file, but no background: it lacks the metadata of write_background"
+    elif version != FORMAT_VERSION:
+        problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
+    elif missing:
+        problem = f"lacks the column {', '.join(missing)}; it has {', '.join(names)}"
+    elif (counts := _counts(facts.get("years"))) is None or not isinstance(facts.get("null_model"), dict):
+        problem = "has damaged metadata: they do not say what null model it was made under, or of which years"
+    elif not is_sealed(path):
+        problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
+    else:
+        return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
+    msg = f"{path} {problem}. Write it anew with write_background."
+    raise BackgroundError(msg)
+
+
+def _facts(text: bytes) -> dict[str, Any]:
+    """Parse the metadata; what is no JSON object says nothing."""
+    try:
+        facts = parse_json(text)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
+    """Return a row per year, or None if these are none."""
+    try:
+        counts = pl.DataFrame(years, schema=_COUNTS)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        return None
+    return counts if isinstance(years, list) and not counts["publication_year"].has_nulls() else None
+
+
+def _damaged(path: Path, error: Exception) -> BackgroundError:
+    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
+
+
+__all__ = ["Background", "read_background", "write_background"]
+
+_ROWS_PER_GROUP = 1 << 20
+
+Float64Array = npt.NDArray[np.float64]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+def write_background(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    path: str | Path,
+    config: NoveltyConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+    overwrite: bool = True,
+) -> Path:
+    """Save mean and standard deviation of every venue pair of a corpus, for ``compute_atypicality(background=...)``.
+
+    Executes. Memory: the graph, and the pairs of one year per thread.
+
+    Args:
+        citations: CITATIONS, as in compute_atypicality.
+        works: WORKS; only work_id, publication_year and source_id are read.
+        path: the file to write; one that is there is replaced in one step, when the new one is whole.
+        config: the null model, and ``years``; the other options say how works are scored, and are not read.
+        cache_dir: keep the graph here for later runs; see build_graph.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The rows do not depend on it.
+        overwrite: False keeps a file that another run makes meanwhile, instead of replacing it.
+
+    Returns:
+        ``path``: PAIR_STATISTICS in Parquet, sorted by publication_year, source_id_a, source_id_b. n_observed: how
+        often two references of one work lead to the two venues; mean and std: of this count under the null model.
+
+    Raises:
+        ConfigError: if ``config`` is no NoveltyConfig or ``n_threads`` no number of threads.
+        SchemaMismatchError: before any row is read.
+        WorkIdError, EmptyInputError: as build_graph.
+        ConfigError: at once, if ``path`` is named like another kind of file than Parquet.
+        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder; at the
+            end, if without ``overwrite`` another run has made ``path``.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6], "source_id": [7, 7, 8, 8, None, None],
+        ...     "publication_year": [1990, 1990, 1990, 1990, 2000, 2000]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6], "cited_id": [1, 2, 3, 4]})
+        >>> with TemporaryDirectory() as home:
+        ...     table = read_background(write_background(citations, works, f"{home}/pairs.parquet"))
+        ...     rows = table.scan().select(pl.all().exclude("publication_year").round(3)).collect().rows()
+        >>> rows
+        [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
+    """
+    stage = "write_background"
+    citations, works = require_corpus(citations, works, stage)
+    config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
+    check_threads(n_threads)
+    path = Path(path)
+    require_parquet_name(path, "a background is")
+    if path.is_dir():
+        raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
+    graph = build_graph(citations, works, cache_dir=cache_dir)
+    corpus = _Corpus(graph, venue_numbers(graph, works), venue_ids(works), year_places(graph), config)
+    schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
+    years: list[dict[str, int]] = []
+    with (
+        atomic_file(path, overwrite=overwrite) as file,
+        progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
+        pq.ParquetWriter(file, schema, **CHECKED) as writer,
+    ):
+        for counts, rows in _in_order(corpus, n_threads or pl.thread_pool_size()):
+            years.append(counts)
+            if rows.height:  # an empty row group knows no year
+                writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
+            advance(counts["n_references"])
+        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
+        writer.close()
+        seal(file)
+    return path
+
+
+@dataclass(frozen=True, eq=False)
+class _Corpus:
+    graph: CitationGraph
+    venues: Int32Array
+    source_ids: Int64Array
+    year_of: Int32Array
+    config: NoveltyConfig
+
+    def pairs(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
+        """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
+        config, year = self.config, int(self.graph.years[j])
+        left_out = np.zeros(self.graph.n_dated, np.bool_)
+        given = (self.graph, self.venues, self.year_of, j, config.max_references, left_out)
+        slots = year_slots(*given, venue_required=config.venue_required)
+        groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+        mean, deviation = np.empty((2, 0))
+        if cells.observed.size:
+            mean, deviation = pair_moments(slots, cells, year, config)
+        counts = {
+            "publication_year": year,
+            "n_works": int(np.count_nonzero(np.diff(slots.offsets))),
+            "n_references": slots.venues.size,
+            "n_pairs": mean.size,
+        }
+        return counts, self._rows(year, cells, slots.venue_numbers, mean, deviation)
+
+    def _rows(
+        self, year: int, cells: Cells, numbers: Int32Array, mean: Float64Array, deviation: Float64Array
+    ) -> pl.DataFrame:
+        a, b = cells.venues(numbers)
+        order = np.argsort(a.astype(np.int64) * self.source_ids.size + b)  # numbers have the order of the ids
+        columns = {
+            "publication_year": np.full(order.size, year, np.int32),
+            "source_id_a": self.source_ids[a[order]],
+            "source_id_b": self.source_ids[b[order]],
+            "n_observed": cells.observed[order].astype(np.int64),
+            "mean": mean[order],
+            "std": deviation[order],
+        }
+        return pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
+
+
+def _in_order(corpus: _Corpus, n_threads: int) -> Iterator[tuple[dict[str, int], pl.DataFrame]]:
+    """Compute years in threads and yield them in order; no more are held than there are threads."""
+    years: list[int] = corpus.graph.years.tolist()
+    first, last = corpus.config.years or (min(years, default=0), max(years, default=0))
+    asked = [j for j, year in enumerate(years) if first <= year <= last]
+    waiting: deque[Future[tuple[dict[str, int], pl.DataFrame]]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        for j in asked:
+            if len(waiting) == n_threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(corpus.pairs, j))
+        while waiting:
+            yield waiting.popleft().result()

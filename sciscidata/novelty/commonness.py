@@ -1,0 +1,217 @@
+"""Commonness: how often two venues are cited together, against how often each is cited together with any venue.
+
+With N_ab the pairs of references, of works of one year, that lead to venues a and b, N_a those with an end in a, and
+N all of them, the commonness of a venue pair is N_ab N / (N_a N_b), and the novelty of a work is minus the natural
+logarithm of the 10th percentile over its pairs. It is observed over expected, as z of ``novelty.py`` is observed minus
+expected over its spread; nothing is drawn, and the ages of references play no part.
+
+How pairs are counted shifts the value. As published, a pair has no direction, so that N_a + N_b + ... is nearly 2 N:
+where venues are independent, commonness is about 1/2 for two venues, and about 1/4 for a venue with itself. With
+``counting="ordered"`` each pair counts from both ends, and independence is 1 for both. Without same-venue pairs this
+doubles every value and lowers novelty by ln 2; with them, their venues and the others shift against each other.
+
+Source: Lee, Walsh & Wang 2015, Research Policy 44(3):684-697, doi:10.1016/j.respol.2014.10.007. The formula and
+the counting are those that novelpy 1.4 ascribes to the paper; the step to the work is given there too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._kernels.portable_math import natural_log
+from sciscidata._support.validate import check_threads, checked_config
+from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty._per_work import (
+    check_venues,
+    check_whole_numbers,
+    one_row_per_work,
+    require_corpus,
+    score_years,
+)
+from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_places, year_slots
+from sciscidata.schemas import COMMONNESS
+
+Float64Array = npt.NDArray[np.float64]
+Int32Array = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommonnessConfig:
+    """Which pairs count, and how.
+
+    Attributes:
+        counting: ``"unordered"``: as published, a pair counts once for each of its venues. ``"ordered"``: from both
+            ends, so that independence is 1; see the head of this module.
+        unique_venues: count a venue once per work, however many references lead there.
+        same_venue_pairs: two references to one venue are a pair, as in the published counting.
+        min_pairs: a work with fewer pairs is undefined.
+        max_references: a work with more references of known year and venue is left out, of the counts too. None: no
+            limit, as published.
+
+    Raises:
+        ConfigError: on construction, if a value is not one of those named here.
+
+    Example:
+        >>> CommonnessConfig(counting="ordered").same_venue_pairs
+        True
+    """
+
+    counting: Literal["unordered", "ordered"] = "unordered"
+    unique_venues: bool = False
+    same_venue_pairs: bool = True
+    min_pairs: int = 1
+    max_references: int | None = 1_000
+
+    def __post_init__(self) -> None:
+        problem = ""
+        if self.counting not in ("unordered", "ordered"):
+            problem = f"counting must be one of unordered, ordered, got {self.counting!r}."
+        for name in ("unique_venues", "same_venue_pairs"):
+            if not isinstance(getattr(self, name), bool):
+                problem = f"{name} must be True or False, got {getattr(self, name)!r}."
+        if problem:
+            msg = f"CommonnessConfig: {problem}"
+            raise ConfigError(msg)
+        check_whole_numbers(self, {"min_pairs": (1, False), "max_references": (2, True)})
+
+
+def compute_commonness(
+    citations: pl.LazyFrame,
+    works: pl.LazyFrame,
+    config: CommonnessConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Score every work by how common its venue pairs are among the works of its year. Runs nothing until collected.
+
+    Commonness of a venue pair = N_ab N / (N_a N_b); see the head of this module. Every two references of a work, whose
+    cited works have a year and a venue, give one value.
+
+    What it cannot see: a pair of two rare venues is common by this measure even if it occurs once, for N_a is small;
+    a large field fills N, which makes pairs inside a small field common; references without a venue are not there, so
+    that works and years of poor coverage look different; and nothing is known of earlier years. Compare works within
+    a year, and fields with caution.
+
+    Args:
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        works: WORKS; only work_id, publication_year and source_id are read.
+        config: conventions; ``CommonnessConfig()`` when None.
+        cache_dir: keep the graph here for later runs; see build_graph.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        COMMONNESS, one row per work, unordered. n_pairs: null if the work has no year or too many references;
+        commonness_p10 and commonness_median: linear quantiles over the pairs, above 0, without a unit;
+        commonness_novelty = -ln(commonness_p10), high is novel. Null where undefined.
+
+    Raises:
+        ConfigError: at once, if ``config`` is no CommonnessConfig or ``n_threads`` no number of threads.
+        SchemaMismatchError: at once, before any row is read.
+        WorkIdError: at collect, if a work_id is null or repeated.
+        EmptyInputError: at collect, if ``works`` has no row.
+
+    Source: Lee, Walsh & Wang 2015, doi:10.1016/j.respol.2014.10.007.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6], "source_id": [7, 7, 8, 9, None, None],
+        ...     "publication_year": [1990, 1990, 1990, 1990, 2000, 2000]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [5, 5, 5, 6, 6], "cited_id": [1, 2, 3, 3, 4]})
+        >>> scores = compute_commonness(citations, works).filter(pl.col("work_id") > 4).sort("work_id").collect()
+        >>> scores.select("work_id", "n_pairs", pl.col("commonness_median", "commonness_novelty").round(4)).rows()
+        [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
+    """
+    stage = "compute_commonness"
+    citations, works = require_corpus(citations, works, stage)
+    config = checked_config(config, CommonnessConfig)
+    check_threads(n_threads)
+
+    def score() -> pl.DataFrame:
+        graph = build_graph(citations, works, cache_dir=cache_dir)
+        return score_commonness(graph, venue_numbers(graph, works), config, n_threads=n_threads)
+
+    return pl.defer(score, schema=COMMONNESS)
+
+
+def score_commonness(
+    graph: CitationGraph,
+    venues: Int32Array,
+    config: CommonnessConfig | None = None,
+    *,
+    n_threads: int | None = None,
+) -> pl.DataFrame:
+    """Score every work of a graph built before. Executes; the frame is that of compute_commonness.
+
+    Rows come in the graph's index order, that is by (year, id), works without a year last.
+
+    Args:
+        graph: the citation graph.
+        venues: from ``venue_numbers``.
+        config: as in compute_commonness.
+        n_threads: as in compute_commonness; years are shared among threads.
+
+    Raises:
+        ConfigError: at once, if ``config`` is no CommonnessConfig, ``n_threads`` no number of threads, or ``venues``
+            not of this graph.
+    """
+    config = checked_config(config, CommonnessConfig)
+    check_threads(n_threads)
+    check_venues(graph, venues)
+    year_of = year_places(graph)
+    n = graph.n_dated
+    table = _Table(np.zeros(n, np.int64), np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.bool_))
+
+    def score(j: int) -> None:
+        _score_year(graph, venues, year_of, j, config, table)
+
+    score_years(graph, score, "commonness", n_threads)
+    undefined = table.n_pairs < config.min_pairs
+    table.p10[undefined] = np.nan
+    table.median[undefined] = np.nan
+    columns = {
+        "n_pairs": pl.select(pl.when(~pl.Series(table.left_out)).then(pl.Series(table.n_pairs))).to_series(),
+        "commonness_p10": table.p10,
+        "commonness_median": table.median,
+        "commonness_novelty": -natural_log(table.p10),
+    }
+    return one_row_per_work(graph, columns, COMMONNESS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What every year writes into, one place per dated work."""
+
+    n_pairs: npt.NDArray[np.int64]
+    p10: Float64Array
+    median: Float64Array
+    left_out: npt.NDArray[np.bool_]
+
+
+def _score_year(
+    graph: CitationGraph, venues: Int32Array, year_of: Int32Array, j: int, config: CommonnessConfig, table: _Table
+) -> None:
+    """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
+    from sciscidata.novelty import _per_work_kernels as kernels
+    from sciscidata.novelty._per_work_kernels import commonness_of_cells
+
+    first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
+    slots = year_slots(graph, venues, year_of, j, config.max_references, table.left_out)
+    if slots.venues.size == 0:
+        return
+    groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+    cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+    commonness = commonness_of_cells((cells.starts, cells.partners, cells.observed), config.counting == "ordered")
+    entry_starts, n_entries = kernels.entry_places(groups.offsets)
+    entries = np.empty(n_entries)
+    place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
+    kernels.hand_out(*groups.by_venue, *place, commonness, entries)
+    results = (table.n_pairs[first:last], table.p10[first:last], table.median[first:last])
+    kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, *results)

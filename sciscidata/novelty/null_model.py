@@ -1,0 +1,192 @@
+"""The null model of atypicality, in closed form and by shuffles.
+
+Within every cell (citing year, cited year) the venues are dealt to the slots anew, so that each work keeps its
+references and their ages, and each venue its citations. Closed form: in stratum c, venue a holds the share x_ca of n_c
+slots, and work p has k_pc slots. With W_cd = sum_p k_pc (k_pd - [c = d]), W'_cc = W_cc n_c / (n_c - 1) and W' = W
+elsewhere, the mean is exact:
+
+    E C_ab = sum_cd x_ca W'_cd x_db,    E C_aa = (sum_(c != d) x_ca W_cd x_da + sum_c W_cc P_c(both a)) / 2.
+
+The variance splits into parts that are uncorrelated, one per stratum (linear) and one per two strata (quadratic).
+With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the other slots of its work:
+
+    Var C_ab = sum_c n_c / (n_c - 1) [s_ca Q_c(b, b) + s_cb Q_c(a, a) - 2 x_ca x_cb sqrt(Q_c(a, a) Q_c(b, b))]
+             + sum_cd V_cd s_ca s_db + (sum_c r_c x_ca x_cb)^2 / r
+
+where Q_c(a, a) sums (u_a - mean u_a)^2 over the slots of c, V_cd is the squared norm of the matrix [slots s, t in one
+work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)), and r_c, r are the margins of V. Two
+terms are a bound and a product in place of sums over four shares; docs/novelty.md derives all this and says how near it
+is: within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, where no few venues dominate (see
+venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the exact sum is
+taken. A variance of zero leaves z undefined.
+
+Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sciscidata.novelty.venue_pairs import Cells, Int32Array, Slots, group, rows_of, tally_for
+
+if TYPE_CHECKING:
+    from sciscidata.novelty.config import NoveltyConfig
+
+Float64Array = npt.NDArray[np.float64]
+
+_YEAR_ZERO = 2**31  # years may be negative, counters not
+
+#: From this concentration of venues on, the closed form's variances are off by more than some half per cent in sum.
+DOMINATED = 0.2
+_LISTED = 12
+
+
+def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> tuple[Float64Array, Float64Array]:
+    """Return mean and standard deviation of every cell's count under the null model; NaN where it cannot vary.
+
+    Args:
+        slots: of the citing year; all of them, because all of them make up the null model.
+        cells: the venue pairs asked for.
+        year: the citing year, which the shuffles are drawn by.
+        config: the null model.
+    """
+    if config.null == "analytic":
+        return analytic_moments(slots, cells)
+    return permutation_moments(slots, cells, year, config)
+
+
+def venue_concentration(slots: Slots) -> float:
+    """Return the chance that two slots of one stratum hold the same venue: 0 many venues .. 1 a single one.
+
+    Strata count by their slots; those of one slot, which have no two, not at all. 0 if no stratum has two slots.
+
+    Example:
+        >>> from sciscidata.novelty.venue_pairs import lay_out
+        >>> slots = lay_out(np.array([0, 4]), np.array([1990, 1990, 1990, 1991]), np.array([7, 7, 8, 9], np.int32))
+        >>> round(venue_concentration(slots), 3)
+        0.333
+    """
+    same, n_slots = 0.0, 0
+    for first, last in pairwise(slots.stratum_starts.tolist()):
+        if last - first > 1:
+            held = np.bincount(slots.venues[slots.by_stratum[first:last]]).astype(np.int64)
+            same += int((held * (held - 1)).sum()) / (last - first - 1)
+            n_slots += last - first
+    return same / n_slots if n_slots else 0.0
+
+
+def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
+    """Say in which years few venues dominate, so that the closed form is less near; nothing if in none.
+
+    Args:
+        concentrations: by citing year, as of venue_concentration.
+
+    Example:
+        >>> print(*remark_on_concentration({1999: 0.05, 2000: 0.25, 2001: 0.4}))
+        few venues dominate the references of 2 of 3 years (2000, 2001): two references of one age lead to the same
+        venue with a chance of 0.2 or more. There the closed form's variances sum to some per cent less than those of
+        shuffles, to a fifth less at the worst. To be sure, shuffle: NoveltyConfig(null='permutation',
+        n_shuffles=1000) (--null permutation --n-shuffles 1000).
+    """
+    years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
+    if not years:
+        return []
+    listed = ", ".join(map(str, years[:_LISTED])) + (", ..." if len(years) > _LISTED else "")
+    return [
+        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}): two references "
+        f"of one age lead to the same venue with a chance of {DOMINATED} or more. There the closed form's variances "
+        "sum to some per cent less than those of shuffles, to a fifth less at the worst. To be sure, shuffle: "
+        "NoveltyConfig(null='permutation', n_shuffles=1000) (--null permutation --n-shuffles 1000)."
+    ]
+
+
+def permutation_moments(
+    slots: Slots, cells: Cells, year: int, config: NoveltyConfig
+) -> tuple[Float64Array, Float64Array]:
+    """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so that they are exact.
+
+    Squares may pass 2^63 and wrap, which the difference below undoes: it is right while n times a deviation < 2^31.5.
+    """
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    sums, squares = np.zeros((2, cells.observed.size), np.int64)
+    for n in range(config.n_shuffles):
+        dealt = shuffled(slots, year, config.seed, n)
+        groups = group(slots.offsets, dealt, slots.n_venues, unique_venues=config.unique_venues)
+        given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
+        kernels.add_shuffle(*given, tally_for(groups), cells.starts, cells.partners, cells.observed, sums, squares)
+    n = config.n_shuffles
+    spread = n * squares - sums * sums
+    mean = (n * cells.observed.astype(np.int64) + sums) / n
+    return mean, np.where(spread > 0, np.sqrt(spread) / n, np.nan)
+
+
+def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
+    """Return the venues of all slots after shuffle ``n``, a function of (seed, n, citing year, cited year)."""
+    from sciscidata._kernels.random import draw, stream_key
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    per_shuffle = draw(stream_key(seed, "novelty/shuffle"), np.array([n]))
+    key = draw(per_shuffle, np.array([year + _YEAR_ZERO]))[0]
+    dealt = np.empty_like(slots.venues)
+    strata_numbers = slots.strata_years + _YEAR_ZERO
+    kernels.shuffle_cells(key, strata_numbers, slots.stratum_starts, slots.by_stratum, slots.venues, dealt)
+    return dealt
+
+
+def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64Array]:
+    """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
+    from sciscidata.novelty import _moment_kernels as kernels
+    from sciscidata.novelty import _moment_kernels as sums
+
+    starts = slots.stratum_starts
+    size = np.diff(starts).astype(np.float64)
+    two, three = sums.co_occurrence(slots.offsets, slots.strata, size.size)
+    shares = sums.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
+    own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
+    pairs = two - np.diag(size)
+    expected = pairs.copy()
+    np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
+    weights, within = _quadratic_weights(pairs, two, three, size)
+    parts = sums.linear_parts(shares, size, two, three, 0.0)
+    within_parts = np.stack([own, within], axis=1)
+    mean, deviation = np.empty((2, cells.observed.size))
+    kernels.moments_of_cells(
+        cells.starts,
+        cells.partners,
+        shares,
+        size,
+        sums.times_matrix(shares, expected),
+        sums.times_matrix(shares * (1 - shares), weights),
+        weights,
+        parts,
+        sums.linear_parts(shares, size, two, three, 1.0),
+        within_parts,
+        mean,
+        deviation,
+    )
+    given = (cells.starts, cells.partners, shares, size, two, three, weights, parts, within_parts)
+    kernels.settle_doubts(*given, deviation)
+    return mean, deviation
+
+
+def _quadratic_weights(
+    pairs: Float64Array, two: Float64Array, three: Float64Array, size: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return V, and for its diagonal the plain squared norms of the centred matrices [slots in one work]."""
+    mixed = np.einsum("cdd->cd", three)  # sum over works of k_c k_d^2
+    across = pairs - mixed / size - mixed.T / size[:, None] + pairs * pairs / np.outer(size, size)
+    across[across < 1e-12 * pairs] = 0  # nothing but rounding
+    factor = np.where(size > 1, size / np.maximum(size - 1, 1), 0)
+    weights = across * np.outer(factor, factor)
+    own = np.diag(pairs)
+    row_squares = np.diag(mixed) - 2 * np.diag(two) + size  # sum over slots of (k - 1)^2
+    within = own - 2 * row_squares / np.maximum(size - 2, 1) + own * own / np.maximum((size - 1) * (size - 2), 1)
+    within = np.where((size > 3) & (within > 1e-12 * own), within, 0)
+    np.fill_diagonal(weights, within * size / np.maximum(size - 3, 1))
+    return weights, within

@@ -1,0 +1,297 @@
+"""The venue pairs in the reference lists of one citing year: slots, groups, and the cells that occur.
+
+A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. The distinct
+venues of a work are its groups; a cell is a pair of venues that some work of the year holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sciscidata.graph.graph import CitationGraph
+
+Int32Array = npt.NDArray[np.int32]
+_ROWS_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """The slots of one citing year by work, and their order by stratum; years, strata and venues have local numbers."""
+
+    offsets: npt.NDArray[np.int64]
+    strata: npt.NDArray[Any]
+    venues: Int32Array
+    n_venues: int
+    stratum_starts: npt.NDArray[np.int64]
+    by_stratum: npt.NDArray[np.int64]
+    strata_years: npt.NDArray[np.int64]
+    venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The distinct venues of every work with their multiplicities, and the same by venue."""
+
+    offsets: npt.NDArray[np.int64]
+    venues: Int32Array
+    counts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    by_venue: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The venue pairs that occur in one citing year, row by row, and how often; int32, or int64 if need be."""
+
+    starts: npt.NDArray[np.int64]
+    partners: Int32Array
+    observed: npt.NDArray[Any]
+
+    def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """Return the venues of every pair under other numbers, the lower one first."""
+        rows = numbers[np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))]
+        partners = numbers[self.partners]
+        return np.minimum(rows, partners), np.maximum(rows, partners)
+
+
+def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
+    """Number the venues of a graph's dated works 0, 1, 2 ..; -1 where WORKS knows none. Executes.
+
+    Args:
+        graph: built from the same ``works``.
+        works: WORKS; only work_id, publication_year and source_id are read.
+
+    Returns:
+        int32 (graph.n_dated), in index order.
+
+    Raises:
+        ConfigError: a work with a venue and a year is not one of the graph's.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> from sciscidata.graph.graph import build_graph
+        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+        >>> venue_numbers(graph, works)
+        array([-1,  0], dtype=int32)
+    """
+    numbers = np.full(graph.n_dated, -1, np.int32)
+    ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
+    rows = _dated(works).select("publication_year", "work_id", "source_id").drop_nulls("source_id")
+    # A frame of all works with their ranks, sorted, would take twenty times the memory of the numbers.
+    for batch in rows.collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=False):
+        venues = batch["source_id"].to_numpy()
+        new = np.setdiff1d(venues, ids)
+        at = np.searchsorted(ids, new)
+        ids, provisional = (
+            np.insert(ids, at, new),
+            np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32)),
+        )
+        numbers[_indices(graph, batch)] = provisional[np.searchsorted(ids, venues)]
+    final = np.full(ids.size + 1, -1, np.int32)  # its last entry is that of -1
+    final[provisional] = np.arange(ids.size, dtype=np.int32)
+    for start in range(0, numbers.size, _ROWS_AT_ONCE):
+        part = numbers[start : start + _ROWS_AT_ONCE]
+        part[:] = final[part]
+    return numbers
+
+
+def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Give the indices of dated works: of each year the ids ascend."""
+    years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
+    order = np.lexsort((work_ids, years))
+    indices = np.zeros(order.size, np.int64)
+    edges = np.append(np.searchsorted(years[order], graph.years), order.size).tolist()
+    for (first, last), (low, high) in zip(pairwise(edges), pairwise(graph.year_offsets.tolist()), strict=True):
+        some, ids = order[first:last], graph.work_ids[low:high]
+        indices[some] = low + np.minimum(np.searchsorted(ids, work_ids[some]), ids.size - 1)
+    if edges[0] or not np.array_equal(graph.work_ids[indices], work_ids):
+        msg = "works holds a dated work that is none of the graph. Name the WORKS that the graph was built from."
+        raise ConfigError(msg)
+    return indices
+
+
+def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
+    """Return the source_id of every number that venue_numbers gives to venues of the same works. Executes.
+
+    Args:
+        works: WORKS; only publication_year and source_id are read.
+
+    Returns:
+        int64, ascending. A venue that only works without a year have gets no number, and is not here.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, None, 1991],
+        ...     "source_id": [80, 60, 70]}, schema_overrides={"publication_year": pl.Int32})
+        >>> venue_ids(works)
+        array([70, 80])
+    """
+    return _dated(works).select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
+
+
+def _dated(works: pl.LazyFrame) -> pl.LazyFrame:
+    """Keep the works whose venues are numbered."""
+    return works.drop_nulls("publication_year")
+
+
+def year_places(graph: CitationGraph) -> Int32Array:
+    """Return the place of each dated work's year in ``graph.years``, int32 (graph.n_dated)."""
+    return np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+
+
+def year_slots(
+    graph: CitationGraph,
+    venues: Int32Array,
+    year_of: Int32Array,
+    j: int,
+    max_references: int | None,
+    left_out: npt.NDArray[np.bool_],
+    *,
+    venue_required: bool = False,
+) -> Slots:
+    """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
+
+    Args:
+        graph: the citation graph.
+        venues: int32 (graph.n_dated), a number per venue, -1 where there is none.
+        year_of: int32 (graph.n_dated), the place of each work's year in ``graph.years``.
+        j: the place of the citing year in ``graph.years``.
+        max_references: a work with more slots gets none.
+        left_out: bool (graph.n_dated), written.
+        venue_required: a work without a venue of its own gets none.
+    """
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
+    n_references = int(graph.ref_offsets[last] - graph.ref_offsets[first])
+    offsets = np.empty(last - first + 1, np.int64)
+    cited, held = np.empty((2, n_references), np.int32)
+    limit = n_references if max_references is None else max_references
+    given = (first, last, graph.ref_offsets, graph.refs, venues, year_of, limit)
+    n = kernels.collect_slots(*given, offsets, cited, held, left_out)
+    cited, held = cited[:n], held[:n]
+    if venue_required:
+        left_out[first:last] |= venues[first:last] < 0
+        offsets, kept = of_works(offsets, ~left_out[first:last])
+        cited, held = cited[kept], held[kept]
+    return lay_out(offsets, graph.years[cited].astype(np.int64), held)
+
+
+def of_works(
+    offsets: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Take their slots from the works that are not wanted; return the new offsets, and which slots stay."""
+    lengths = np.diff(offsets)
+    return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
+
+
+def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
+    """Make one last venue of all venues that no wanted work holds.
+
+    The counts of the other venues, under every deal too, stay what they are, and so does the order of their numbers
+    and with it every bit of a result; there is less to count.
+    """
+    _, kept = of_works(slots.offsets, wanted)
+    used = np.zeros(slots.n_venues, np.bool_)
+    used[slots.venues[kept]] = True
+    number = np.where(used, np.cumsum(used) - 1, np.count_nonzero(used)).astype(np.int32)
+    n_venues = int(number.max(initial=-1)) + 1
+    return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
+
+
+def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> Slots:
+    """Number strata by time and venues by appearance, and order the slots by stratum."""
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    strata_years, strata = np.unique(cited_years, return_inverse=True)
+    local = venues.copy()
+    numbers = kernels.renumber_by_appearance(local, np.full(int(venues.max(initial=-1)) + 1, -1, np.int32))
+    starts, order = kernels.sorted_by(strata, strata_years.size)
+    return Slots(offsets, strata, local, numbers.size, starts, order, strata_years, numbers)
+
+
+def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
+    """Put the slots of each work together by venue; with ``unique_venues`` every multiplicity is 1."""
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    group_offsets, venues, counts, ends = kernels.group_slots(offsets, venues, unique_venues)
+    return Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
+
+
+def tally_for(groups: Groups) -> npt.NDArray[Any]:
+    """Return a zero per venue, to count pairs with: int32, which is faster, where all pairs of all works fit.
+
+    Example:
+        >>> def one_work(n_references):
+        ...     return group(np.array([0, n_references]), np.zeros(n_references, np.int32), 1)
+        >>> tally_for(one_work(65_536)).dtype, tally_for(one_work(65_537)).dtype
+        (dtype('int32'), dtype('int64'))
+    """
+    most = int(pairs_per_work(groups).sum())
+    return np.zeros(groups.by_venue[0].size - 1, np.int32 if most < 2**31 else np.int64)
+
+
+def observe(groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
+    """Count the venue pairs that occur: work by work, a venue's multiplicity times its partner's."""
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    tally = tally_for(groups)
+    sizes = np.diff(groups.offsets)
+    n_entries = int((sizes * (sizes + 1) // 2).sum())
+    # Memory that is not written is not taken.
+    partners, observed = np.empty(n_entries, np.int32), np.empty(n_entries, tally.dtype)
+    given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
+    starts = kernels.count_cells(*given, tally, partners, observed)
+    return Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
+
+
+def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
+    """Count given cells over other works than those that they were found in."""
+    from sciscidata.novelty import _pair_kernels as kernels
+
+    counts, squares = np.zeros((2, cells.observed.size), np.int64)
+    nothing = np.zeros(cells.observed.size, np.int32)
+    given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, same_venue_pairs)
+    tally = tally_for(groups)
+    kernels.add_shuffle(*given, tally, cells.starts, cells.partners, nothing, counts, squares)
+    return replace(cells, observed=counts.astype(tally.dtype))
+
+
+def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the groups by venue, without those of venues whose row has no cell, if that saves anything."""
+    starts, order = groups.by_venue
+    needed = np.diff(cells.starts) > 0
+    if 2 * np.count_nonzero(needed) > needed.size:
+        return starts, order
+    starts, kept = of_works(starts, needed)
+    return starts, order[kept]
+
+
+def pairs_per_work(
+    groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return how many pairs the references of each work form, whether defined or not.
+
+    Example:
+        >>> held = group(np.array([0, 3, 4]), np.array([5, 5, 7, 5], np.int32), 8)
+        >>> pairs_per_work(held), pairs_per_work(held, unique_pairs=True), pairs_per_work(held, same_venue_pairs=False)
+        (array([3, 0]), array([2, 0]), array([2, 0]))
+    """
+
+    def total(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
+
+    counts = groups.counts.astype(np.int64)
+    same = np.minimum(counts - 1, 1) if unique_pairs else counts * (counts - 1) // 2
+    times = np.ones_like(counts) if unique_pairs else counts
+    across = (total(times) ** 2 - total(times * times)) // 2
+    return across + total(same) if same_venue_pairs else across

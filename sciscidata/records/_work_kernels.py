@@ -1,0 +1,75 @@
+"""The loop behind ``work_fields.py``: the bytes of reference lists in, the numbers of the works out.
+
+Imported on first use, since numba takes a while to load; compiled once per machine and kept on disk.
+"""
+
+# numba infers types from the calls and reads no annotation.
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sciscidata._kernels.compile import kernel
+
+_SPACE, _QUOTE, _COMMA, _OPEN, _CLOSE, _ZERO, _NINE = 0x20, 0x22, 0x2C, 0x5B, 0x5D, 0x30, 0x39
+_MOST_DIGITS = 18  # fit into Int64 whatever they are
+
+
+@kernel
+def read_numbers(data, offsets, prefix):
+    """Read lists of JSON strings that are all a prefix and a number; other lists are marked.
+
+    Args:
+        data: the lists, one after the other.
+        offsets: where each begins, and where the last one ends.
+        prefix: a quote, and what stands before every number.
+
+    Returns:
+        The numbers of all lists; where those of each list begin, and those of the last one end; and which lists are
+        plain: of another one there are no numbers here.
+
+    Example:
+        >>> lists = np.frombuffer(b'["W7","W12"]["W1","S2"][]', np.uint8)
+        >>> found = read_numbers(lists, np.array([0, 12, 23, 25]), np.frombuffer(b'"W', np.uint8))
+        >>> [values.tolist() for values in found]
+        [[7, 12], [0, 2, 2, 2], [True, False, True]]
+    """
+    n_rows = len(offsets) - 1
+    numbers = np.empty((offsets[n_rows] - offsets[0]) // (len(prefix) + 3) + 1, np.int64)
+    ends = np.zeros(n_rows + 1, np.int64)
+    is_plain = np.zeros(n_rows, np.bool_)
+    for row in range(n_rows):
+        used = _read_list(data, offsets[row], offsets[row + 1], prefix, numbers, ends[row])
+        is_plain[row] = used >= 0
+        ends[row + 1] = max(used, ends[row])
+    return numbers[: ends[n_rows]], ends, is_plain
+
+
+@njit(forceinline=True)
+def _read_list(data, at, end, prefix, numbers, used):
+    """Read one list to ``numbers[used:]``; return where its numbers end, -1 if it is not plain."""
+    if end - at < 2 or data[at] != _OPEN or data[end - 1] != _CLOSE:
+        return -1
+    at, end = at + 1, end - 1
+    while at < end:
+        start = at + len(prefix)
+        if start >= end:
+            return -1
+        for i in range(len(prefix)):
+            if data[at + i] != prefix[i]:
+                return -1
+        at, number = start, 0
+        while at < end and at - start < _MOST_DIGITS and _ZERO <= data[at] <= _NINE:
+            number = number * 10 + (data[at] - _ZERO)
+            at += 1
+        if at == start or data[start] == _ZERO or at >= end or data[at] != _QUOTE:
+            return -1
+        numbers[used] = number
+        used += 1
+        at += 1
+        if at < end:
+            if data[at] != _COMMA or at + 1 == end:
+                return -1
+            at += 2 if data[at + 1] == _SPACE else 1
+    return used

@@ -1,0 +1,183 @@
+"""Abstract text from OpenAlex's inverted index: the hot spot of every source, so it parses JSON itself.
+
+OpenAlex stores an abstract as ``{"word": [0, 5], ...}``. Reading that with a JSON library makes a Python
+object per word and per position; the kernel goes from Arrow buffer to Arrow buffer without any. What it does
+not expect is marked and goes through ``json``, which defines the result.
+"""
+
+# pyarrow carries no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from sciscidata._kernels.strings import replace_rows, string_buffers
+from sciscidata.errors import SchemaMismatchError
+
+_MOST_BYTES = 16 << 20  # of an index: the loop takes 17 times as much memory
+_LEAST_WORDS = 20  # of a beginning that is worth keeping
+_ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
+
+_BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
+    """Text of the abstracts in a column of inverted indexes.
+
+    The words stand in the order of their positions, joined by one space. Two words at one position are both
+    kept, in the order of the file; gaps between positions close up; empty and whitespace-only words are
+    dropped. Null, ``null``, ``{}``, an index without a word, and whatever is not an index (broken JSON, a
+    negative or fractional position) are null. So are an index of more than 16 MB, and one whose text would be longer
+    than eight times the index and 64 KB. The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``, is
+    understood. A lone surrogate becomes U+FFFD. Markup and whitespace inside words stay as they are.
+
+    Of an index that was cut off (OpenAlex keeps 32,760 bytes) only the words before the first missing one are
+    kept, as behind it only those are left that had occurred before; null if they are fewer than 20. Cut off is an
+    index of 10,000 bytes or more that is broken, or in which more than a fifth of the words behind the first missing
+    one are missing.
+
+    Args:
+        index: a String column (or its name) that holds the JSON text of ``abstract_inverted_index``.
+
+    Returns:
+        String, row for row; runs when collected, the same on any number of threads.
+
+    Raises:
+        SchemaMismatchError: at collect, if the column is not String.
+
+    Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
+
+    Example:
+        >>> import polars as pl
+        >>> frame = pl.DataFrame({"index": ['{"to":[0,4],"be":[1,5],"or":[2],"not":[3]}', "{}", None]})
+        >>> frame.select(decode_inverted_index("index"))["index"].to_list()
+        ['to be or not to be', None, None]
+    """
+    column = pl.col(index) if isinstance(index, str) else index
+    return column.map_batches(decode_inverted_indexes, return_dtype=pl.String(), is_elementwise=True)
+
+
+def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
+    """Eager twin of :func:`decode_inverted_index`: the same text, at once, for one String Series.
+
+    Long columns are cut into blocks of rows that share Polars' number of threads (``POLARS_MAX_THREADS``).
+
+    Raises:
+        SchemaMismatchError: at once, if the Series is not String (or has no value at all).
+
+    Example:
+        >>> import polars as pl
+        >>> decode_inverted_indexes(pl.Series(['{"world":[7],"hello":[0]}', '{"broken":['])).to_list()
+        ['hello world', None]
+    """
+    if indexes.dtype not in (pl.String(), pl.Null()):
+        msg = (
+            f"decode_inverted_index: column {indexes.name!r} is {indexes.dtype}, needs String: the JSON text of "
+            "abstract_inverted_index. Keep that field as text when reading, or encode it: json.dumps."
+        )
+        raise SchemaMismatchError(msg)
+    blocks = [indexes.slice(start, _BLOCK_ROWS) for start in range(0, max(len(indexes), 1), _BLOCK_ROWS)]
+    if len(blocks) == 1 or pl.thread_pool_size() == 1:
+        return pl.concat([_decode_block(block) for block in blocks], rechunk=False)
+    with ThreadPoolExecutor(min(len(blocks), pl.thread_pool_size())) as pool:
+        return pl.concat(list(pool.map(_decode_block, blocks)), rechunk=False)
+
+
+def _decode_block(indexes: pl.Series) -> pl.Series:
+    from sciscidata.records._abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
+
+    indexes = indexes.cast(pl.String).rechunk()
+    is_usual = indexes.str.len_bytes() <= _MOST_BYTES
+    if not is_usual.all():  # nulls count as usual
+        indexes = indexes.zip_with(is_usual.fill_null(value=True), pl.Series([None], dtype=pl.String))
+    text, text_offsets, status = decode_rows(*string_buffers(indexes))
+    is_given = indexes.is_not_null().to_numpy()
+    valid = pa.array((status == TEXT) & is_given)
+    decoded = pa.LargeStringArray.from_buffers(
+        len(indexes), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
+    )
+    series = pl.Series(indexes.name, decoded, dtype=pl.String)
+    irregular = np.flatnonzero((status == IRREGULAR) & is_given)
+    if not irregular.size:
+        return series
+    exact = [_decode_exactly(indexes[row]) for row in irregular.tolist()]
+    return replace_rows(series, irregular, pl.Series(exact, dtype=pl.String))
+
+
+def _decode_exactly(index: str) -> str | None:
+    """Decode any row, slowly, with the standard library's parser."""
+    from sciscidata.records._abstract_kernels import LONG_INDEX_BYTES, MOST_MORE, MOST_TIMES
+
+    is_long = len(index) > LONG_INDEX_BYTES // 4 and len(index.encode()) >= LONG_INDEX_BYTES
+    is_broken = False
+    try:
+        parsed: Any = json.loads(index, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        if not is_long:
+            return None
+        is_broken = True
+        parsed = _whole_entries(index)
+    if not isinstance(parsed, _Pairs):
+        return None
+    form_of_2021: dict[str, Any] = dict(parsed)
+    length, inner = form_of_2021.get("IndexLength"), form_of_2021.get("InvertedIndex")
+    # An abstract may hold these two words, but then their values are lists of positions.
+    if isinstance(inner, _Pairs) and isinstance(length, (int, float)) and not isinstance(length, bool):
+        parsed = inner
+    placed: list[tuple[int, str]] = []
+    for word, positions in parsed:
+        if not isinstance(positions, list) or isinstance(positions, _Pairs):
+            return None
+        if any(type(position) is not int or position < 0 for position in positions):
+            return None
+        placed.extend((position, word) for position in positions)
+    if sum(len(word) + 1 for _, word in placed) > MOST_TIMES * len(index) + MOST_MORE:
+        return None
+    placed.sort(key=lambda place: place[0])
+    if is_long and placed:
+        placed = _before_the_cut(placed, is_broken=is_broken)
+    text = " ".join(word for _, word in placed if word.strip())
+    return _LONE_SURROGATE.sub("\ufffd", text) or None
+
+
+def _whole_entries(index: str) -> _Pairs:
+    """Read the entries of a cut-off index up to the cut."""
+    pairs = _Pairs()
+    at = index.find("{") + 1
+    while at and (entry := _ENTRY.match(index, at)):
+        try:
+            pairs.append((json.loads(entry[1]), json.loads(entry[2])))
+        except ValueError:
+            break
+        at = entry.end()
+    return pairs
+
+
+def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[tuple[int, str]]:
+    """Keep what precedes the first missing position, if so many are missing that the index was cut off.
+
+    A word stands in the index where it occurs first, so that all words before the cut are whole. Behind it a third
+    and more are new words, hence missing (36 and 42 % in real records); fewer are an oddity of the record (7 %).
+    """
+    positions = {position for position, _ in placed}
+    last = placed[-1][0]
+    gap = next((place for place in range(last) if place not in positions), last + 1)
+    missing = last + 1 - gap - sum(position >= gap for position in positions)
+    if not is_broken and missing * 5 <= last + 1 - gap:
+        return placed
+    kept = [place for place in placed if place[0] < gap]
+    return kept if len(kept) >= _LEAST_WORDS else []
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object that remembers a repeated key."""

@@ -1,0 +1,225 @@
+"""Lines of any text in bounded memory and time: long lines are passed over and named, empty ones in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from sciscidata._support.validate import is_whole
+from sciscidata.errors import ConfigError, CorruptRecordError
+from sciscidata.storage.decompression import skip
+
+_MB: Final = 1 << 20
+_MOST_MB: Final = 1 << 20  # a terabyte
+_LINES_PER_MB: Final = 1_000
+_FEW_BYTES: Final = 4_096
+_LINE_END: Final = 10
+
+
+class ReadLimits(NamedTuple):
+    """How much of a file may be in memory, and how much of it may hold no work. MB are of 1,048,576 bytes.
+
+    Attributes:
+        max_line_mb: a longer line is corrupt. The longest real records, with thousands of authors, have tens of MB.
+        max_document_mb: a longer JSON document of many lines ends the file: it would be held whole. Also the window
+            that a Zstandard frame may ask for.
+        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each, end the file. A whole part of the
+            snapshot has about 3,000 MB.
+    """
+
+    max_line_mb: int = 256
+    max_document_mb: int = 1_024
+    max_gap_mb: int = 4_096
+
+    @property
+    def line_bytes(self) -> int:
+        """The longest line."""
+        return self.max_line_mb * _MB
+
+    @property
+    def document_bytes(self) -> int:
+        """The longest document."""
+        return self.max_document_mb * _MB
+
+
+DEFAULT_LIMITS: Final = ReadLimits()
+
+
+def check_limits(config: object, names: Iterable[str]) -> None:
+    """Refuse limits that are no whole number of MB.
+
+    Raises:
+        ConfigError: at once.
+    """
+    for name in names:
+        value: Any = getattr(config, name)
+        if not (is_whole(value) and 1 <= value <= _MOST_MB):
+            msg = f"{type(config).__name__}.{name} is {value!r}, needs a whole number of MB from 1 to {_MOST_MB:,}."
+            raise ConfigError(msg)
+
+
+class Gap:
+    """Counts what a file holds between two works, and ends the reading when that is too much.
+
+    Example:
+        >>> gap = Gap(ReadLimits(max_gap_mb=1))
+        >>> gap.add(1 << 20)
+        >>> gap.clear()
+        >>> gap.add(1 << 20, 1)
+        >>> gap.add(1)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.CorruptRecordError: 1 MB or 1,000 lines in a row hold no work: the rest of the file is not
+        read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)
+    """
+
+    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "_remedy", "n_bytes", "n_lines", "n_read")
+
+    def __init__(self, limits: ReadLimits = DEFAULT_LIMITS, *, is_optional: bool = True) -> None:
+        option = ". If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)"
+        self._remedy = option if is_optional else ""
+        self._max_mb = limits.max_gap_mb
+        self._max_bytes = limits.max_gap_mb * _MB
+        self._max_lines = limits.max_gap_mb * _LINES_PER_MB
+        self.n_bytes = self.n_lines = 0
+        self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
+
+    def add(self, n_bytes: int, n_lines: int = 0) -> None:
+        """Count bytes without a work, and how many lines of them hold something else.
+
+        Raises:
+            CorruptRecordError: there are too many.
+        """
+        self.n_bytes += n_bytes
+        self.n_lines += n_lines
+        if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
+            msg = (
+                f"{self._max_mb:,} MB or {self._max_lines:,} lines in a row hold no work: the rest of the file is not "
+                f"read{self._remedy}"
+            )
+            raise CorruptRecordError(msg)
+
+    def clear(self) -> None:
+        """Begin anew, behind a work."""
+        self.n_bytes = self.n_lines = 0
+
+
+def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
+    r"""Cut text into blocks of whole lines, without the end of the last one; say of a line that it is too long.
+
+    Args:
+        pieces: of any size.
+        limits: no block is longer than the longest line and one piece.
+        gap: is told what is passed over of long lines; the rest is the caller's.
+
+    Raises:
+        CorruptRecordError: while reading, from ``gap``.
+
+    Example:
+        >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
+        [b'1\n2', b'33', b'4']
+    """
+    most = limits.line_bytes
+    parts: list[bytes] = []
+    n_held = 0
+    is_over = False
+    for data in pieces:
+        head, end, tail = data.rpartition(b"\n")
+        if end:
+            if is_over:
+                yield too_long(limits)
+                rest, end, head = head.partition(b"\n")
+                gap.add(len(rest))
+                is_over = False
+            if end:
+                yield from _checked(b"".join((*parts, head)) if parts else head, limits, gap)
+            parts, n_held = [], 0
+            data = tail
+        n_held += len(data)
+        if is_over:
+            gap.add(len(data))
+        elif n_held > most:
+            gap.add(n_held)
+            parts, is_over = [], True
+        elif data:
+            parts.append(data)
+    if is_over:
+        yield too_long(limits)
+    elif parts:
+        yield from _checked(b"".join(parts), limits, gap)
+
+
+def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
+    """Look for lines that are too long, where there may be one."""
+    most = limits.line_bytes
+    if len(block) <= most:
+        yield block
+        return
+    start = at = 0  # of what is not yet handed out, and of a line
+    while len(block) - at > most:
+        last = block.rfind(b"\n", at, at + most + 1)
+        if last >= 0:  # all lines up to there are shorter
+            at = last + 1
+            continue
+        end = block.find(b"\n", at + most)
+        if start < at:
+            yield block[start : at - 1]
+        end = len(block) if end < 0 else end
+        yield too_long(limits)
+        gap.add(end - at)
+        start = at = end + 1
+    if start <= len(block):
+        yield block[start:]
+
+
+def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
+    """Make the reason why a line is not read."""
+    return CorruptRecordError(
+        f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise max_line_mb "
+        "(--max-line-mb, of a snapshot --snapshot-max-line-mb)"
+    )
+
+
+def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
+    r"""Give the lines of a block one by one, and lines without anything in them together.
+
+    Args:
+        block: whole lines, without the end of the last one.
+        at: where to begin.
+
+    Example:
+        >>> list(split_lines(b"1\n\n \n\n2"))
+        [b'1', b'\n \n', b'2']
+    """
+    size = len(block)
+    while at <= size:
+        end = block.find(b"\n", at)
+        end = size if end < 0 else end
+        line = block[at:end]
+        if line and not line.isspace():  # of most lines the first byte says so
+            yield line
+            at = end + 1
+            continue
+        first = skip(block, end)
+        start = size + 1 if first == size else block.rfind(b"\n", at, first) + 1
+        yield block[at : start - 1]
+        at = start
+
+
+def is_blank(piece: bytes) -> bool:
+    """Whether a piece of ``split_lines`` is lines without anything in them."""
+    return not piece[:1].strip() and skip(piece, 0) == len(piece)
+
+
+def count_lines(piece: bytes) -> int:
+    r"""Count the lines of a piece that ``split_lines`` has given.
+
+    Example:
+        >>> count_lines(b"1"), count_lines(b"\n \n"), count_lines(b"\n" * 10_000)
+        (1, 3, 10001)
+    """
+    if len(piece) < _FEW_BYTES:
+        return 1 + piece.count(b"\n")
+    return 1 + int(np.count_nonzero(np.frombuffer(piece, np.uint8) == _LINE_END))  # ten times as fast

@@ -1,0 +1,371 @@
+"""What single fields of an OpenAlex Work say; null for whatever does not fit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from sciscidata._kernels.strings import is_utf8
+from sciscidata.errors import CorruptRecordError
+from sciscidata.records.plain_text import clean_text
+from sciscidata.records.record import (
+    RECORDS,
+    Concept,
+    Json,
+    Record,
+    Source,
+    decode_loosely,
+    index_text,
+    shorten,
+    stripped,
+)
+from sciscidata.schemas import CITATIONS, WORKS
+
+# ---------- One OpenAlex Work, of any year and shape, to one row of WORKS and its rows of CITATIONS.
+#
+# Shared by every source of OpenAlex records. Only the line as a whole can be wrong: a field of an unexpected type
+# becomes null, so that no oddity of one field costs the record.
+
+
+#: Raised by one whenever the same record gives another row, so that nothing parsed before is reused.
+PARSER_VERSION = 5
+
+
+class Work(msgspec.Struct, kw_only=True, gc=False):
+    """One parsed record. Text is as found (``plain_text.py`` cleans it), the abstract is still an inverted index."""
+
+    work_id: int
+    publication_year: int | None
+    title: str | None
+    abstract_index: str | None
+    cited_by_count: int | None
+    primary_field: str | None
+    concepts: list[str]
+    source_id: int | None
+    source_name: str | None
+    language: str | None
+    work_type: str | None
+    is_retracted: bool
+    is_xpac: bool  # of the expansion corpus, which the API leaves out unless asked
+    doi: str | None
+    references: list[int]
+    malformed_references: int
+    changed_on: str | None  # the later of updated_date and created_date, YYYY-MM-DD
+
+
+def parse_work(line: bytes) -> Work:
+    """Read one JSON object as an OpenAlex Work, whether of 2021 or of today, from the API or the snapshot.
+
+    Args:
+        line: the bytes of the object, UTF-8 in fields that are not read too (RFC 8259). What only Python's ``json``
+            accepts (NaN, a lone surrogate) is accepted too: NaN is null, a lone surrogate U+FFFD.
+
+    Raises:
+        CorruptRecordError: at once; the line is not JSON, not an object, or has no OpenAlex id of a work.
+
+    Source: https://docs.openalex.org/api-entities/works/work-object
+
+    Example:
+        >>> work = parse_work(b'{"id":"https://openalex.org/W42","title":"On Dams","publication_year":"1999",'
+        ...                   b'"referenced_works":["https://openalex.org/W7","W8","S9"]}')
+        >>> work.work_id, work.title, work.publication_year, work.references, work.malformed_references
+        (42, 'On Dams', 1999, [7, 8], 1)
+    """
+    try:
+        line.decode()  # msgspec looks at no text in fields that are not read
+        record = RECORDS.decode(line)
+        return _normalise(record, reference_lists([record.referenced_works])[0])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        record = decode_loosely(line)
+        return _normalise(record, reference_lists([record.referenced_works])[0])
+
+
+def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
+    r"""Read whole lines as ``parse_work`` reads each, in two thirds of the time.
+
+    Args:
+        block: lines of UTF-8, the last one without its end.
+
+    Returns:
+        For each line its work, or why it holds none; None for a line that holds nothing.
+
+    Example:
+        >>> [work and work.work_id for work in parse_lines(b'{"id":"W42"}\n\n{"id":"W7"}')]
+        [42, None, 7]
+    """
+    if (n_lines := _count_lines_of_records(block)) is not None and is_utf8(block):
+        try:
+            records = RECORDS.decode_lines(block)
+            if len(records) == n_lines:
+                references = reference_lists([record.referenced_works for record in records])
+                return [_normalise(record, listed) for record, listed in zip(records, references, strict=True)]
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
+            pass
+    return [_parse_line(line) for line in block.split(b"\n")]
+
+
+def _count_lines_of_records(block: bytes) -> int | None:
+    """Count the lines, if all end between two records: then as many records as lines are one in each."""
+    n_lines, at = 1, block.find(b"\n")  # five times as fast as bytes.count
+    while at >= 0:
+        if block[at - 1 : at + 2] != b"}\n{":
+            return None
+        n_lines, at = n_lines + 1, block.find(b"\n", at + 1)
+    return n_lines
+
+
+def _parse_line(line: bytes) -> Work | CorruptRecordError | None:
+    try:
+        return parse_work(line) if line and not line.isspace() else None
+    except CorruptRecordError as error:
+        return error
+
+
+def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
+    work_id = openalex_number(record.id, "W") or openalex_number(record.ids and record.ids.openalex, "W")
+    if work_id is None:
+        msg = f"no OpenAlex id of a work (id is {shorten(record.id)})"
+        raise CorruptRecordError(msg)
+    source = venue_of(record)
+    listed, malformed = references
+    return Work(
+        work_id=work_id,
+        publication_year=whole_number(record.publication_year, 1, 9999),
+        title=stripped(record.title) or stripped(record.display_name),
+        abstract_index=index_text(record.abstract_inverted_index),
+        cited_by_count=whole_number(record.cited_by_count, 0, 2**63 - 1),
+        primary_field=primary_field(record),
+        concepts=concept_names(record),
+        source_id=source_number(source),
+        source_name=stripped(source.display_name) if source else None,
+        language=stripped(record.language),
+        work_type=stripped(record.type),
+        is_retracted=record.is_retracted is True,
+        is_xpac=record.is_xpac is True,
+        doi=bare_doi(record.doi),
+        references=listed,
+        malformed_references=malformed,
+        changed_on=later_date(record.updated_date, record.created_date),
+    )
+
+
+def rows_from_works(works: Sequence[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Turn parsed works into their two frames, in the order given.
+
+    Returns:
+        WORKS, one row per work, title and abstract as ``clean_text`` leaves them; and CITATIONS, one row per
+        reference in the order of the record: self-citations, repeats and citations to later years stay.
+
+    Example:
+        >>> work = parse_work(b'{"id":"W42","title":"On <i>Dams</i>","referenced_works":["W7"],'
+        ...                   b'"abstract_inverted_index":{"leak.":[1],"Dams":[0]}}')
+        >>> works, citations = rows_from_works([work])
+        >>> works.select("work_id", "title", "abstract").row(0), citations.row(0)
+        ((42, 'On Dams', 'Dams leak.'), (42, 7))
+    """
+    return works_frame(works), citations_frame(works)
+
+
+def works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
+    """Make the WORKS rows of ``works``, in order; only the ``columns`` asked for are decoded.
+
+    Example:
+        >>> works_frame([parse_work(b'{"id":"W42","language":"en"}')], ["work_id", "language"]).row(0)
+        (42, 'en')
+    """
+    data: dict[str, Any] = {}
+    for name in columns:
+        values = list(map(attrgetter("abstract_index" if name == "abstract" else name), works))
+        data[name] = _list_series(values) if name == "concepts" else values
+    frame = pl.DataFrame(data, schema={name: WORKS[name] for name in data})
+    if "abstract" in data:
+        from sciscidata.records.abstracts import decode_inverted_index
+
+        frame = frame.with_columns(decode_inverted_index("abstract"))
+    return frame.with_columns(clean_text(name) for name in data if name in ("title", "abstract"))
+
+
+def _list_series(lists: list[list[str]]) -> pl.Series:
+    """Hold lists of strings; Polars would make a Series of each of them first, which takes ten times as long."""
+    ends = np.cumsum([0, *map(len, lists)])
+    entries = pa.array(chain.from_iterable(lists), pa.large_string())
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), entries), dtype=WORKS["concepts"])
+
+
+def citations_frame(works: Sequence[Work]) -> pl.DataFrame:
+    """Make the CITATIONS rows of ``works``, in order.
+
+    Example:
+        >>> citations_frame([parse_work(b'{"id":"W42","referenced_works":["W7","W42"]}')]).rows()
+        [(42, 7), (42, 42)]
+    """
+    lists = [work.references for work in works]
+    lengths = list(map(len, lists))
+    citing = np.repeat(np.array([work.work_id for work in works], np.int64), lengths)
+    cited = np.fromiter(chain.from_iterable(lists), np.int64, sum(lengths))
+    return pl.DataFrame({"citing_id": citing, "cited_id": cited}, schema=CITATIONS)
+
+
+_MAX_CONCEPTS = 8
+
+
+def openalex_number(value: Json, letter: Literal["W", "S", "V"]) -> int | None:
+    """Give the number of an OpenAlex id (a URL or bare, in either case), null if it is not one of ``letter``."""
+    if not isinstance(value, str):
+        return None
+    digits = value[22:]
+    # The form of nearly all, and what the pattern would make of it.
+    if (
+        value[:22] == _URLS[letter]
+        and len(digits) <= 18
+        and digits.isdecimal()
+        and digits.isascii()
+        and digits[0] != "0"
+    ):
+        return int(digits)
+    found = _OPENALEX_ID.fullmatch(value)
+    return int(found[2]) if found and found[1].upper() == letter else None
+
+
+def source_number(source: Source | None) -> int | None:
+    """Give the number of a venue: of today's id of a source, or of that of a venue until 2022, which is the same.
+
+    Example:
+        >>> [source_number(Source(f"https://openalex.org/{id}")) for id in ("S137773608", "V137773608", "I137773608")]
+        [137773608, 137773608, None]
+    """
+    if source is None:
+        return None
+    number = openalex_number(source.id, "S")
+    return openalex_number(source.id, "V") if number is None else number
+
+
+def venue_of(record: Record) -> Source | None:
+    """Say where a work was published: at its primary location, or in records until 2023 its host venue.
+
+    The one that has an id; of two without, the primary location's, which has a name perhaps.
+
+    Example:
+        >>> venue_of(Record(host_venue=Source("https://openalex.org/V42", "Dams"))).display_name
+        'Dams'
+    """
+    source, older = record.primary_location and record.primary_location.source, record.host_venue
+    return source if source and (source_number(source) is not None or source_number(older) is None) else older
+
+
+def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
+    """Number the works of many reference lists at once, and count the entries of each that are no id of a work.
+
+    Raises:
+        msgspec.MsgspecError: one is not strict JSON.
+
+    Example:
+        >>> reference_lists([msgspec.Raw(b'["https://openalex.org/W7"]'), msgspec.Raw(b'["W8","S9"]')])
+        [([7], 0), ([8], 1)]
+    """
+    from sciscidata.records._work_kernels import read_numbers  # numba takes a while to import
+
+    text = np.frombuffer(b"".join(raws) or b" ", np.uint8)
+    offsets = np.cumsum([0, *map(len, raws)])
+    numbers, ends, is_plain = (found.tolist() for found in read_numbers(text, offsets, _QUOTED_URL))
+    return [
+        (numbers[first:end], 0) if plain else _references(raw)
+        for first, end, plain, raw in zip(ends, ends[1:], is_plain, raws, strict=False)
+    ]
+
+
+def _references(raw: msgspec.Raw) -> tuple[list[int], int]:
+    listed: Json = msgspec.json.decode(raw)
+    entries: list[Json] = listed if isinstance(listed, list) else []
+    numbers = [number for entry in entries if (number := openalex_number(entry, "W")) is not None]
+    return numbers, len(entries) - len(numbers)
+
+
+_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
+_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
+# At most 18 digits: what fits into Int64 whatever the digits are.
+_OPENALEX_ID = re.compile(
+    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
+)
+
+
+def whole_number(value: Json, low: int, high: int) -> int | None:
+    """Give a whole number from ``low`` to ``high``, which may stand in quotes or have a fraction of zero."""
+    if type(value) is int:
+        return value if low <= value <= high else None
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,19}\s*", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        return None
+    return int(value) if value == int(value) else None
+
+
+def bare_doi(value: str | None) -> str | None:
+    """Give a DOI in lower case, without what stands before it."""
+    text = stripped(value)
+    if text is None:
+        return None
+    text = text.lower()
+    # The form of nearly all, and what the pattern would make of it.
+    plain = text[16:] if text.startswith("https://doi.org/") else _DOI_PREFIX.sub("", text)
+    return plain.strip() or None
+
+
+_DOI_PREFIX = re.compile(r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*")
+
+
+def later_date(one: str | None, other: str | None) -> str | None:
+    """Give the later of two dates, without their times."""
+    one, other = _date(one), _date(other)
+    return max(one, other) if one and other else one or other
+
+
+@lru_cache(1 << 12)
+def _date(value: str | None) -> str | None:
+    return value[:10] if value and _DATE.match(value) else None
+
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _scored_names(concepts: list[Concept]) -> list[str]:
+    """Name the concepts, best score first; scores are numbers or, in 2023, numbers in quotes."""
+    scored: list[tuple[float, str]] = []
+    for concept in concepts:
+        name, score = concept.display_name, concept.score
+        if type(score) is not float:
+            try:
+                score = float(score or 0)
+            except (TypeError, ValueError, OverflowError):
+                continue
+        if name and 0 < score < math.inf and (name := name.strip()):
+            scored.append((-score, name))
+    scored.sort()
+    return [name for _, name in scored]
+
+
+def concept_names(record: Record) -> list[str]:
+    """Name the concepts of a work, or where it has none its topics, at most eight."""
+    names = _scored_names(record.concepts or [])
+    if not names:
+        names = [name for topic in record.topics or [] if (name := stripped(topic.display_name))]
+    return names[:_MAX_CONCEPTS]
+
+
+def primary_field(record: Record) -> str | None:
+    """Name the broadest subject: the field of the main topic, or before 2024 the top concept of level 0."""
+    for topic in (record.primary_topic, *(record.topics or [])[:1]):
+        if topic and topic.field and (name := stripped(topic.field.display_name)):
+            return name
+    broad = [concept for concept in record.concepts or [] if str(concept.level) == "0"]
+    return next(iter(_scored_names(broad)), None)

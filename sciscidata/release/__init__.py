@@ -1,0 +1,4 @@
+"""A release on disk: written once, described by a manifest, verified and exported.
+
+The learning half reads nothing else. Read first: ``release.py``.
+"""

@@ -1,0 +1,370 @@
+"""Every labelled work in one file of JSON lines: the rows of a release, any number of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import deque
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_threads
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
+from sciscidata.labels import VOCABULARIES
+from sciscidata.release.json_lines import render_lines
+from sciscidata.release.manifest import NOVELTY_COLUMNS
+from sciscidata.release.release import check_target
+from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.storage import (
+    BLANK_SEAL,
+    atomic_folder,
+    hash_file,
+    is_sealed_text,
+    real_path,
+    seal_text,
+)
+from sciscidata.storage.small_files import read_whole
+
+# ---------- Scores and labels of all works, found by their ids: 34 bytes a work, whatever the order of the works is.
+
+
+_NEEDED: Final = ("work_id", "cd_index", "disruption_label")
+_SCORES: Final = tuple(name for name in ("cd_index", *NOVELTY_COLUMNS) if EXAMPLE[name] == pl.Float64())
+_STAGE: Final = "write_labelled"
+_NONE, _UNKNOWN = 255, 254  # codes of labels
+
+
+class LabelLookup:
+    """The labelled works, in the order of their ids.
+
+    Args:
+        labelled: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns of EXAMPLE if there are
+            any; what is not there is null. One row per work; rows without an id do not count. Collected at once.
+
+    Raises:
+        SchemaMismatchError: a column is missing or mistyped, or a label is none of this package.
+        WorkIdError: a work is named twice.
+
+    Example:
+        >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
+        >>> LabelLookup(pl.LazyFrame(row)).add_to(pl.DataFrame({"work_id": [9, 7]})).row(0, named=True)
+        {'work_id': 7, 'cd_index': 0.0, 'novelty_score': None, 'conventionality_score': None,
+        'disruption_label': 'neutral', 'novelty_label': None}
+    """
+
+    def __init__(self, labelled: pl.LazyFrame | pl.DataFrame) -> None:
+        kept = check_labelled(labelled)
+        there = kept.collect_schema()
+        columns = [pl.col(name).fill_null(float("nan")) for name in _SCORES if name in there]
+        columns += [_encode(name, words) for name, words in VOCABULARIES.items() if name in there]
+        rows = kept.drop_nulls("work_id").select("work_id", *columns).collect(engine="streaming")
+        ids = rows.drop_in_place("work_id").to_numpy()
+        is_sorted = bool((ids[1:] > ids[:-1]).all())
+        order = np.empty(0, np.int64) if is_sorted else np.argsort(ids)
+        self._ids: npt.NDArray[np.int64] = ids if is_sorted else ids[order]
+        self._columns: dict[str, npt.NDArray[Any]] = {}
+        for name in rows.columns:  # one after the other, to hold no second copy of all of them
+            values = rows.drop_in_place(name).to_numpy()
+            self._columns[name] = values if is_sorted else values[order]
+        twice = np.flatnonzero(self._ids[1:] == self._ids[:-1])
+        if twice.size:
+            msg = f"{_STAGE}: the labelled frame names W{self._ids[twice[0]]} twice. Keep one row for each work."
+            raise WorkIdError(msg)
+        for name, words in VOCABULARIES.items():
+            if (self._columns.get(name, ids[:0]) == _UNKNOWN).any():
+                msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(words)}, or null."
+                raise SchemaMismatchError(msg)
+
+    def add_to(self, works: pl.DataFrame) -> pl.DataFrame:
+        """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels.
+
+        One form of every number, as in a release: NaN is null, and minus zero is zero.
+        """
+        works = works.drop_nulls("work_id")
+        wanted = works["work_id"].to_numpy()
+        places = np.searchsorted(self._ids, wanted)
+        found = np.zeros(len(wanted), np.bool_)
+        inside = places < len(self._ids)
+        found[inside] = self._ids[places[inside]] == wanted[inside]
+        places = places[found]
+        scores = [_decode_scores(name, self._columns.get(name), places) for name in _SCORES]
+        labels = [_decode(name, words, self._columns.get(name), places) for name, words in VOCABULARIES.items()]
+        return (works if found.all() else works.filter(found)).with_columns(*scores, *labels)
+
+
+def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
+    """Refuse a frame that ``LabelLookup`` could not read, before any row is read.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+
+    Example:
+        >>> row = {"work_id": [7], "cd_index": [0.5], "disruption_label": ["neutral"]}
+        >>> check_labelled(pl.LazyFrame(row)).collect().height
+        1
+    """
+    needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **EXAMPLE}
+    names = {"frame_name": "the labelled frame", "stage": _STAGE}
+    frame = require_columns(labelled, needed, **names, columns=_NEEDED)
+    there = frame.collect_schema()
+    return require_columns(frame, needed, **names, columns=[name for name in NOVELTY_COLUMNS if name in there])
+
+
+def _encode(name: str, words: tuple[str, ...]) -> pl.Expr:
+    codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
+    return pl.col(name).replace_strict({None: _NONE, **codes}, default=_UNKNOWN, return_dtype=pl.UInt8)
+
+
+def _decode(
+    name: str, words: tuple[str, ...], codes: npt.NDArray[np.uint8] | None, places: npt.NDArray[np.int64]
+) -> pl.Series:
+    if codes is None:
+        return pl.repeat(None, len(places), dtype=pl.String, eager=True).alias(name)
+    found = codes[places]
+    rows = np.where(found == _NONE, len(words), found).astype(np.uint32)
+    return pl.Series(name, [*words, None], pl.String).gather(rows)
+
+
+def _decode_scores(name: str, values: npt.NDArray[np.float64] | None, places: npt.NDArray[np.int64]) -> pl.Series:
+    if values is None:
+        return pl.repeat(None, len(places), dtype=pl.Float64, eager=True).alias(name)
+    return pl.Series(name, values[places] + 0.0).fill_nan(None)
+
+
+LINES: Final = "labelled.jsonl"
+REPORT: Final = "labelled.json"
+
+_LINE_BYTES: Final = 512 << 20  # twice the longest record that is read; a longer line is no row
+_BATCH_ROWS: Final = 2_048  # a few megabytes of text: buffers that the allocator uses again
+_FROM_WORKS: Final = ("work_id", *(name for name in EXAMPLE if name in WORKS))
+
+
+def write_labelled(
+    works: pl.LazyFrame,
+    labelled: pl.LazyFrame,
+    folder: str | Path,
+    *,
+    source: Mapping[str, Any] | None = None,
+    n_threads: int | None = None,
+) -> dict[str, Any]:
+    """Write a row for every work that is in both frames, in bounded memory. Executes.
+
+    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
+    ``labelled.json`` their number, classes and SHA-256. Both appear whole or not at all. Texts pass through in
+    batches; of ``labelled`` 34 bytes a work lie in memory.
+
+    Args:
+        works: WORKS. Of SciSciNet, ``SciSciNet.in_text_order()``.
+        labelled: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns if there are any. Filter
+            it for the rows that you want.
+        folder: made here.
+        source: where the works come from, for the report; JSON types only.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The bytes do not depend on it.
+
+    Returns:
+        The report: ``rows``, ``classes`` (works by label; ``null`` for those without), ``bytes``, ``sha256``,
+        ``source``.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped; when read, if a label is none of ours.
+        WorkIdError: ``labelled`` names a work twice.
+        ReleaseExistsError: at once, if ``folder`` holds anything.
+        StorageError: the disk is full, or the folder cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "concepts": ["Sleep"]}], schema=WORKS)
+        >>> labelled = pl.LazyFrame({"work_id": [7], "cd_index": [0.5], "disruption_label": ["disruptive"]})
+        >>> with TemporaryDirectory() as home:
+        ...     report = write_labelled(works, labelled, Path(home) / "all")
+        ...     print((Path(home) / "all" / "labelled.jsonl").read_text()[:50])
+        ...     report["rows"], report["classes"]["disruption_label"]["disruptive"]
+        {"openalex_id":"W7","title":"On sleep","abstract":
+        (1, 1)
+    """
+    check_threads(n_threads)
+    folder = real_path(folder)
+    texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
+    check_labelled(labelled)
+    check_target(folder, can_replace=False)
+    digest = hashlib.sha256()
+    classes = {column: dict.fromkeys((*words, None), 0) for column, words in VOCABULARIES.items()}
+    n_rows = n_bytes = 0
+    with (
+        atomic_folder(folder) as unfinished,
+        (unfinished / LINES).open("wb") as file,
+        progress_bar("write labelled works", unit="works") as advance,
+        closing(_render(texts.select(_FROM_WORKS), LabelLookup(labelled), n_threads)) as rendered,
+    ):
+        for batch in rendered:
+            file.write(batch.lines)
+            digest.update(batch.lines)
+            n_rows, n_bytes = n_rows + batch.n_rows, n_bytes + len(batch.lines)
+            for column, counts in batch.classes.items():
+                for label, count in counts.items():
+                    classes[column][label] += count
+            advance(batch.n_rows)
+        file.close()
+        report: dict[str, Any] = {
+            "rows": n_rows,
+            "classes": {
+                column: {label or "null": count for label, count in counts.items()}
+                for column, counts in classes.items()
+            },
+            "bytes": n_bytes,
+            "sha256": digest.hexdigest(),
+            "source": dict(source or {}),
+        }
+        text = json.dumps({**report, **BLANK_SEAL}, indent=2, ensure_ascii=False)
+        (unfinished / REPORT).write_bytes(seal_text(f"{text}\n"))
+    return report
+
+
+class _Report(msgspec.Struct):
+    rows: int
+    classes: dict[str, dict[str, int]]
+    bytes: int
+    sha256: str
+    source: dict[str, Any]
+
+
+def read_labelled(folder: str | Path) -> dict[str, Any]:
+    """Read what an export says of itself.
+
+    Returns:
+        The report of ``write_labelled``.
+
+    Raises:
+        InputNotFoundError: there is no export, or its report cannot be read.
+        VerificationError: the report differs from the SHA-256 that it holds.
+
+    Example:
+        >>> read_labelled("no/such/folder")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: the export in no/such/folder has no readable labelled.json. Write it anew
+        with `sciscidata export`.
+    """
+    try:
+        content = read_whole(Path(folder) / REPORT)
+        report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
+    except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
+        raise InputNotFoundError(msg) from error
+    if not is_sealed_text(content):
+        msg = (
+            f"{Path(folder) / REPORT} is damaged: it differs from the SHA-256 that it holds. Copy the export again, or "
+            "remove it and write it anew with `sciscidata export`."
+        )
+        raise VerificationError(msg)
+    return report
+
+
+def verify_labelled(folder: str | Path) -> dict[str, Any]:
+    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputNotFoundError: as read_labelled; or the lines are not there.
+        VerificationError: as read_labelled; or the lines are not what the report says.
+    """
+    report, path = read_labelled(folder), Path(folder) / LINES
+    if not path.is_file():
+        msg = f"{path} is missing, or no file. Write the export anew with `sciscidata export`."
+        raise InputNotFoundError(msg)
+    found = {"bytes": path.stat().st_size, "sha256": "", "rows": 0, "classes": report["classes"]}
+    if found["bytes"] == report["bytes"]:  # else it need not be read: it may be of any size
+        found |= {"sha256": hash_file(path), **_count(path, report["classes"])}
+    wrong = [name for name in found if found[name] != report[name]]
+    if wrong:
+        msg = (
+            f"{path} is not what {REPORT} says: {', '.join(wrong)} differ. Write the export anew with `sciscidata "
+            "export`."
+        )
+        raise VerificationError(msg)
+    return report
+
+
+class _Labels(msgspec.Struct):
+    disruption_label: str | None
+    novelty_label: str | None
+
+
+def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Count rows, and works by label."""
+    decoder, n_rows = msgspec.json.Decoder(_Labels), 0
+    classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_LINE_BYTES):
+                labels = decoder.decode(line)
+                n_rows += 1
+                for column, counts in classes.items():
+                    label = getattr(labels, column) or "null"
+                    counts[label] = counts.get(label, 0) + 1
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
+        return {"rows": None, "classes": None}
+    return {"rows": n_rows, "classes": classes}
+
+
+class _Batch(NamedTuple):
+    lines: memoryview
+    n_rows: int
+    classes: dict[str, dict[str | None, int]]
+
+
+def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -> Generator[_Batch]:
+    """Render batches on several threads, a few at a time, and give them in order."""
+    n_threads = n_threads or pl.thread_pool_size()
+
+    def render(rows: pl.DataFrame) -> _Batch:
+        rows = labelled.add_to(rows).with_columns(openalex_id=pl.format("W{}", "work_id")).select(EXAMPLE.names())
+        return _Batch(
+            render_lines(rows), rows.height, {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
+        )
+
+    waiting: deque[Future[_Batch]] = deque()
+    with closing(_batches(works)) as batches, ThreadPoolExecutor(n_threads) as pool:
+        for rows in batches:
+            waiting.append(pool.submit(render, rows))
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
+    """Run a query batch by batch; who stops early stops the query too.
+
+    Polars would read on in threads of its own, and one that is in Python when the interpreter ends aborts it.
+    """
+    stopped = threading.Event()
+
+    def check(frame: pl.DataFrame) -> pl.DataFrame:
+        if stopped.is_set():
+            raise _StoppedError
+        return frame
+
+    batches = rows.map_batches(check, streamable=True).collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True)
+    try:
+        yield from batches
+    finally:
+        stopped.set()
+        with suppress(Exception):  # whatever it was, the caller has an error of its own
+            deque(batches, maxlen=0)
+
+
+class _StoppedError(Exception):
+    """Ends a query that nobody waits for."""

@@ -1,0 +1,252 @@
+"""The manifest of a release: what it holds, how it is described, and how it is read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+
+from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
+from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.sampling.split import SIDES, SplitConfig
+from sciscidata.storage import hash_file
+from sciscidata.storage.small_files import read_json
+
+#: Grows when a reader of older releases would misread a newer one.
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+DATA_FILES: Final = tuple(f"{side}.{form}" for side in SIDES for form in ("jsonl", "parquet"))
+#: What ``build`` adds to them, each where there is something to draw.
+PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
+NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
+
+_SELF_HASH: Final = "manifest_sha256"
+_OWN_KEYS: Final = ("class_counts", "files", "format_version", _SELF_HASH, "novelty", "sides", "versions")
+_PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
+
+REMEDY: Final = "Copy the release again, or rebuild it."
+
+
+def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
+    """Add to what the caller states what the rows and the files in ``folder`` say.
+
+    Args:
+        stated: the caller's part, already through :func:`check_stated`.
+        examples: EXAMPLE rows by side.
+        folder: holds DATA_FILES, and perhaps further files.
+
+    Returns:
+        The whole manifest, sealed with its own SHA-256: no time, no path, nothing that differs between two
+        equal runs.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.schemas import EXAMPLE
+        >>> with TemporaryDirectory() as home:
+        ...     for name in DATA_FILES:
+        ...         (Path(home) / name).touch()
+        ...     empty = dict.fromkeys(SIDES, pl.DataFrame(schema=EXAMPLE))
+        ...     sorted(complete_manifest({"source": "none"}, empty, Path(home)))
+        ['class_counts', 'files', 'format_version', 'manifest_sha256', 'novelty', 'sides', 'source', 'versions']
+    """
+    whole = {
+        **stated,
+        **describe_examples(examples),
+        "format_version": FORMAT_VERSION,
+        "versions": {
+            **{package: version(package) for package in _PACKAGES},
+            "python": platform.python_version(),
+        },
+        "files": {name: describe_file(folder / name) for name in list_files(folder)},
+    }
+    return whole | {_SELF_HASH: hash_manifest(whole)}
+
+
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    """Compute what ``manifest_sha256`` has to be: SHA-256 of the manifest as written, but for that line itself.
+
+    Raises:
+        ConfigError: if the manifest holds anything that is not JSON.
+
+    Example:
+        >>> sealed = {"seed": 0, "manifest_sha256": hash_manifest({"seed": 0})}
+        >>> hash_manifest(sealed) == sealed["manifest_sha256"]
+        True
+    """
+    return _sha256(render_manifest({key: value for key, value in manifest.items() if key != _SELF_HASH}))
+
+
+def check_stated(manifest: Mapping[str, Any]) -> None:
+    """Check the caller's part of a manifest before anything is computed for it.
+
+    Raises:
+        ConfigError: if it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
+
+    Example:
+        >>> check_stated({"files": {}})
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: the manifest's files is written by write_release. Rename or drop it.
+    """
+    taken = sorted(set(manifest) & set(_OWN_KEYS))
+    if taken:
+        msg = f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it."
+        raise ConfigError(msg)
+    read_settings(manifest)
+    render_manifest(manifest)
+
+
+def render_manifest(manifest: Mapping[str, Any]) -> bytes:
+    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces.
+
+    Raises:
+        ConfigError: if it holds anything that is not JSON.
+
+    Example:
+        >>> render_manifest({"seed": 0})
+        b'{\n  "seed": 0\n}\n'
+    """
+    try:
+        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
+        return f"{text}\n".encode()
+    except (TypeError, ValueError) as error:
+        msg = f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
+        raise ConfigError(msg) from error
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read ``manifest.json`` alone.
+
+    Raises:
+        InputNotFoundError: if it is not there, or cannot be opened.
+        VerificationError: if it is not one that this version can read, or was changed after it was written.
+
+    Example:
+        >>> read_manifest(Path("no-such-slice"))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
+        one with scripts/build_slice.py.
+    """
+    try:
+        manifest = read_json(folder / MANIFEST)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
+        raise InputNotFoundError(msg) from error
+    except OSError as error:
+        msg = f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
+        raise InputNotFoundError(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f"{folder / MANIFEST} is not JSON ({error}). {REMEDY}"
+        raise VerificationError(msg) from error
+    found = cast("dict[str, Any]", manifest).get("format_version") if isinstance(manifest, dict) else None
+    if found != FORMAT_VERSION:
+        msg = (
+            f"{folder / MANIFEST} has format_version {found!r}, this version of sciscidata reads "
+            f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
+        )
+        raise VerificationError(msg)
+    _check_seal(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
+    stated = manifest.get(_SELF_HASH)
+    try:
+        found = hash_manifest(manifest)
+    except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
+        found = str(error)
+    if found != stated:
+        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {REMEDY}"
+        raise VerificationError(msg)
+
+
+def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+    r"""Derive the part of a manifest that follows from the rows alone, so that it can be derived again.
+
+    Args:
+        examples: EXAMPLE rows by side.
+
+    Returns:
+        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by side
+        and label column) and ``novelty`` (whether the novelty columns hold anything).
+
+    Example:
+        >>> from sciscidata.schemas import EXAMPLE
+        >>> described = describe_examples({"test": pl.DataFrame(schema=EXAMPLE)})
+        >>> described["class_counts"]["test"]["disruption_label"]
+        {'disruptive': 0, 'consolidating': 0, 'neutral': 0}
+    """
+    novel = any(frame[column].null_count() < frame.height for frame in examples.values() for column in NOVELTY_COLUMNS)
+    novelty: dict[str, Any] = {"available": novel}
+    if not novel:
+        novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null in every row."
+    return {
+        "sides": {
+            side: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}
+            for side, frame in examples.items()
+        },
+        "class_counts": {
+            side: {column: count_labels(frame, column) for column in VOCABULARIES} for side, frame in examples.items()
+        },
+        "novelty": novelty,
+    }
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Measure one file as the manifest records it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     path = Path(home) / "empty.jsonl"
+        ...     path.touch()
+        ...     describe_file(path)["bytes"]
+        0
+    """
+    return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+
+
+def list_files(folder: Path) -> list[str]:
+    """Name every file and every link under ``folder``, with forward slashes, sorted.
+
+    Example:
+        >>> list_files(Path("no-such-slice"))
+        []
+    """
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
+def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:
+    """Read back the thresholds and the split that a manifest names.
+
+    Raises:
+        ConfigError: if either is missing or has an impossible value.
+
+    Example:
+        >>> read_settings({"thresholds": {}, "split": {"seed": 7}})[1].seed
+        7
+    """
+    try:
+        return LabelThresholds(**manifest["thresholds"]), SplitConfig(**manifest["split"])
+    except (KeyError, TypeError) as error:
+        msg = (
+            f"the manifest's thresholds and split cannot be read ({error!r}). Give both, as "
+            "dataclasses.asdict of LabelThresholds and SplitConfig."
+        )
+        raise ConfigError(msg) from error
+
+
+def _lines(ids: pl.Series) -> bytes:
+    return "\n".join(ids.drop_nulls()).encode()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,342 @@
+"""A release: the drawn works as files that anyone can check. Written and read here."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata.errors import (
+    ONE_ROW_EACH,
+    ConfigError,
+    InputNotFoundError,
+    ReleaseExistsError,
+    VerificationError,
+    WorkIdError,
+)
+from sciscidata.release.manifest import (
+    DATA_FILES,
+    MANIFEST,
+    NOVELTY_COLUMNS,
+    PICTURES,
+    REMEDY,
+    check_stated,
+    complete_manifest,
+    list_files,
+    read_manifest,
+    render_manifest,
+)
+from sciscidata.sampling.split import SIDES
+from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
+
+_FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
+#: What ``draw_split`` returns and a release needs; the novelty columns are optional.
+DRAWN: Final = pl.Schema(
+    {
+        "work_id": WORKS["work_id"],
+        "side": pl.String(),
+        "split_key": pl.UInt64(),
+        "cd_index": EXAMPLE["cd_index"],
+        "disruption_label": EXAMPLE["disruption_label"],
+    }
+)
+# What str.splitlines and JavaScript take for a line end although JSON does not.
+_LINE_ENDS: Final = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release on disk. The frames are read from Parquet, and compared with the manifest, when first asked for.
+
+    Attributes:
+        folder: where it lies.
+        manifest: ``manifest.json``: config, source, thresholds, counts, hashes, versions.
+    """
+
+    folder: Path
+    manifest: dict[str, Any] = field(repr=False, hash=False)
+
+    @cached_property
+    def train(self) -> pl.DataFrame:
+        """The training works: EXAMPLE, in the order of their split keys.
+
+        Raises:
+            InputNotFoundError: the file cannot be read.
+            VerificationError: it has another SHA-256 than the manifest says.
+        """
+        return self._read("train")
+
+    @cached_property
+    def test(self) -> pl.DataFrame:
+        """The test works, as ``train``."""
+        return self._read("test")
+
+    def _read(self, side: str) -> pl.DataFrame:
+        path = self.folder / f"{side}.parquet"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            msg = f"{path} cannot be read: {error.strerror}. {REMEDY}"
+            raise InputNotFoundError(msg) from error
+        files: Any = self.manifest.get("files")
+        facts: Any = files.get(path.name) if isinstance(files, dict) else None
+        if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
+            msg = f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}"
+            raise VerificationError(msg)
+        return pl.read_parquet(io.BytesIO(content), glob=False)
+
+
+def write_release(
+    drawn: pl.LazyFrame | pl.DataFrame,
+    works: pl.LazyFrame | pl.DataFrame,
+    folder: str | Path,
+    *,
+    manifest: Mapping[str, Any],
+    overwrite: bool = False,
+    extra: Callable[[Path], None] | None = None,
+) -> Release:
+    """Write a release folder, whole or not at all.
+
+    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet`` and, last, ``manifest.json``. The
+    JSONL bytes are canonical: the same draw gives the same bytes on every platform, thread count, Polars
+    engine and library version. Parquet bytes repeat within one environment only, since they name their
+    writer's version and follow its encoders. The manifest holds no time and no path.
+
+    Args:
+        drawn: what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; where it lacks the
+            novelty columns, they are null.
+        works: WORKS, which the texts of the drawn works are read from.
+        folder: the folder to make. An empty one counts as not there.
+        manifest: what the caller knows, in JSON types: ``thresholds`` and ``split``, which verification
+            needs (``dataclasses.asdict`` of LabelThresholds and SplitConfig), and beside them config, source,
+            counts and whatever else should be on record. Name files without the machine's folders.
+        overwrite: replace an existing release. A folder that holds anything else is never replaced: a link, or a file
+            whose name is not one of the five, of PICTURES, or not in its manifest.
+        extra: called with the unfinished folder before the manifest is written, to add files of its own, for
+            example a picture. They are listed in the manifest by name, without a hash: a picture's bytes
+            depend on the plotting library.
+
+    Returns:
+        The release, its frames not read yet.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+        ConfigError: at once, if ``manifest`` lacks ``thresholds`` or ``split``, sets a key that is written
+            here, or is not JSON.
+        ReleaseExistsError: at once, if ``folder`` exists and may not be replaced.
+        WorkIdError: if a drawn work is not in ``works``, or is there twice.
+        StorageError: if the disk is full or the folder cannot be written.
+
+    Example:
+        >>> from dataclasses import asdict
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.labels import LabelThresholds
+        >>> from sciscidata.sampling.split import SplitConfig
+        >>> work = {"work_id": 7, "title": "On sleep", "publication_year": 2001, "concepts": ["Sleep"]}
+        >>> works = pl.LazyFrame([work], schema=WORKS)
+        >>> scored = {"work_id": 7, "side": "train", "split_key": 5, "cd_index": 0.5}
+        >>> drawn = pl.LazyFrame([scored | {"disruption_label": "disruptive"}], schema=DRAWN)
+        >>> settings = {
+        ...     "thresholds": asdict(LabelThresholds()),
+        ...     "split": asdict(SplitConfig(n_train=1, n_test=0, balance="none")),
+        ... }
+        >>> with TemporaryDirectory() as home:
+        ...     release = write_release(drawn, works, Path(home) / "slice", manifest=settings)
+        ...     print(release.train.select("openalex_id", "title", "disruption_label").row(0))
+        ('W7', 'On sleep', 'disruptive')
+    """
+    names = {"frame_name": "the drawn frame", "stage": "write_release"}
+    lazy = require_columns(drawn, DRAWN, **names)
+    require_columns(lazy, EXAMPLE, **names, columns=set(NOVELTY_COLUMNS) & set(lazy.collect_schema()))
+    texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_release", columns=("work_id", *_FROM_WORKS))
+    check_stated(manifest)
+    folder = real_path(folder)
+    check_target(folder, overwrite=overwrite)
+    rows = lazy.collect()
+    examples = _join_examples(rows, texts)
+    recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
+    with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
+        for side, frame in examples.items():
+            (unfinished / f"{side}.jsonl").write_bytes(render_jsonl(frame))
+            (unfinished / f"{side}.parquet").write_bytes(_render_parquet(frame))
+        if extra is not None:
+            extra(unfinished)
+        whole = complete_manifest(manifest, examples, unfinished)
+        (unfinished / MANIFEST).write_bytes(render_manifest(whole))
+        stated = read_release(unfinished).manifest  # once it has its name, another run may replace it
+    return Release(folder, stated)
+
+
+def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
+    """Say before any work is done whether a release could be written to ``folder``.
+
+    Also mends what a killed run left beside it.
+
+    Args:
+        folder: where it is to lie.
+        overwrite: whether a release there may be replaced.
+        can_replace: whether what asks could replace one at all.
+
+    Raises:
+        ReleaseExistsError: if the folder holds a release and ``overwrite`` is not set, or holds anything that
+            no release of this version made.
+        StorageError: if the folder cannot be looked into.
+        ConfigError: if ``overwrite`` is not a boolean: any text would be true.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     (Path(home) / "thesis.tex").touch()
+        ...     check_target(Path(home) / "slice")
+        ...     check_target(Path(home))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ReleaseExistsError: ... already exists, and is not a release of this version, so it is not
+        replaced. Choose another folder, or remove it yourself.
+    """
+    if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"overwrite is {overwrite!r}, needs true or false."
+        raise ConfigError(msg)
+    folder = real_path(folder)
+    try:
+        if folder.parent.is_dir():
+            clear_leftovers(folder)
+        occupied = any(folder.iterdir()) if folder.is_dir() else os.path.lexists(folder)
+    except FileNotFoundError:  # another run is about to replace it
+        return
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    if not occupied:
+        return
+    # The whole folder would be replaced, so a mistyped path must not cost anyone their files. A manifest may come from
+    # somebody else: what it lists is ours only under a name that we give.
+    refusal = "so it is not replaced. Choose another folder, or remove it yourself."
+    try:
+        listed = read_manifest(folder)["files"]
+        known = {MANIFEST, *(name for name in (*DATA_FILES, *PICTURES) if name in listed)}
+        foreign = [name for name in list_files(folder) if name not in known or (folder / name).is_symlink()]
+    except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
+        if not os.path.lexists(folder):  # another run is about to replace it
+            return
+        msg = f"{folder} already exists, and is not a release of this version, {refusal}"
+        raise ReleaseExistsError(msg) from error
+    if foreign:
+        msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
+        raise ReleaseExistsError(msg)
+    if not overwrite:
+        remedy = "replace it: overwrite=True (--overwrite)" if can_replace else "remove it yourself"
+        msg = f"{folder} already exists. Choose another folder, or {remedy}."
+        raise ReleaseExistsError(msg)
+
+
+def read_release(folder: str | Path) -> Release:
+    """Open a release folder. Reads the manifest; ``verify_release`` checks all that it states.
+
+    Args:
+        folder: what ``write_release`` made.
+
+    Raises:
+        InputNotFoundError: if there is no such folder, or it lacks one of the five files.
+        VerificationError: if the manifest is not one that this version can read.
+
+    Example:
+        >>> read_release(Path("no-such-slice"))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
+        one with scripts/build_slice.py.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    missing = [name for name in DATA_FILES if not (folder / name).is_file()]
+    if missing:
+        msg = f"{folder} lacks {', '.join(missing)}. {REMEDY}"
+        raise InputNotFoundError(msg)
+    return Release(folder, manifest)
+
+
+def render_jsonl(examples: pl.DataFrame) -> bytes:
+    r"""Write EXAMPLE rows as canonical JSON lines.
+
+    UTF-8, ``\n`` after every line, no spaces, the columns in their order, floats in Python's shortest form
+    that reads back as the same number, and the three characters that naive line readers split on escaped.
+
+    Raises:
+        ValueError: if a float is not finite.
+
+    Example:
+        >>> render_jsonl(pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [0.1]}))
+        b'{"title":"S\xc3\xa9ance\\u2028one","cd_index":0.1}\n'
+    """
+    lines = (
+        json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_LINE_ENDS)
+        for row in examples.iter_rows(named=True)
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+    found = (
+        texts.select("work_id", *_FROM_WORKS)
+        .join(rows.lazy().select("work_id"), on="work_id", how="semi")
+        .collect(engine="streaming")
+    )
+    for ids, wrong in ((rows["work_id"], "drawn"), (found["work_id"], "in WORKS")):
+        if ids.n_unique() < len(ids):
+            twice = ids.filter(ids.is_duplicated()).min()
+            msg = f"W{twice} is {wrong} more than once. Keep one row each: {ONE_ROW_EACH}."
+            raise WorkIdError(msg)
+    missing = rows["work_id"].filter(~rows["work_id"].is_in(found["work_id"].implode()))
+    if len(missing):
+        msg = (
+            f"{len(missing):,} drawn works are not in WORKS, for example W{missing.min()}. "
+            "Give the frame that they were drawn from."
+        )
+        raise WorkIdError(msg)
+    absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
+    joined = (
+        rows.with_columns(absent)
+        .select(*DRAWN, *NOVELTY_COLUMNS)
+        .join(found, on="work_id")
+        .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
+        .sort("split_key", "work_id")
+    )
+    return {side: _plain(joined.filter(side=side).select(EXAMPLE.names())) for side in SIDES}
+
+
+def _plain(examples: pl.DataFrame) -> pl.DataFrame:
+    """Leave one form of every number: NaN is null, and minus zero is zero."""
+    floats = [name for name, dtype in EXAMPLE.items() if dtype == pl.Float64]
+    return examples.with_columns(
+        pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in floats
+    )
+
+
+def _render_parquet(examples: pl.DataFrame) -> bytes:
+    # Every option that shapes the bytes is named, so that a changed default of pyarrow changes nothing.
+    table = examples.to_arrow(compat_level=pl.CompatLevel.oldest())
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        version="2.6",
+        data_page_version="1.0",
+        row_group_size=65_536,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=True,
+        write_statistics=True,
+        store_schema=False,
+    )
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,126 @@
+"""Filter all works, then draw: the plain order of a build. What late_text draws has the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from sciscidata.errors import EmptyInputError, NotEnoughWorksError
+from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.statement import count_stages
+
+_CHECK: Final = (
+    "Check that the source has what they ask for: texts (no --no-texts, --sciscinet-texts), references, years."
+)
+
+
+class Drawn(NamedTuple):
+    """What was drawn, out of what, and what the manifest counts.
+
+    Attributes:
+        drawn: as ``draw_split`` returns it.
+        works: WORKS; those of the drawn works are among them.
+        eligible: every work that may be drawn, with its scores and labels. Unordered; not in memory where works are
+            many, so collect no more columns than are needed.
+        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
+        counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``,
+            ``later_works`` as of ``count_stages``.
+    """
+
+    drawn: pl.DataFrame
+    works: pl.LazyFrame
+    eligible: pl.LazyFrame
+    scored: pl.LazyFrame
+    counts: dict[str, Any]
+
+
+def draw_after_text(
+    works: pl.LazyFrame,
+    labelled: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    eligibility: EligibilityConfig,
+    split: SplitConfig,
+    *,
+    window_years: int | None,
+    data_date: str | None = None,
+) -> Drawn:
+    """Draw a slice of a source whose texts may all be read. Executes.
+
+    Args:
+        works: WORKS.
+        labelled: CD_SCORES and ATYPICALITY with both labels, as ``label_scores`` gives them.
+        citations: CITATIONS, read for the number of references.
+        eligibility: which works may be drawn.
+        split: how many, and which classes are balanced.
+        window_years: as in ``mark_ineligible``.
+        data_date: as in ``mark_ineligible``.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+        EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
+
+    Example:
+        >>> from sciscidata.scoring import add_novelty, label_scores
+        >>> from sciscidata.schemas import CD_SCORES, WORKS
+        >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
+        >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)
+        >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
+        >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
+        >>> scores = label_scores(add_novelty(pl.LazyFrame([score], schema=CD_SCORES), citations, works, None))
+        >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none")
+        >>> drawn = draw_after_text(works, scores, citations, *settings, window_years=5)
+        >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
+        ([1], 1)
+    """
+    candidates = join_candidates(works, labelled, citations)
+    marked = mark_ineligible(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
+    eligible = marked.filter(pl.col("removed_by").is_null())
+    counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
+    drawn = draw_or_explain(eligible, split, counts["filters"])
+    scored = marked.filter(pl.col("z_p10").is_not_null())
+    return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
+
+
+def draw_or_explain(
+    eligible: pl.DataFrame, split: SplitConfig, filters: Mapping[str, int], *, n_unread: int = 0
+) -> pl.DataFrame:
+    """Draw, or say what became of the works: a source without texts is not mended by a smaller draw. Executes.
+
+    Args:
+        eligible: as ``draw_split`` takes it.
+        split: how many, and which classes are balanced.
+        filters: ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``.
+        n_unread: how many of the eligible works have a text that nobody has read yet.
+
+    Returns:
+        As ``draw_split``.
+
+    Raises:
+        EmptyInputError: there is no work at all.
+        NotEnoughWorksError: none or too few are eligible; how many works each filter removed is said with it.
+        SchemaMismatchError, WorkIdError: as ``draw_split``.
+
+    Example:
+        >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
+        >>> draw_or_explain(nothing, SplitConfig(n_train=3, n_test=0), {"works": 9, "no_title": 9, "eligible": 0})
+        Traceback (most recent call last):
+        sciscidata.errors.NotEnoughWorksError: none of 9 works may be drawn. The filters removed: no_title 9. ...
+    """
+    if not filters["works"]:
+        msg = "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
+        raise EmptyInputError(msg)
+    found = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
+    removed = f"The filters removed: {found}."
+    if not filters["eligible"]:
+        msg = f"none of {filters['works']:,} works may be drawn. {removed} {_CHECK}"
+        raise NotEnoughWorksError(msg)
+    try:
+        return draw_split(eligible, split).collect()
+    except NotEnoughWorksError as error:
+        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if found else "No filter removed a work."]
+        if n_unread:
+            lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
+        raise NotEnoughWorksError("\n".join(lines)) from error

@@ -1,0 +1,390 @@
+"""Which works may be drawn: named filters in a fixed order, each removal counted at the first that applies.
+
+The order is part of the manifest's meaning: a retracted work without a title counts as retracted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import polars as pl
+
+from sciscidata._support.validate import checked_config
+from sciscidata.errors import ConfigError
+from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.sampling.duplicates import find_duplicates
+from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
+
+# ---------- What a work needs to be drawn, as a person states it.
+
+
+_MAX_COUNT: Final = 2**32 - 1  # of the counts' own type
+_LAST_YEAR: Final = 9_999
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EligibilityConfig:
+    """What a work needs to be drawn; a filter that is switched off removes nothing and counts 0.
+
+    Attributes:
+        require_title: remove works without a title (or a blank one).
+        require_abstract: remove works without an abstract (or a blank one).
+        exclude_retracted: remove retracted works.
+        min_references: least number of distinct references on record.
+        min_citations: least number of citing works inside the window (n_i + n_j).
+        languages: OpenAlex language codes to keep; empty for any.
+        keep_unknown_language: keep works whose language is unknown (records fetched before mid-2023 carry
+            none); read only when ``languages`` is not empty.
+        work_types: OpenAlex types to keep, an unknown type is not one; empty for any.
+        min_year: first publication year to keep, None for any.
+        max_year: last publication year to keep, None for any.
+        complete_window: keep only works whose citation window ends before ``last_year``, because a database's
+            last year is rarely complete.
+        last_year: the data's last year; None finds it in the numbers of works of each year, in spite of mistaken dates
+            in the future (``last_year.find_last_year``).
+
+    Raises:
+        ConfigError: on construction, if a value has the wrong type, a minimum is negative, a year lies beyond
+            -9999 to 9999, or the years are out of order.
+
+    Example:
+        >>> EligibilityConfig(min_year=2000, max_year=1990)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: min_year (2000) lies after max_year (1990). Swap them.
+    """
+
+    require_title: bool = True
+    require_abstract: bool = True
+    exclude_retracted: bool = True
+    min_references: int = 1
+    min_citations: int = 1
+    languages: tuple[str, ...] = ("en",)
+    keep_unknown_language: bool = True
+    work_types: tuple[str, ...] = ()
+    min_year: int | None = None
+    max_year: int | None = None
+    complete_window: bool = True
+    last_year: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in (
+            "require_title",
+            "require_abstract",
+            "exclude_retracted",
+            "keep_unknown_language",
+            "complete_window",
+        ):
+            if not isinstance(getattr(self, name), bool):
+                msg = f"{name} is {getattr(self, name)!r}, needs true or false."
+                raise ConfigError(msg)
+        for name in ("min_references", "min_citations"):
+            _check_range(name, getattr(self, name), 0, _MAX_COUNT)
+        for name in ("min_year", "max_year", "last_year"):
+            if getattr(self, name) is not None:
+                _check_range(name, getattr(self, name), -_LAST_YEAR, _LAST_YEAR)
+        for name in ("languages", "work_types"):
+            object.__setattr__(self, name, _words(name, getattr(self, name)))
+        if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
+            msg = f"min_year ({self.min_year}) lies after max_year ({self.max_year}). Swap them."
+            raise ConfigError(msg)
+
+
+def check_window(window_years: object) -> None:
+    """Refuse a citation window that is none.
+
+    Raises:
+        ConfigError: at once; it is neither None nor a whole number from 0 to 9999.
+    """
+    if window_years is not None:
+        _check_range("window_years", window_years, 0, _LAST_YEAR)
+
+
+def _check_range(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        msg = f"{name} is {value!r}, needs a whole number from {low} to {high}."
+        raise ConfigError(msg)
+
+
+def _words(name: str, values: object) -> tuple[str, ...]:
+    # Not any sequence: a lone string would pass as a list of letters.
+    words = tuple(cast("Sequence[object]", values)) if isinstance(values, (tuple, list)) else (None,)
+    checked = tuple(word for word in words if isinstance(word, str) and word)
+    if len(checked) != len(words):
+        msg = f"{name} is {values!r}, needs a list of words, for example ('en',); empty for any."
+        raise ConfigError(msg)
+    return checked
+
+
+logger = logging.getLogger(__name__)
+
+#: The filters, in the order in which they are applied. What can be read off a record comes first, then what
+#: its citations say, and last the only one that looks at other works.
+FILTERS: Final = (
+    "retracted",
+    "work_type",
+    "language",
+    "no_title",
+    "no_abstract",
+    "no_year",
+    "year_range",
+    "few_references",
+    "few_citations",
+    "window_incomplete",
+    "undefined_score",
+    "duplicate",
+)
+
+__all__ = [
+    "CANDIDATES",
+    "FILTERS",
+    "EligibilityConfig",
+    "count_references",
+    "count_removals",
+    "first_reason",
+    "join_candidates",
+    "mark_ineligible",
+]
+
+_FROM_WORKS: Final = (
+    "work_id",
+    "publication_year",
+    "title",
+    "abstract",
+    "language",
+    "work_type",
+    "is_retracted",
+    "doi",
+)
+_N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
+
+#: A column of mark_ineligible's own, and a year before every other.
+_OTHERWISE: Final = "removed_by but for the window"
+_BEFORE_ALL: Final = -(2**40)
+
+#: What the filters read; made by :func:`join_candidates`.
+CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **CD_SCORES, **_N_REFERENCES})
+
+
+def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
+    """Count the distinct references of every citing work, itself excluded. Runs nothing.
+
+    References to works outside WORKS count: they were listed.
+
+    Args:
+        citations: CITATIONS; repeats and self-citations are ignored.
+
+    Returns:
+        One row per work with a reference, unordered: ``work_id`` Int64, ``n_references`` UInt32.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+
+    Example:
+        >>> edges = pl.LazyFrame({"citing_id": [1, 1, 1, 2], "cited_id": [7, 7, 8, 2]})
+        >>> count_references(edges).collect().rows()
+        [(1, 2)]
+    """
+    edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="count_references")
+    return (
+        edges.filter(pl.col("citing_id") != pl.col("cited_id"))
+        .group_by(pl.col("citing_id").alias("work_id"))
+        .agg(pl.col("cited_id").n_unique().cast(pl.UInt32).alias("n_references"))
+    )
+
+
+def join_candidates(
+    works: pl.LazyFrame | pl.DataFrame,
+    scores: pl.LazyFrame | pl.DataFrame,
+    citations: pl.LazyFrame | pl.DataFrame,
+) -> pl.LazyFrame:
+    """Put side by side what the filters read of each work. Runs nothing.
+
+    Args:
+        works: WORKS; one row of the result for each of its rows.
+        scores: CD_SCORES, labelled or not; its further columns pass through.
+        citations: CITATIONS, read for the number of references.
+
+    Returns:
+        CANDIDATES and the further columns of ``scores``, unordered. A work without a score has null counts;
+        one without references has ``n_references`` 0.
+
+    Raises:
+        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
+
+    Example:
+        >>> works = pl.LazyFrame([{"work_id": 1, "title": "On sleep"}], schema=WORKS)
+        >>> scores = pl.LazyFrame([{"work_id": 1, "cd_index": 0.5}], schema=CD_SCORES)
+        >>> citations = pl.LazyFrame({"citing_id": [1, 1], "cited_id": [8, 9]})
+        >>> candidates = join_candidates(works, scores, citations)
+        >>> candidates.select("work_id", "title", "cd_index", "n_references").collect().row(0)
+        (1, 'On sleep', 0.5, 2)
+    """
+    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS).select(
+        _FROM_WORKS
+    )
+    scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
+    return (
+        facts.join(scored, on="work_id", how="left")
+        .join(count_references(citations), on="work_id", how="left")
+        .with_columns(pl.col("n_references").fill_null(0))
+    )
+
+
+def mark_ineligible(
+    candidates: pl.LazyFrame | pl.DataFrame,
+    config: EligibilityConfig | None = None,
+    *,
+    window_years: int | None,
+    data_date: str | None = None,
+) -> pl.LazyFrame:
+    """Say of every work which filter removes it, or null if it may be drawn. Runs nothing.
+
+    Args:
+        candidates: CANDIDATES, as :func:`join_candidates` makes them; further columns pass through.
+        config: ``EligibilityConfig()`` when None.
+        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) leaves
+            ``window_incomplete`` without effect.
+        data_date: when the youngest record was changed, YYYY-MM-DD; bounds the last year where ``config`` names none.
+
+    Returns:
+        The input without ``title`` and ``abstract`` (text is joined to the drawn works only), plus
+        ``removed_by`` String: null, or the first of FILTERS that removes the work. Sorted by ``work_id``.
+        The plan before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the
+        last year is found and works are dated after it, a warning in the log says so.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped.
+        ConfigError: at once, if ``window_years`` is out of its range.
+
+    Example:
+        >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
+        >>> score = {"n_i": 2, "n_j": 1, "n_k": 1, "cd_index": 0.25, "n_references": 9, "is_retracted": False}
+        >>> rows = [
+        ...     {"work_id": 1, "title": "On sleep", "doi": "10.1/a"} | work | score,
+        ...     {"work_id": 2, "title": "ON SLEEP.", "doi": None} | work | score,
+        ...     {"work_id": 3, "title": None, "doi": None} | work | score,
+        ... ]
+        >>> frame = pl.DataFrame(rows, schema=CANDIDATES)
+        >>> marked = mark_ineligible(frame, EligibilityConfig(last_year=2024), window_years=5)
+        >>> marked.select("work_id", "removed_by").collect().rows()
+        [(1, None), (2, 'duplicate'), (3, 'no_title')]
+    """
+    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_ineligible")
+    check_window(window_years)
+    config = checked_config(config, EligibilityConfig)
+    # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
+    is_given = config.last_year is not None
+    reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
+    if not is_given:
+        reasons[_OTHERWISE] = first_reason(config, None, None)
+    schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
+        "removed_by": pl.String()
+    }
+
+    def run() -> pl.DataFrame:
+        marked = (
+            frame.with_columns(**reasons)
+            .drop("abstract")
+            # Only the titles that can still be compared are worth their memory.
+            .with_columns(pl.when(pl.any_horizontal(pl.col(*reasons).is_null())).then("title"))
+            .sort("work_id")
+            .collect(engine="streaming")
+        )
+        if not is_given:
+            marked = _judge_windows(marked, window_years, data_date)
+        remaining = marked.filter(pl.col("removed_by").is_null())
+        repeated = find_duplicates(remaining)
+        is_repeated = pl.col("removed_by").is_null() & pl.col("work_id").is_in(repeated.implode())
+        return marked.with_columns(
+            pl.when(is_repeated).then(pl.lit("duplicate")).otherwise("removed_by").alias("removed_by")
+        ).select(list(schema))
+
+    return pl.defer(run, schema=schema)
+
+
+def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
+    """Count the works at every filter: ``works`` read, each of FILTERS in order, and ``eligible`` at the end.
+
+    Every work is counted once, so the removals and ``eligible`` add up to ``works``. Runs the frame.
+
+    Args:
+        marked: what :func:`mark_ineligible` returns.
+
+    Raises:
+        SchemaMismatchError: at once, if ``removed_by`` is missing or not String.
+
+    Example:
+        >>> counts = count_removals(pl.DataFrame({"removed_by": ["no_year", None, "no_year"]}))
+        >>> counts["works"], counts["no_year"], counts["duplicate"], counts["eligible"]
+        (3, 2, 0, 1)
+    """
+    frame = require_columns(marked, {"removed_by": pl.String()}, frame_name="the marked frame", stage="count_removals")
+    counts = frame.group_by("removed_by").len().collect()
+    found = dict(zip(counts["removed_by"].to_list(), counts["len"].to_list(), strict=True))
+    return {
+        "works": sum(found.values()),
+        **{name: found.get(name, 0) for name in FILTERS},
+        "eligible": found.get(None, 0),
+    }
+
+
+def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: str | None) -> pl.DataFrame:
+    """Find the last year, and give the works whose window was over before it the reason that they have otherwise."""
+    counts = count_years(marked)
+    last_year = find_last_year(counts, data_date=data_date)
+    for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
+        logger.warning("%s", remark)
+    is_over = pl.lit(value=True)
+    if window_years is not None and last_year is not None:
+        is_over = pl.col("publication_year").cast(pl.Int64) + window_years < last_year
+    is_mended = (pl.col("removed_by") == "window_incomplete") & is_over
+    return marked.with_columns(pl.when(is_mended).then(_OTHERWISE).otherwise("removed_by").alias("removed_by")).drop(
+        _OTHERWISE
+    )
+
+
+def first_reason(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> pl.Expr:
+    """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
+
+    Args:
+        config: which works may be drawn; its ``last_year`` is not read.
+        window_years: as in mark_ineligible.
+        last_year: the data's last year; None leaves ``window_incomplete`` without effect.
+
+    Example:
+        >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
+        >>> frame = pl.DataFrame([work], schema=CANDIDATES)
+        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5, 2024))["literal"].to_list()
+        ['no_abstract']
+    """
+    year = pl.col("publication_year")
+    language, work_type = pl.col("language"), pl.col("work_type")
+    removes: dict[str, pl.Expr] = {
+        "no_year": year.is_null(),
+        "undefined_score": pl.col("cd_index").fill_nan(None).is_null(),
+    }
+    if config.exclude_retracted:
+        removes["retracted"] = pl.col("is_retracted")
+    if config.work_types:
+        removes["work_type"] = ~work_type.is_in(config.work_types).fill_null(value=False)
+    if config.languages:
+        known = config.keep_unknown_language
+        removes["language"] = ~language.is_in(config.languages).fill_null(value=known)
+    for column, required in (("title", config.require_title), ("abstract", config.require_abstract)):
+        if required:
+            removes[f"no_{column}"] = pl.col(column).str.strip_chars().fill_null("") == ""
+    # Only the bounds that there are: for a null literal a streaming query holds all rows.
+    bounds = [] if config.min_year is None else [year < config.min_year]
+    bounds += [] if config.max_year is None else [year > config.max_year]
+    if bounds:
+        removes["year_range"] = pl.any_horizontal(bounds)
+    removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
+    removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
+    if config.complete_window and window_years is not None and last_year is not None:
+        # A year and a window each fit their 32 bits; their sum may not.
+        removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
+    return pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes)

@@ -1,0 +1,332 @@
+"""A frozen, balanced draw: a work's place depends on its id and the seed, and on nothing else.
+
+Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeVar
+
+import numpy as np
+import polars as pl
+
+from sciscidata._support.validate import checked_config, is_whole
+from sciscidata.errors import (
+    ONE_ROW_EACH,
+    ConfigError,
+    NotEnoughWorksError,
+    SchemaMismatchError,
+    WorkIdError,
+)
+from sciscidata.labels import VOCABULARIES
+from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+
+# ---------- How many works of every class a balanced draw takes, and in what order what does not divide evenly is handed out.
+
+
+Label = TypeVar("Label")
+
+
+def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
+    """Divide ``n`` works over the classes: equal shares, and what remains goes to the first in label order.
+
+    This is the largest-remainder rule, whose remainders are all equal here.
+
+    Args:
+        n: 0 or more.
+        labels: the classes, in label order; at least one.
+
+    Example:
+        >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
+        {'disruptive': 1667, 'consolidating': 1667, 'neutral': 1666}
+    """
+    share, rest = divmod(n, len(labels))
+    return {label: share + (place < rest) for place, label in enumerate(labels)}
+
+
+def quota_cells(columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """List the cells that label columns make up, in the order in which ``class_quotas`` hands out what remains.
+
+    One column: its classes, in label order. Two: by the diagonals of their table, so that a draw that nine does not
+    divide is still as even as it can be in each of the two labels.
+
+    Args:
+        columns: none, one, or two with as many classes.
+
+    Example:
+        >>> quota_cells(["novelty_label"])
+        [('novel',), ('balanced',), ('conventional',)]
+        >>> quota_cells(["disruption_label", "novelty_label"])[:3]
+        [('disruptive', 'novel'), ('consolidating', 'balanced'), ('neutral', 'conventional')]
+    """
+    vocabularies = [VOCABULARIES[column] for column in columns]
+    if len(vocabularies) < 2:
+        return list(itertools.product(*vocabularies))
+    rows, across = vocabularies
+    return [
+        (label, across[(i + diagonal) % len(across)]) for diagonal in range(len(across)) for i, label in enumerate(rows)
+    ]
+
+
+Balance = Literal["disruption", "novelty", "joint", "none"]
+
+#: The label columns whose classes are drawn in equal numbers.
+BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruption": ("disruption_label",),
+        "novelty": ("novelty_label",),
+        "joint": ("disruption_label", "novelty_label"),
+        "none": (),
+    }
+)
+SIDES: Final = ("train", "test")
+_MOST_WORKS: Final = 2**31 - 1
+
+_REMEDY: Final = (
+    "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
+)
+_NOVELTY_REMEDY: Final = (
+    "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
+    "(LabelThresholds.novelty_rule='uzzi', --novelty-rule uzzi), or the margin rule over ranks "
+    "(NoveltyConfig.score='rank', --score rank), spreads novelty more evenly."
+)
+_NO_NOVELTY: Final = (
+    "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
+    "(source_id) and year are in WORKS. Read the cited works too, or use balance='disruption' (--balance disruption). "
+    "If the null model is that of a background, it has to hold their years and pairs of venues: take another, or none."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitConfig:
+    """How many works each side gets, and which classes are balanced.
+
+    ``balance="joint"`` balances the nine pairs of disruption and novelty label. ``balance="none"`` keeps the
+    natural prevalence: all works in the order of their keys, the first ``n_train`` and the next ``n_test``.
+    One of the two sizes may be 0.
+
+    Raises:
+        ConfigError: on construction, if a size is out of its range, both are 0, or ``balance`` is unknown.
+
+    Example:
+        >>> SplitConfig(n_train=0, n_test=0)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: n_train and n_test are both 0: there is nothing to draw. Raise one.
+    """
+
+    n_train: int = 5000
+    n_test: int = 500
+    seed: int = 0
+    balance: Balance = "disruption"
+
+    def __post_init__(self) -> None:
+        for name, value in self.sizes.items():
+            if not is_whole(value) or not 0 <= value <= _MOST_WORKS:
+                msg = f"n_{name} is {value!r}, needs a whole number from 0 to {_MOST_WORKS}."
+                raise ConfigError(msg)
+        if not is_whole(self.seed):
+            msg = f"seed is {self.seed!r}, needs a whole number."
+            raise ConfigError(msg)
+        if self.n_train + self.n_test == 0:
+            msg = "n_train and n_test are both 0: there is nothing to draw. Raise one."
+            raise ConfigError(msg)
+        if self.balance not in tuple(BALANCED):  # compared, not hashed: anything may come from a file
+            msg = f"balance is {self.balance!r}, needs one of: {', '.join(BALANCED)}."
+            raise ConfigError(msg)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of works on each side, train first."""
+        return dict(zip(SIDES, (self.n_train, self.n_test), strict=True))
+
+
+def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
+    """Hash every id: the first 8 bytes, big-endian, of SHA-256 of ``f"{seed}:{work_id}"``.
+
+    About a million ids a second on one core.
+
+    Args:
+        work_ids: integers without nulls.
+        seed: any whole number.
+
+    Returns:
+        ``split_key`` UInt64, one per id, in the order of ``work_ids``.
+
+    Raises:
+        WorkIdError: if an id is null.
+
+    Example:
+        >>> split_keys(pl.Series([2741809807]), seed=0).to_list()
+        [16563466640324700710]
+    """
+    if work_ids.null_count():
+        msg = f"{work_ids.null_count():,} works have no work_id. Drop them: .drop_nulls('work_id')."
+        raise WorkIdError(msg)
+    sha256, from_bytes = hashlib.sha256, int.from_bytes
+    digests = (sha256(f"{seed}:{work_id}".encode()).digest() for work_id in work_ids)
+    keys = np.fromiter((from_bytes(digest[:8], "big") for digest in digests), np.uint64, len(work_ids))
+    return pl.Series("split_key", keys)
+
+
+def side_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
+    """Say on which side each key lies: test if ``key % (n_train + n_test) < n_test``, else train.
+
+    Args:
+        keys: UInt64, what ``split_keys`` returns.
+        config: only its sizes are read; for ``balance="none"``, where the side is a matter of rank, do not ask.
+
+    Returns:
+        ``side`` String, one per key, in the order of ``keys``.
+
+    Example:
+        >>> side_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
+        ['train', 'test']
+    """
+    is_test = keys % (config.n_train + config.n_test) < config.n_test
+    sides = pl.select(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("side"))
+    return sides["side"]
+
+
+def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.LazyFrame:
+    """Draw the train and test works of a release. Runs nothing.
+
+    A work is on the test side if ``split_key % (n_train + n_test) < n_test``; on each side, each class gets
+    its quota of works with the lowest keys. So more data, or other data, never moves a work across sides.
+    (With ``balance="none"`` it can: there, the place is the rank among all works.)
+
+    Args:
+        labelled: eligible works, one row each: ``work_id`` Int64 and the label columns that ``balance``
+            names; for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Further
+            columns pass through; the frame is collected once, so leave texts out.
+        config: ``SplitConfig()`` when None.
+
+    Returns:
+        The drawn rows with ``side`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train
+        first, and each side in the order of its keys.
+
+    Raises:
+        SchemaMismatchError: at once, if a column is missing or mistyped; at collect, if a label is not in its
+            vocabulary.
+        WorkIdError: at collect, if a ``work_id`` is null or appears twice.
+        NotEnoughWorksError: at collect, naming every class of every side that falls short.
+
+    Example:
+        >>> labels = ["disruptive", "consolidating", "neutral"] * 20
+        >>> works = pl.LazyFrame({"work_id": range(60), "disruption_label": labels})
+        >>> drawn = draw_split(works, SplitConfig(n_train=6, n_test=3)).collect()
+        >>> drawn["side"].value_counts(sort=True).rows()
+        [('train', 6), ('test', 3)]
+        >>> sorted(drawn.filter(side="test")["disruption_label"])
+        ['consolidating', 'disruptive', 'neutral']
+    """
+    settings = checked_config(config, SplitConfig)
+    columns = BALANCED[settings.balance] or ("disruption_label",)
+    needed = {"work_id": WORKS["work_id"], **EXAMPLE}
+    names = {"frame_name": "the labelled frame", "stage": "draw_split"}
+    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns])
+    schema = {**frame.collect_schema(), "side": pl.String(), "split_key": pl.UInt64()}
+
+    def run() -> pl.DataFrame:
+        works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
+        _check_works(works, columns)
+        keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
+        drawn = _draw_classes(keyed, settings) if BALANCED[settings.balance] else _draw_any(keyed, settings)
+        train_before_test = pl.col("side") == "test"
+        return (
+            works.drop("side", "split_key", strict=False)
+            .join(drawn.select("work_id", "side", "split_key"), on="work_id")
+            .sort(train_before_test, "split_key", "work_id")
+            .select(list(schema))
+        )
+
+    return pl.defer(run, schema=schema)
+
+
+def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
+    repeated = works.filter(pl.col("work_id").is_duplicated())["work_id"]
+    if len(repeated):
+        msg = (
+            f"draw_split: {repeated.n_unique():,} works appear more than once, for example "
+            f"W{repeated.min()}. Keep one row each: {ONE_ROW_EACH}."
+        )
+        raise WorkIdError(msg)
+    if works.is_empty() and "novelty_label" in columns:
+        raise NotEnoughWorksError(_NO_NOVELTY)
+    for column in columns:
+        vocabulary = VOCABULARIES[column]
+        strange = works.filter(~pl.col(column).is_in(vocabulary))[column]
+        if len(strange):
+            msg = (
+                f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. "
+                "Label with label_disruption or label_novelty."
+            )
+            raise SchemaMismatchError(msg)
+
+
+def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+    columns = BALANCED[config.balance]
+    cells = quota_cells(columns)
+    sided = keyed.with_columns(side_of_keys(keyed["split_key"], config).alias("side"))
+    quotas = pl.DataFrame(
+        [
+            (side, *cell, quota)
+            for side, size in config.sizes.items()
+            for cell, quota in class_quotas(size, cells).items()
+        ],
+        schema=["side", *columns, "quota"],
+        orient="row",
+    )
+    _check_quotas(sided, quotas, columns)
+    rank = pl.int_range(pl.len()).over("side", *columns)
+    return (
+        sided.sort("split_key", "work_id")
+        .with_columns(rank.alias("rank"))
+        .join(quotas, on=["side", *columns])
+        .filter(pl.col("rank") < pl.col("quota"))
+    )
+
+
+def _draw_any(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+    needed = config.n_train + config.n_test
+    if keyed.height < needed:
+        msg = f"train and test need {needed:,} works, found {keyed.height:,} eligible.\n{_REMEDY}"
+        raise NotEnoughWorksError(msg)
+    is_train = pl.int_range(pl.len()) < config.n_train
+    return (
+        keyed.sort("split_key", "work_id")
+        .head(needed)
+        .with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("side"))
+    )
+
+
+def _check_quotas(sided: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str]) -> None:
+    keys = ["side", *columns]
+    found = quotas.join(sided.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
+        pl.col("found").fill_null(0)
+    )
+    short = found.filter(pl.col("found") < pl.col("quota"))
+    if short.is_empty():
+        return
+    lines = [
+        f"{side} needs {quota:,} {_name(cell)} works, found {count:,} of {sided.height:,} eligible."
+        for side, *cell, quota, count in short.rows()
+    ]
+    in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
+    *rarest, count = in_all.sort("found", maintain_order=True).row(0)
+    lines.append(
+        f"The rarest class, {_name(rarest)}, has {count:,} works on both sides together, so a balanced draw "
+        f"holds {count * in_all.height:,} at most.\n{_REMEDY}"
+    )
+    if "novelty_label" in columns:
+        lines.append(_NOVELTY_REMEDY)
+    raise NotEnoughWorksError("\n".join(lines))
+
+
+def _name(cell: Sequence[str]) -> str:
+    return " + ".join(repr(label) for label in cell)

@@ -1,0 +1,166 @@
+"""Which works of OpenAlex may be drawn at all: seeded samples of every year, by filters that the API applies."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sciscidata.disruption.index import CDConfig
+from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.records.work import Work
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sources.openalex.counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
+
+logger = logging.getLogger(__name__)
+
+_SELECT = (
+    "id,doi,title,publication_year,language,type,is_retracted,cited_by_count,primary_location,primary_topic,topics,"
+    "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
+)
+_MAX_SAMPLE = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenAlexConfig:
+    """Which works of OpenAlex are candidates; how to reach it is for ApiConfig to say.
+
+    Attributes:
+        from_year, to_year: publication years to sample from.
+        seed: of the samples; not that of the draw.
+        candidates_per_round: works sampled at a time, until every quota is full.
+        max_candidates: works sampled in all, at most.
+        max_references: candidates with more references are passed over; beyond 500 they cost many calls.
+        venues: also ask for year and venue of the references of the judged works; without, novelty stays null.
+
+    Raises:
+        ConfigError: on construction, if a value is out of its range.
+    """
+
+    from_year: int = 1990
+    to_year: int = 2018
+    seed: int = 0
+    candidates_per_round: int = 4_000
+    max_candidates: int = 100_000
+    max_references: int = 500
+    venues: bool = True
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "from_year": (1, self.to_year),
+            "to_year": (1, 9999),
+            "seed": (0, 2**31 - 1),
+            "candidates_per_round": (1, 1_000_000),
+            "max_candidates": (1, 100_000_000),
+            "max_references": (1, 5_000),
+        }
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                msg = f"OpenAlexConfig.{name} is {value!r}, needs a whole number from {low} to {high}."
+                raise ConfigError(msg)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The works that fit, as far as the API can tell: how many there are in each year, and samples of them.
+
+    Attributes:
+        eligibility: what was asked for, with the data's last year filled in.
+        per_year: works that fit the filters, for every year that is asked for and whose window is complete.
+        later_works: how many of them are dated after the data's last year, where that was found, as of
+            describe_later_works.
+    """
+
+    client: OpenAlexClient
+    config: OpenAlexConfig
+    eligibility: EligibilityConfig
+    per_year: dict[int, int] = field(default_factory=dict[int, int])
+    later_works: dict[str, Any] | None = None
+
+    @classmethod
+    def count(
+        cls, client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig
+    ) -> Candidates:
+        """Ask how many works of each year fit the filters, which also tells the data's last year.
+
+        Raises:
+            EmptyInputError: none of the years asked for has any.
+        """
+        request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
+        groups = part_of(client.fetch(request, check_answer), "group_by")
+        counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
+        later = None
+        if eligibility.last_year is None and counts:
+            eligibility = replace(eligibility, last_year=find_last_year(counts))
+            later = describe_later_works(counts, eligibility.last_year)
+            for remark in remark_on_later_works(later, eligibility.last_year):
+                logger.warning("%s", remark)
+        found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
+        first, last = found._years(cd)
+        chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
+        if not chosen:
+            msg = (
+                f"OpenAlex has {sum(counts.values()):,} works that fit the filters ({found.filter_text()}), none of "
+                f"them from {first} to {last}, the years asked for whose citation window is over. Widen the years "
+                "(--from-year, --to-year, --min-year, --max-year), or relax the filters."
+            )
+            raise EmptyInputError(msg)
+        logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
+        return replace(found, per_year=chosen)
+
+    @property
+    def available(self) -> int:
+        """How many candidates there are at most."""
+        return min(sum(self.per_year.values()), self.config.max_candidates)
+
+    def _years(self, cd: CDConfig) -> tuple[int, int]:
+        """Return the first and last year that may be drawn."""
+        wanted = self.eligibility
+        last = [self.config.to_year, 9_999 if wanted.max_year is None else wanted.max_year]
+        if wanted.complete_window and cd.window_years is not None and wanted.last_year is not None:
+            last.append(wanted.last_year - cd.window_years - 1)
+        return max(self.config.from_year, wanted.min_year or 1), min(last)
+
+    def filter_text(self) -> str:
+        """Say in OpenAlex's terms what a candidate needs; what has no term there is left to the eligibility filters."""
+        wanted = self.eligibility
+        clauses = [f"referenced_works_count:{max(wanted.min_references, 1)}-{self.config.max_references}"]
+        if wanted.min_citations:
+            clauses.append(f"cited_by_count:>{wanted.min_citations - 1}")
+        if wanted.require_abstract:
+            clauses.append("has_abstract:true")
+        if wanted.exclude_retracted:
+            clauses.append("is_retracted:false")
+        for name, words in (("languages", wanted.languages), ("work_types", wanted.work_types)):
+            if len(words) > ANY_OF or not all(re.fullmatch(r"[A-Za-z-]+", word) for word in words):
+                msg = f"{name} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, letters and hyphens only."
+                raise ConfigError(msg)
+        if wanted.languages:
+            clauses.append(f"language:{'|'.join(wanted.languages)}")
+        if wanted.work_types:
+            clauses.append(f"type:{'|'.join(wanted.work_types)}")
+        return ",".join(clauses)
+
+    def request(self, year: int | None = None, **params: str | int) -> Request:
+        """Ask about the works that fit, of one year or of all."""
+        text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
+        return works_request(filter=text, corpus="core", **params)
+
+    def sample(self, round_: int, room: int) -> Iterator[Work]:
+        """Draw a seeded sample of each year, in proportion to its works; another seed in every round."""
+        total = sum(self.per_year.values())
+        requests: list[Request] = []
+        for year, n in self.per_year.items():
+            size = min(n, _MAX_SAMPLE, -(-room * n // total))
+            for page in range(1, -(-size // PER_PAGE) + 1):
+                seed = self.config.seed * 1_000_003 + round_
+                sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
+                requests.append(self.request(year, **sample))
+        for answer in self.client.fetch_all(requests, check_answer):
+            yield from works_of(answer)

@@ -1,0 +1,392 @@
+"""From the API's counts by year to the CD index: which years lie in the window of a work.
+
+The index itself is computed where that of the graph is, from the same counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+import polars as pl
+
+from sciscidata.disruption.index import STRONG, CDConfig, add_indices
+from sciscidata.errors import ApiError
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.request import Request, works_request
+from sciscidata.records.work import Work, parse_work, works_frame
+from sciscidata.schemas import WORKS
+
+# ---------- Who cites a work, its references, or both, asked of the OpenAlex API in a few calls a work.
+#
+# What is asked next depends on what was answered, so each work is a dialogue: a generator that yields the requests it
+# needs now, is sent their answers, and returns what it found. ``converse`` holds many dialogues at once.
+#
+# Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
+# else two counts by year), and 1 for the citers of its references. Source: the API's code as of August 2026; the same
+# attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` none.
+
+
+Answer: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+Dialogue: TypeAlias = Generator[list[Request], list[Answer], T]
+Years: TypeAlias = Counter[int]  # number of works by publication year; works without one are left out
+
+PER_PAGE = 100  # the API's limit; a page costs the same whatever its size
+ANY_OF = 100  # ids that one clause of a filter may hold
+_LISTED = 200  # citers up to this many are listed, two pages at most
+_CLAUSES = 5  # clauses of ANY_OF ids that one request line has room for
+_PAGED = 10_000  # results that paging reaches
+
+
+class TooManyCitersError(Exception):
+    """A work has more than 500 references, and those beyond have more citers than can be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FocalCiters:
+    """The citers of a work by year: all of them, and those that cite one of its references too.
+
+    Counted citers (not listed ones) include references that cite the focal work and themselves; see
+    ``openalex_references``.
+
+    ``shared`` lists, for each citer with a year, (year, number of references it shares); None where citers were
+    counted and not listed.
+    """
+
+    citing_focal: Years
+    citing_both: Years
+    shared: tuple[tuple[int, int], ...] | None
+
+
+def check_answer(answer: Answer) -> str | None:
+    """Say what is wrong with a list or a count: Elasticsearch may stop early and answer with what it has.
+
+    Example:
+        >>> check_answer({"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]})
+        'groups add up to 2 of 3 works'
+    """
+    meta: Any = answer.get("meta")
+    if not isinstance(meta, dict):
+        return "meta is missing"
+    count = meta.get("count")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        return "meta.count is missing"
+    if meta.get("groups_count") is not None:
+        groups = answer.get("group_by")
+        if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+            return "group_by is missing"
+        sizes = [group.get("count") for group in groups]
+        if not all(isinstance(size, int) and "key" in group for size, group in zip(sizes, groups, strict=True)):
+            return "a group has no key or count"
+        return None if sum(sizes) == count else f"groups add up to {sum(sizes)} of {count} works"
+    results, page, per_page = answer.get("results"), meta.get("page"), meta.get("per_page")
+    if not isinstance(results, list) or not all(isinstance(record, dict) for record in results):
+        return "results are missing"
+    if not all(re.search(r"W\d{1,18}$", str(record.get("id"))) for record in results):
+        return "a result has no work id"
+    if not isinstance(page, int) or not isinstance(per_page, int):
+        return "meta.page or meta.per_page is missing"
+    due = max(0, min(per_page, count - (page - 1) * per_page))
+    return None if len(results) == due else f"{len(results)} results where {due} of {count} are due"
+
+
+def part_of(answer: Answer, name: str) -> list[Any]:
+    """Return the rows or groups of an answer that passed its check.
+
+    Raises:
+        ApiError: a list was answered with a count, or the other way round.
+    """
+    if not isinstance(answer.get(name), list):
+        msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check --base-url."
+        raise ApiError(msg)
+    return answer[name]
+
+
+def works_of(answer: Answer) -> Iterator[Work]:
+    """Parse the works of a list, by the rules of every other source."""
+    return (parse_work(msgspec.json.encode(record)) for record in part_of(answer, "results"))
+
+
+def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
+    """Hold dialogues together until all have ended; return their results in order, None for one that gave up.
+
+    In each round the requests of all dialogues are asked at once, so that a hundred works wait as long as one.
+    """
+    speakers = list(dialogues)
+    results: dict[int, T | None] = {}
+    answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(speakers)))
+    while answers:
+        wanted: dict[int, list[Request]] = {}
+        for number, given in answers.items():
+            try:
+                wanted[number] = speakers[number].send(given)  # pyright: ignore[reportArgumentType]  # None starts it
+            except StopIteration as end:
+                results[number] = end.value
+            except TooManyCitersError:
+                results[number] = None
+        replies = client.fetch_all([request for requests in wanted.values() for request in requests], check_answer)
+        answers = {number: [next(replies) for _ in requests] for number, requests in wanted.items()}
+        replies.close()
+    return [results[number] for number in range(len(speakers))]
+
+
+def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
+    """Find who cites a work, and which of them cite its references too.
+
+    Args:
+        work_id: the focal work.
+        references: distinct, without the work itself.
+        cited_by_count: what its record says; decides whether to list or to count.
+    """
+    if (cited_by_count or 0) <= _LISTED:
+        pages = yield [_list_request(f"cites:W{work_id}", 1)]
+        count: int = pages[0]["meta"]["count"]
+        if count <= _LISTED:
+            if count > PER_PAGE:
+                pages += yield [_list_request(f"cites:W{work_id}", 2)]
+            return _match_citers(work_id, references, pages)
+    chunks = _chunks(references)
+    alone = f"cites:W{work_id},openalex:!W{work_id}"
+    answers = yield [_count_request(alone), *(_count_request(f"{alone},{text}") for text in _disjoint(chunks))]
+    both = _sum_years(answers[1:])
+    both += yield from _list_beyond(references, [alone], frozenset({work_id}))
+    return FocalCiters(_years(answers[0]), both, None)
+
+
+def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Years]:
+    """Count by year who cites at least one reference of a work, the work itself left out: n_j and n_k together.
+
+    Clauses of 100 references each are made disjoint by leaving out whoever cites an earlier clause. What does not
+    fit into a request line, beyond 500 references, is listed and compared here. References that cite themselves are
+    counted; see ``openalex_references``.
+    """
+    alone = f"openalex:!W{work_id}"
+    answers = yield [_count_request(f"{text},{alone}") for text in _disjoint(_chunks(references))]
+    return _sum_years(answers) + (yield from _list_beyond(references, [alone], frozenset({work_id})))
+
+
+def count_calls(n_references: int, cited_by_count: int) -> tuple[int, int]:
+    """Say how many calls the two dialogues of a work will make, listings beyond 500 references aside.
+
+    Example:
+        >>> count_calls(30, 12), count_calls(130, 5_000)
+        ((1, 1), (3, 2))
+    """
+    clauses = min(_CLAUSES, -(-n_references // ANY_OF))
+    if cited_by_count <= _LISTED:
+        return (1 if cited_by_count <= PER_PAGE else 2), clauses
+    return 1 + clauses, clauses
+
+
+def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) -> FocalCiters:
+    """Compare the reference lists of listed citers with those of the focal work."""
+    own = frozenset(references)
+    shared: dict[int, tuple[int, int]] = {}
+    for citer in (citer for page in pages for citer in works_of(page)):
+        if citer.work_id != work_id and citer.publication_year is not None:
+            shared[citer.work_id] = (citer.publication_year, len(own.intersection(citer.references) - {citer.work_id}))
+    focal = Counter(year for year, _ in shared.values())
+    both = Counter(year for year, n in shared.values() if n)
+    return FocalCiters(focal, both, tuple(shared.values()))
+
+
+def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozenset[int]) -> Dialogue[Years]:
+    """Count by year the citers of the references beyond the last clause that cite none of those before it."""
+    room = _CLAUSES * ANY_OF
+    counted = frozenset(references[:room])
+    # One clause fewer is left out than was counted: the one that is listed needs its room.
+    excluded = [f"cites:!{text}" for text in _chunks(references[: room - ANY_OF])]
+    found: dict[int, int] = {}
+    for chunk in _chunks(references[room:]):
+        text = ",".join([f"cites:{chunk}", *also, *excluded])
+        pages = yield [_list_request(text, 1)]
+        count: int = pages[0]["meta"]["count"]
+        if count > _PAGED:
+            raise TooManyCitersError
+        pages += yield [_list_request(text, page) for page in range(2, -(-count // PER_PAGE) + 1)]
+        for citer in (citer for page in pages for citer in works_of(page)):
+            fresh = citer.work_id not in leave_out and counted.isdisjoint(citer.references)
+            if fresh and citer.publication_year is not None:
+                found[citer.work_id] = citer.publication_year
+    return Counter(found.values())
+
+
+def _chunks(references: Sequence[int]) -> list[str]:
+    """Write references as clauses of at most ANY_OF ids."""
+    return [
+        "|".join(f"W{reference}" for reference in references[start : start + ANY_OF])
+        for start in range(0, len(references), ANY_OF)
+    ]
+
+
+def _disjoint(chunks: list[str]) -> list[str]:
+    """Write one filter per clause that leaves out whoever an earlier one finds; as many as have room."""
+    return [
+        ",".join([f"cites:{chunk}", *(f"cites:!{earlier}" for earlier in chunks[:place])])
+        for place, chunk in enumerate(chunks[:_CLAUSES])
+    ]
+
+
+def _list_request(text: str, page: int) -> Request:
+    select = "id,publication_year,referenced_works"
+    return works_request(filter=text, select=select, per_page=PER_PAGE, page=page, corpus="core")
+
+
+def _count_request(text: str) -> Request:
+    return works_request(filter=text, group_by="publication_year:include_unknown", corpus="core")
+
+
+def _years(answer: Answer) -> Years:
+    """Read a count by year; the bucket of works without a year is left out."""
+    keys = ((str(group["key"]), group["count"]) for group in part_of(answer, "group_by"))
+    return Counter({int(key): count for key, count in keys if key.isdecimal()})
+
+
+def _sum_years(answers: Sequence[Answer]) -> Years:
+    return sum((_years(answer) for answer in answers), Counter())
+
+
+# ---------- What OpenAlex knows of the cited works themselves: year and venue, and which of them cite themselves.
+#
+# A reference that cites itself is counted by the API among the citers of the references; the graph has no such
+# citation. Few works do, but one of them can turn a small index around.
+
+
+#: What is known of a cited work: the columns of WORKS that novelty reads, and the venue's name.
+REFERENCE_WORKS: Final = pl.Schema(
+    {name: WORKS[name] for name in ("work_id", "publication_year", "source_id", "source_name")}
+)
+
+
+class _SelfCiter(NamedTuple):
+    publication_year: int
+    references: frozenset[int]
+
+
+@dataclass
+class ReferenceRecords:
+    """Records of cited works, asked for 100 a call and once each."""
+
+    client: OpenAlexClient
+    _asked: set[int] = field(default_factory=set[int])
+    _frames: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
+    _self_citers: dict[int, _SelfCiter] = field(default_factory=dict[int, _SelfCiter])
+
+    def ask(self, work_ids: Iterable[int]) -> None:
+        """Ask for the records of cited works that were not asked for before."""
+        ids = sorted(set(work_ids) - self._asked)
+        self._asked.update(ids)
+        requests = [
+            works_request(
+                filter="openalex:" + "|".join(f"W{work_id}" for work_id in ids[start : start + ANY_OF]),
+                select="id,publication_year,primary_location,referenced_works",
+                per_page=PER_PAGE,
+                page=1,
+                corpus="core",
+            )
+            for start in range(0, len(ids), ANY_OF)
+        ]
+        found: list[Work] = []
+        for answer in self.client.fetch_all(requests, check_answer):
+            for work in works_of(answer):
+                found.append(work)
+                if work.publication_year is not None and work.work_id in work.references:
+                    references = frozenset(work.references) - {work.work_id}
+                    self._self_citers[work.work_id] = _SelfCiter(work.publication_year, references)
+        if found:
+            self._frames.append(works_frame(found, REFERENCE_WORKS))
+
+    def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
+        """Count by year the references that are among the API's citers only because they cite themselves.
+
+        Returns:
+            Those that cite the focal work, and so are counted as citing both; and all of them. Only references
+            that were asked for are known.
+        """
+        own = frozenset(references)
+        found = [self._self_citers[reference] for reference in references if reference in self._self_citers]
+        in_vain = [citer for citer in found if own.isdisjoint(citer.references)]
+        both = Counter(citer.publication_year for citer in in_vain if work_id in citer.references)
+        return both, Counter(citer.publication_year for citer in in_vain)
+
+    def works(self) -> pl.DataFrame:
+        """Return REFERENCE_WORKS: year and venue of every cited work that was asked for, sorted by work_id.
+
+        Works that OpenAlex does not have are left out.
+        """
+        known = pl.concat([REFERENCE_WORKS.to_frame(), *self._frames])
+        return known.unique("work_id", keep="first", maintain_order=True).sort("work_id")
+
+
+#: What is counted of a work: n_i, n_j, n_k and what the indices of the family need.
+_COUNTS = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
+
+
+@dataclass(frozen=True)
+class Window:
+    """Adds up what lies in the citation window of a work, by a convention."""
+
+    cd: CDConfig
+
+    def _inside(self, work: Work, years: Years) -> int:
+        """Add up the years inside the window of a work."""
+        return sum(n for year, n in years.items() if self._is_inside(work, year))
+
+    def _to_date(self, work: Work, years: Years) -> int:
+        """Add up the years up to the end of the window of a work."""
+        if self.cd.window_years is None:
+            return years.total()
+        return sum(n for year, n in years.items() if year <= (work.publication_year or 0) + self.cd.window_years)
+
+    def n_i_and_n_j(self, work: Work, focal: FocalCiters) -> tuple[int, int]:
+        """Count the citers of a work that cite none of its references, and those that cite some."""
+        citers = self._to_date if self.cd.focal_citers == "any" else self._inside
+        n_j = self._inside(work, focal.citing_both)
+        return citers(work, focal.citing_focal) - n_j, n_j
+
+    def _is_inside(self, work: Work, year: int) -> bool:
+        if work.publication_year is None:
+            return False
+        age = year - work.publication_year
+        if self.cd.window_years is not None and age > self.cd.window_years:
+            return False
+        return age > 0 or (age == 0 and self.cd.same_year) or (age < 0 and self.cd.earlier_citers)
+
+    def row(self, work: Work, focal: FocalCiters, of_references: Years | None) -> dict[str, int | None]:
+        """Make the row of a work from who cites it and, unless that was not asked, who cites its references."""
+        references = own_references(work)
+        n_i, n_j = self.n_i_and_n_j(work, focal)
+        n_k = None
+        if of_references is not None:
+            # The counts leave the focal work out; it would be among the citers of its own references.
+            n_k = self._inside(work, of_references) - n_j + bool(self.cd.focal_in_n_k and references)
+        shared = [n for year, n in focal.shared or () if self._is_inside(work, year)]
+        return {
+            "work_id": work.work_id,
+            "n_i": n_i,
+            "n_j": n_j,
+            "n_k": n_k,
+            "n_refs": len(references),
+            "n_j5": None if focal.shared is None else sum(n >= STRONG for n in shared),
+            "n_shared": None if focal.shared is None else sum(shared),
+            "n_to_date": self._to_date(work, focal.citing_focal),
+            "n_ever": focal.citing_focal.total(),
+        }
+
+
+def scores_of(rows: Sequence[dict[str, int | None]], cd: CDConfig) -> pl.DataFrame:
+    """Make CD_SCORES, sorted by work_id, of rows that a Window made; 0 where n_i = n_j says so without n_k."""
+    counts = pl.DataFrame(rows, schema=dict.fromkeys(_COUNTS, pl.Int64)).sort("work_id")
+    certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
+    zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
+    return add_indices(counts, cd).with_columns(zero)
+
+
+def own_references(work: Work) -> list[int]:
+    """Return the distinct references of a work in ascending order, itself left out."""
+    return sorted(set(work.references) - {work.work_id})

@@ -1,0 +1,299 @@
+"""One pull from the OpenAlex API: the candidates seen, what was found out about each, and what is left to ask.
+
+Candidates are sampled by publication year and taken in the order of their split keys, so that those scored first are
+those that the draw would take. A candidate is not paid for any further once its score cannot change the draw: its side
+is full, nobody cites it inside the window, or every label that it may still get is full.
+
+Novelty has all judged works for its null model, or a saved background. In the first case a work's label may change as
+works come in; so a draw that balances novelty looks at all of them again, and who was passed over waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from sciscidata.disruption.index import CDConfig
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.records.work import Work, rows_from_works
+from sciscidata.sampling.demand import Cell, Demand
+from sciscidata.sampling.eligibility import join_candidates, mark_ineligible
+from sciscidata.sampling.split import split_keys
+from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+from sciscidata.scoring import add_novelty
+from sciscidata.sources.openalex.candidates import Candidates
+from sciscidata.sources.openalex.counts import (
+    REFERENCE_WORKS,
+    FocalCiters,
+    ReferenceRecords,
+    Window,
+    Years,
+    ask_citers,
+    ask_reference_citers,
+    converse,
+    own_references,
+    scores_of,
+)
+from sciscidata.sources.openalex.estimate import Outcome, Shape, estimate_calls, published_outcomes, say_estimate
+
+_WAVE = 100  # candidates scored before the draw is looked at again
+_GROWTH = 1.1  # of the works judged, before a draw that balances novelty is looked at again
+_IDLE_ROUNDS = 20  # samples in a row that bring nothing new: what is left is too rare to be met
+
+
+class Pulled(NamedTuple):
+    """What a pull brings.
+
+    WORKS and CITATIONS of the candidates that were judged, their CD_SCORES with the columns of ATYPICALITY, what the
+    manifest says of it, and REFERENCE_WORKS of the cited works that were asked for.
+    """
+
+    works: pl.DataFrame
+    citations: pl.DataFrame
+    scores: pl.DataFrame
+    provenance: dict[str, Any]
+    references: pl.DataFrame
+
+
+@dataclass
+class Pull:
+    """What one run knows so far; its fields are those of ``openalex.pull_openalex``, and what it has found out."""
+
+    client: OpenAlexClient
+    candidates: Candidates
+    cd: CDConfig
+    demand: Demand
+    novelty: NoveltyConfig | None
+    background: Path | None
+    frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    closed: dict[int, frozenset[Cell]] = field(default_factory=dict[int, frozenset[Cell]])
+    shapes: list[Shape] = field(default_factory=list[Shape])
+    passed_over: dict[str, int] = field(default_factory=dict[str, int])
+    rounds: int = 0
+    estimated_at: int = 0
+    looked_at: int = 0
+
+    def __post_init__(self) -> None:
+        self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
+        self.records = ReferenceRecords(self.client)
+        self.window = Window(self.cd)
+
+    def waves(self) -> Iterator[None]:
+        """Score candidates, a wave at a time, the lowest split keys of each round first."""
+        seen: set[int] = set()
+        queue: list[tuple[str, Work]] = []
+        idle = 0  # rounds in a row that brought nothing new
+        for round_ in count():
+            room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
+            if room <= 0 or idle == _IDLE_ROUNDS or self.demand.is_met:
+                return
+            fresh = [work for work in self.candidates.sample(round_, room) if work.work_id not in seen]
+            sampled = self._in_order(fresh)[:room]
+            seen.update(work.work_id for _, work in sampled)
+            idle = 0 if sampled else idle + 1
+            self.rounds += 1
+            fit = self._fit(sampled)
+            self.shapes += [_shape(side, work) for side, work in fit]
+            queue += fit
+            if queue and not self.rows:
+                self._estimate(queue, self.candidates.available - len(seen))
+            while not self.demand.is_met:
+                wave, queue = self._next_wave(queue)
+                if wave:
+                    queue = [*self._score(wave), *queue]
+                elif self.looked_at < len(self.rows):
+                    self._look()
+                else:
+                    break
+                if len(self.rows) >= 2 * self.estimated_at:
+                    self._look()
+                    if not self.demand.is_met:
+                        self._estimate(queue, self.candidates.available - len(seen))
+                yield
+
+    def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
+        """Sort candidates by split key, each with the side that it would be on."""
+        unique = {work.work_id: work for work in works}
+        ids = pl.Series("work_id", list(unique), pl.Int64)
+        keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
+        keyed = keyed.with_columns(self.demand.sides(ids).alias("side")).sort("key", "work_id")
+        return [(side, unique[work_id]) for work_id, _, side in keyed.rows()]
+
+    def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Leave out what its own record makes ineligible: a blank title, say, which no filter of the API knows."""
+        works, citations = rows_from_works([work for _, work in queue])
+        scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
+        own = replace(self.eligibility, min_citations=0)
+        marked = mark_ineligible(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
+        for _ in range(len(queue) - len(fit)):
+            self._pass_over("unfit_record")
+        return [(side, work) for side, work in queue if work.work_id in fit]
+
+    def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
+        """Take the next candidates that may still get a label with room on their side."""
+        is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
+        wave: list[tuple[str, Work]] = []
+        waiting: list[tuple[str, Work]] = []
+        for place, (side, work) in enumerate(queue):
+            if len(wave) == _WAVE:
+                return wave, waiting + queue[place:]
+            if self.closed.get(work.work_id, every) & is_open[side]:
+                wave.append((side, work))
+            elif self.demand.needs_novelty:
+                waiting.append((side, work))
+            else:
+                self._pass_over("side_full")
+        return wave, waiting
+
+    def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Ask for the citers of each work, then for those of its references where the draw needs the answer.
+
+        Returns:
+            Works that were passed over and may be needed after all, when labels move.
+        """
+        citers = self._citers([work for _, work in wave])
+        undecided: list[Work] = []
+        waiting: list[tuple[str, Work]] = []
+        for side, work in wave:
+            focal = citers[work.work_id]
+            self.closed.pop(work.work_id, None)
+            if focal is None:
+                continue
+            n_i, n_j = self.window.n_i_and_n_j(work, focal)
+            if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
+                continue
+            possible = self.demand.possible_cells(n_i, n_j)
+            if possible & self.demand.open_cells[side]:
+                undecided.append(work)
+            else:
+                self.closed[work.work_id] = possible
+                waiting.append((side, work))
+                citers[work.work_id] = None
+        of_references = self._citers_of_references(undecided, citers)
+        judged: list[Work] = []
+        for _, work in wave:
+            focal, years = citers[work.work_id], of_references.get(work.work_id)
+            if focal is not None:
+                judged.append(work)
+                self.rows.append(self.window.row(work, focal, years))
+        if self.novelty is not None:
+            self.records.ask(reference for work in judged for reference in work.references)
+        self.frames.append(rows_from_works(judged))
+        if self._may_be_met():
+            self._look()
+        return waiting if self.demand.needs_novelty else []
+
+    def _may_be_met(self) -> bool:
+        """Say whether it is time to look; at novelty not before it can help: it takes all works, and a background."""
+        if not self.demand.needs_novelty:
+            return True
+        missing = self.demand.split.n_train + self.demand.split.n_test - self.demand.filled
+        return len(self.rows) >= max(self.looked_at + missing, _GROWTH * self.looked_at)
+
+    def _look(self) -> None:
+        """See which works judged so far the draw could take, unless that is known."""
+        if self.looked_at < len(self.rows):
+            self.demand.update(*self._tables(texts=False, novelty=self.demand.needs_novelty))
+            self.looked_at = len(self.rows)
+
+    def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
+        """Ask who cites each work; None for one that is passed over."""
+        dialogues = [ask_citers(work.work_id, own_references(work), work.cited_by_count) for work in works]
+        answers = dict(zip((work.work_id for work in works), converse(self.client, dialogues), strict=True))
+        counted = [work for work in works if (focal := answers[work.work_id]) and focal.shared is None]
+        self.records.ask(reference for work in counted for reference in work.references)
+        for work in counted:
+            focal = answers[work.work_id]
+            assert focal is not None  # by the choice above
+            both_in_vain, _ = self.records.counted_in_vain(work.work_id, own_references(work))
+            answers[work.work_id] = replace(focal, citing_both=focal.citing_both - both_in_vain)
+        for work_id, focal in answers.items():
+            if focal is None or not focal.citing_both <= focal.citing_focal:
+                self._pass_over("too_many_citers" if focal is None else "inconsistent_counts")
+                answers[work_id] = None
+        return answers
+
+    def _citers_of_references(self, works: Sequence[Work], citers: dict[int, FocalCiters | None]) -> dict[int, Years]:
+        """Ask who cites the references of each work; one whose answers contradict each other is passed over."""
+        dialogues = [ask_reference_citers(work.work_id, own_references(work)) for work in works]
+        answers = converse(self.client, dialogues)
+        self.records.ask(reference for work in works for reference in work.references)
+        found: dict[int, Years] = {}
+        for work, years in zip(works, answers, strict=True):
+            focal = citers[work.work_id]
+            if years is not None:
+                _, all_in_vain = self.records.counted_in_vain(work.work_id, own_references(work))
+                found[work.work_id] = years - all_in_vain
+            if years is None or (focal and not focal.citing_both <= found[work.work_id]):
+                self._pass_over("too_many_citers" if years is None else "inconsistent_counts")
+                citers[work.work_id] = None
+        return found
+
+    def _tables(self, *, texts: bool, novelty: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Make WORKS, CITATIONS and the scores of all works judged so far.
+
+        Args:
+            texts: False cuts abstracts short.
+            novelty: False leaves the columns of ATYPICALITY null.
+        """
+        abstract = pl.col("abstract") if texts else pl.col("abstract").str.head(1)
+        works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
+        citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
+        scores = scores_of(self.rows, self.cd)
+        known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
+        known = known.unique("work_id", keep="first", maintain_order=True)
+        config = self.novelty if novelty else None
+        scores = add_novelty(scores, citations.lazy(), known.lazy(), config, background=self.background).collect()
+        return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
+
+    def _pass_over(self, reason: str) -> None:
+        self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
+
+    def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
+        """Say what the rest will take, first from published shares, then from what was found so far."""
+        outcomes = [self._outcome(row) for row in self.rows]
+        outcomes += [Outcome(cell=None, possible=possible, asks_references=True) for possible in self.closed.values()]
+        ahead = [_shape(side, work) for side, work in queue]
+        calls = estimate_calls(
+            self.demand,
+            outcomes or published_outcomes(self.demand),
+            ahead,
+            self.shapes,
+            len(ahead) + n_later,
+            every_record=self.novelty is not None,
+        )
+        say_estimate(self.client, calls)
+        self.estimated_at = max(len(self.rows), _WAVE // 2)
+
+    def _outcome(self, row: dict[str, Any]) -> Outcome:
+        n_i, n_j = row["n_i"], row["n_j"]
+        asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
+        possible = self.demand.possible_cells(n_i, n_j)
+        return Outcome(cell=self.demand.cell_of.get(row["work_id"]), possible=possible, asks_references=asked)
+
+    def result(self) -> Pulled:
+        """Put together what was pulled, and where it came from."""
+        passed_over = self.passed_over | ({"label_full": len(self.closed)} if self.closed else {})
+        provenance = {
+            "kind": "openalex",
+            **asdict(self.config),
+            "filter": self.candidates.filter_text(),
+            "rounds": self.rounds,
+            "later_works": self.candidates.later_works,
+            "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
+            "judged": len(self.rows),
+            "passed_over": dict(sorted(passed_over.items())),
+        }
+        return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
+
+
+def _shape(side: str, work: Work) -> Shape:
+    return Shape(side, len(work.references), work.cited_by_count or 0)

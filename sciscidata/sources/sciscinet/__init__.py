@@ -1,0 +1,4 @@
+"""SciSciNet, versions 1 and 2: its tables as works, citations, texts and published scores.
+
+Column names of both versions are in ``config.py``. Read first: ``source.py``.
+"""

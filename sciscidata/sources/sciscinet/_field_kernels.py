@@ -1,0 +1,54 @@
+"""The compiled loop that picks the first fields of every work."""
+
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+
+from sciscidata._kernels.compile import kernel
+
+
+@kernel
+def first_fields(works, order, levels, scores, fields, most):
+    """Pick of each work the first fields by level, then highest score, then number; a field counts once.
+
+    ``works``, ``levels``, ``scores`` (no NaN) and ``fields`` are those of the links; ``order`` names the links so that
+    those of one work stand side by side. Returns the fields of the first work, of the next .. end to end, where those
+    of each work end, and a link of each work. At most ``most`` links of a work are compared with each other one.
+    """
+    chosen = np.empty(order.size, np.int64)  # links; of each work the best so far, in order
+    ends, one_of_each = np.empty(order.size, np.int64), np.empty(order.size, np.int64)
+    n = n_works = first = 0
+    for at in range(order.size):
+        link = order[at]
+        if at == 0 or works[link] != works[order[at - 1]]:
+            one_of_each[n_works] = link
+            n_works, first = n_works + 1, n
+        same = first
+        while same < n and fields[chosen[same]] != fields[link]:
+            same += 1
+        if same < n and _is_before(link, chosen[same], levels, scores, fields):
+            n -= 1  # the same field with a worse score makes room
+            for i in range(same, n):
+                chosen[i] = chosen[i + 1]
+            same = n
+        if same == n and n - first == most and _is_before(link, chosen[n - 1], levels, scores, fields):
+            same = n = n - 1
+        if same == n and n - first < most:
+            place = n
+            while place > first and _is_before(link, chosen[place - 1], levels, scores, fields):
+                chosen[place] = chosen[place - 1]
+                place -= 1
+            chosen[place] = link
+            n += 1
+        ends[n_works - 1] = n
+    return fields[chosen[:n]], ends[:n_works], one_of_each[:n_works]
+
+
+@kernel
+def _is_before(a, b, levels, scores, fields):
+    if levels[a] != levels[b]:
+        return levels[a] < levels[b]
+    if scores[a] != scores[b]:
+        return scores[a] > scores[b]
+    return fields[a] < fields[b]

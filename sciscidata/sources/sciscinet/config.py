@@ -1,0 +1,249 @@
+"""Which SciSciNet is meant: where it lies, which version it is, and whose scores to take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+
+from sciscidata.errors import ConfigError
+
+# ---------- How SciSciNet is published: the names and columns of its tables, and what each kind of column becomes.
+#
+# Version 2 is Parquet with ids such as ``W2051723858``; version 1 is tab-separated text with the ids of Microsoft
+# Academic Graph, which are the numbers of OpenAlex ids.
+
+
+Version: TypeAlias = Literal["v2", "v1"]
+Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
+
+_DTYPES: Final[Mapping[Kind, pl.DataType]] = {
+    "id": pl.Int64(),
+    "year": pl.Int32(),
+    "whole": pl.Int64(),
+    "number": pl.Float64(),
+    "text": pl.String(),
+    "doi": pl.String(),
+    "flag": pl.Boolean(),
+    "level": pl.Int64(),
+}
+NEEDED: Final[Mapping[Kind, str]] = {
+    "id": "whole numbers, or text such as 'W2051723858'",
+    "year": "whole numbers, such as 1999",
+    "whole": "whole numbers",
+    "number": "numbers",
+    "text": "text",
+    "doi": "text",
+    "flag": "true or false",
+    "level": "whole numbers",
+}
+_DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one table is published: the names of its file, its columns by our name, and which it cannot do without."""
+
+    stems: tuple[str, ...]
+    columns: Mapping[str, tuple[str, Kind]]
+    required: tuple[str, ...]
+
+
+#: What this package reads of each table. ``citation_count`` counts SciSciNet's own citations, ``cited_by_count``
+#: those of OpenAlex.
+LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
+    "v2": {
+        "papers": Layout(
+            ("sciscinet_papers", "papers"),
+            {
+                "work_id": ("paperid", "id"),
+                "publication_year": ("year", "year"),
+                "work_type": ("doctype", "text"),
+                "doi": ("doi", "doi"),
+                "cited_by_count": ("cited_by_count", "whole"),
+                "is_retracted": ("is_retracted", "flag"),
+                "reference_count": ("reference_count", "whole"),
+                "citation_count": ("citation_count", "whole"),
+                "disruption": ("disruption", "number"),
+                "z_median": ("Atyp_Median_Z", "number"),
+                "z_p10": ("Atyp_10pct_Z", "number"),
+                "n_pairs": ("Atyp_Pairs", "whole"),
+            },
+            ("work_id", "publication_year"),
+        ),
+        "references": Layout(
+            ("sciscinet_paperrefs", "paperrefs"),
+            {"citing_id": ("citing_paperid", "id"), "cited_id": ("cited_paperid", "id")},
+            ("citing_id", "cited_id"),
+        ),
+        "texts": Layout(
+            ("sciscinet_papertitleabstract", "papertitleabstract"),
+            {
+                "work_id": ("paperid", "id"),
+                "title": ("title", "text"),
+                "abstract": ("abstract_inverted_index", "text"),
+                "language": ("language", "text"),
+            },
+            ("work_id", "title", "abstract"),
+        ),
+        "paper_fields": Layout(
+            ("sciscinet_paperfields", "paperfields"),
+            {"work_id": ("paperid", "id"), "field_id": ("fieldid", "id"), "score": ("score_openalex", "number")},
+            ("work_id", "field_id"),
+        ),
+        "fields": Layout(
+            ("sciscinet_fields", "fields"),
+            {"field_id": ("fieldid", "id"), "field_name": ("display_name", "text"), "level": ("level", "level")},
+            ("field_id", "field_name", "level"),
+        ),
+        "paper_sources": Layout(
+            ("sciscinet_papersources", "papersources"),
+            {"work_id": ("paperid", "id"), "source_id": ("sourceid", "id")},
+            ("work_id", "source_id"),
+        ),
+        "sources": Layout(
+            ("sciscinet_sources", "sources"),
+            {"source_id": ("sourceid", "id"), "source_name": ("display_name", "text")},
+            ("source_id", "source_name"),
+        ),
+    },
+    "v1": {
+        "papers": Layout(
+            ("SciSciNet_Papers",),
+            {
+                "work_id": ("PaperID", "id"),
+                "publication_year": ("Year", "year"),
+                "work_type": ("DocType", "text"),
+                "doi": ("DOI", "doi"),
+                "cited_by_count": ("Citation_Count", "whole"),
+                "reference_count": ("Reference_Count", "whole"),
+                "citation_count": ("Citation_Count", "whole"),
+                "disruption": ("Disruption", "number"),
+                "z_median": ("Atyp_Median_Z", "number"),
+                "z_p10": ("Atyp_10pct_Z", "number"),
+                "n_pairs": ("Atyp_Pairs", "whole"),
+            },
+            ("work_id", "publication_year"),
+        ),
+        "references": Layout(
+            ("SciSciNet_PaperReferences",),
+            {"citing_id": ("Citing_PaperID", "id"), "cited_id": ("Cited_PaperID", "id")},
+            ("citing_id", "cited_id"),
+        ),
+        # Version 1 was published without abstracts.
+        "texts": Layout(
+            ("SciSciNet_PaperDetails",),
+            {"work_id": ("PaperID", "id"), "title": ("PaperTitle", "text")},
+            ("work_id", "title"),
+        ),
+        "paper_fields": Layout(
+            ("SciSciNet_PaperFields",),
+            {"work_id": ("PaperID", "id"), "field_id": ("FieldID", "id")},
+            ("work_id", "field_id"),
+        ),
+        "fields": Layout(
+            ("SciSciNet_Fields",),
+            {"field_id": ("FieldID", "id"), "field_name": ("Field_Name", "text"), "level": ("Field_Type", "level")},
+            ("field_id", "field_name", "level"),
+        ),
+        "paper_sources": Layout(
+            ("SciSciNet_Papers",),
+            {"work_id": ("PaperID", "id"), "source_id": ("JournalID", "id")},
+            ("work_id", "source_id"),
+        ),
+        "sources": Layout(
+            ("SciSciNet_Journals",),
+            {"source_id": ("JournalID", "id"), "source_name": ("Journal_Name", "text")},
+            ("source_id", "source_name"),
+        ),
+    },
+}
+
+
+def is_text(dtype: pl.DataType) -> bool:
+    """Whether a column holds text, however it is stored."""
+    return isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+
+
+def fits(found: pl.DataType, kind: Kind) -> bool:
+    """Whether a column of this type can be meant: a writer may change a width, or numbers to text, but no more."""
+    if isinstance(found, pl.Null) or is_text(found):
+        return True
+    return (found.is_numeric() and kind not in ("text", "doi")) or (kind == "flag" and isinstance(found, pl.Boolean))
+
+
+def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
+    """Turn a published column into ours, whatever type its writer gave it; what is not of its kind is null."""
+    name, kind = column
+    value = pl.col(name)
+    wanted = _DTYPES[kind]
+    if isinstance(found, pl.Categorical | pl.Enum):
+        value, found = value.cast(pl.String), pl.String()
+    if kind == "doi":
+        bare = value.cast(pl.String).str.to_lowercase().str.strip_chars().str.replace(_DOI_PREFIX, "")
+        return pl.when(bare != "").then(bare)
+    if found != pl.String():
+        return value if found == wanted else value.cast(wanted, strict=False)
+    if kind == "id":
+        value = value.str.strip_prefix("https://openalex.org/").str.strip_chars_start("WSCV")
+        # 2^53 and more would not survive the way over a float; no id is near it.
+        return pl.coalesce(
+            value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
+        )
+    if kind in ("whole", "year"):
+        return value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
+    if kind == "level":
+        return value.replace_strict({"Top": 0, "Sub": 1}, default=value.cast(wanted, strict=False), return_dtype=wanted)
+    if kind == "flag":
+        return value.str.to_lowercase().is_in(["true", "1", "t"])
+    return pl.when(value != "").then(value) if kind == "text" else value.cast(wanted, strict=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SciSciNetConfig:
+    """Where SciSciNet lies, which version it is, and whose scores to take.
+
+    Attributes:
+        folder: a folder of its tables, or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
+        version: ``"v2"``: Parquet, 2025, ids of OpenAlex. ``"v1"``: tab-separated text, 2023, ids of Microsoft
+            Academic Graph, no abstracts.
+        texts: another folder or URL for titles and abstracts alone, which are published elsewhere than the rest; None
+            looks for them in ``folder``.
+        recompute: compute CD index and novelty from the references. False takes the published ``disruption`` and
+            ``Atyp_*`` values.
+        storage_options: for a store that wants credentials or settings; passed to Polars, never recorded. What is not
+            given is taken from the environment.
+
+    Raises:
+        ConfigError: on construction, if a value has the wrong type or ``version`` is unknown.
+
+    Example:
+        >>> SciSciNetConfig(folder="sciscinet-v2").recompute
+        False
+    """
+
+    folder: str
+    version: Version = "v2"
+    texts: str | None = None
+    recompute: bool = False
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Take paths too, and refuse what only looks like a folder or a truth value."""
+        for name in ("folder", "texts"):
+            value: Any = getattr(self, name)
+            if isinstance(value, os.PathLike):
+                value = os.fspath(value)
+                object.__setattr__(self, name, value)
+            if not (isinstance(value, str) and value) and not (name == "texts" and value is None):
+                msg = f"SciSciNetConfig.{name} is {value!r}, needs a folder or a URL, for example 'sciscinet-v2'."
+                raise ConfigError(msg)
+        if self.version not in tuple(LAYOUTS):
+            msg = f"SciSciNetConfig.version is {self.version!r}, needs one of: {', '.join(LAYOUTS)}."
+            raise ConfigError(msg)
+        if not isinstance(self.recompute, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            msg = f"SciSciNetConfig.recompute is {self.recompute!r}, needs True or False."
+            raise ConfigError(msg)

@@ -1,0 +1,325 @@
+"""SciSciNet as a source: its tables as WORKS and CITATIONS, its published scores as ours, and its texts by id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import polars as pl
+
+from sciscidata._support.validate import require_config
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
+from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
+from sciscidata.sources.sciscinet.joins import join_works
+from sciscidata.sources.sciscinet.order import read_in_order
+from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table
+from sciscidata.sources.sciscinet.values import (
+    publish_atypicality,
+    publish_disruption,
+    published_cd,
+    published_z,
+    rescore,
+)
+
+# ---------- Lazy frames of whatever can be read in batches.
+
+
+def scan_batches(
+    read: Callable[[list[str]], Iterator[pl.DataFrame]], schema: Mapping[str, pl.DataType], name: str
+) -> pl.LazyFrame:
+    """Make a lazy frame of batches that are read with the columns asked for, and no others. Runs nothing.
+
+    Args:
+        read: gives the rows in batches, once for each query, with the columns it is given.
+        schema: all columns, in the order of a frame.
+        name: of the source, in a plan that Polars explains.
+
+    Example:
+        >>> def read(columns):
+        ...     print("read", columns)
+        ...     yield pl.DataFrame({"work_id": [7, 9], "title": ["On sleep", None]}).select(columns)
+        >>> frame = scan_batches(read, {"work_id": pl.Int64(), "title": pl.String()}, "two works")
+        >>> frame.select("work_id").filter(pl.col("work_id") > 7).collect().rows()
+        read ['work_id']
+        [(9,)]
+    """
+    from polars.io.plugins import register_io_source
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        columns = with_columns if with_columns is not None else list(schema)
+        conditions = predicate.meta.root_names() if predicate is not None else []
+        for batch in read(list(dict.fromkeys([*columns, *conditions]))):
+            frame = batch if predicate is None else batch.filter(predicate)
+            frame = frame.select(columns).head(frame.height if n_rows is None else n_rows)
+            n_rows = None if n_rows is None else n_rows - frame.height
+            yield frame
+            if n_rows == 0:
+                return
+
+    return register_io_source(batches, schema=pl.Schema(schema), explain_name=name)
+
+
+logger = logging.getLogger(__name__)
+
+_BATCH_ROWS: Final = 8_192
+_RECOMPUTED: Final = "computed from the references"
+_PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
+_COUNTS: Final = {"reference_count", "citation_count"}
+_SCORES: Final = ("cd_index", *(name for name in ATYPICALITY if name != "work_id"))
+_VALUES: Final = (
+    *("publication_year", "work_type", "is_retracted", "reference_count", "citation_count"),
+    *("disruption", "z_p10", "z_median", "n_pairs"),
+)
+_TEXTS: Final = ("title", "abstract")
+
+
+@dataclass(frozen=True)
+class SciSciNet:
+    """SciSciNet, scanned: lazy frames that read no more tables and columns than a query asks for.
+
+    A table that is absent makes its columns null, or raises where nothing would be left; ``provenance`` says which.
+
+    Attributes:
+        config: what was asked for.
+        tables: those that were found, by the names of LAYOUTS.
+    """
+
+    config: SciSciNetConfig
+    tables: Mapping[str, Table]
+
+    @cached_property
+    def works(self) -> pl.LazyFrame:
+        """WORKS, unordered. A query that reads no text does not open the table of texts, and so for the others."""
+
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            return join_works(self.tables, columns).collect_batches(chunk_size=_BATCH_ROWS)
+
+        return scan_batches(read, WORKS, "SciSciNet works")
+
+    @property
+    def papers(self) -> pl.LazyFrame:
+        """What the table of papers says of a work, under our names. Unordered.
+
+        ``work_id``, ``publication_year``, ``work_type``, ``is_retracted``, ``reference_count``, ``citation_count``.
+        """
+        names = ("work_id", "publication_year", "work_type", "is_retracted", "reference_count", "citation_count")
+        types = {name: WORKS[name] for name in names if name in WORKS}
+        return (
+            self.tables["papers"]
+            .scan(*names)
+            .drop_nulls("work_id")
+            .with_columns(pl.col("is_retracted").cast(pl.Boolean).fill_null(value=False))
+            .cast({**types, "reference_count": pl.Int64(), "citation_count": pl.Int64()})
+        )
+
+    @property
+    def structure(self) -> pl.LazyFrame:
+        """All that a slice needs of a work before its text, in one pass over the table of papers. Unordered.
+
+        The columns of ``papers`` and, as far as they are published, ``cd_index`` (as in ``scores``) and the columns of
+        ``atypicality``.
+        """
+        columns = self.tables["papers"].columns
+        raw = self.tables["papers"].scan("work_id", *(name for name in _VALUES if name in columns))
+        values = [published_cd().alias("cd_index")] if "disruption" in columns and set(columns) >= _COUNTS else []
+        frame = raw.drop_nulls("work_id").with_columns(values)
+        if set(columns) >= {"z_p10", "z_median", "n_pairs"}:
+            frame = rescore(frame.with_columns(published_z()), "sigmoid")
+        own = self.papers.collect_schema()
+        absent = [pl.lit(None).alias(name) for name in own if name not in columns]
+        kept = [*own, *(name for name in _SCORES if name in frame.collect_schema())]
+        return (
+            frame.with_columns(absent)
+            .select(kept)
+            .cast(pl.Schema(own))
+            .with_columns(pl.col("is_retracted").fill_null(value=False))
+        )
+
+    @property
+    def citations(self) -> pl.LazyFrame:
+        """CITATIONS, from the table of references, unordered.
+
+        Raises:
+            InputNotFoundError: at once; there is no such table.
+        """
+        return self._table("references", "the citations").scan(*CITATIONS).drop_nulls().cast(CITATIONS)
+
+    @property
+    def scores(self) -> pl.LazyFrame:
+        """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts behind it are null. Unordered.
+
+        Raises:
+            SchemaMismatchError: at once; the table of papers lacks what tells a score of 0 from none.
+        """
+        return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
+
+    def require_published(self, *, novelty: bool = False) -> None:
+        """Say before any row is read whether the published scores can be had.
+
+        Raises:
+            SchemaMismatchError: at once; as ``scores``, and with ``novelty`` also as ``atypicality``.
+        """
+        self._published("disruption", *sorted(_COUNTS))
+        if novelty:
+            self._published("z_p10", "z_median", "n_pairs")
+
+    @property
+    def atypicality(self) -> pl.LazyFrame:
+        """ATYPICALITY as published, with the scores that ``compute_atypicality`` would make of its z. Unordered.
+
+        Raises:
+            SchemaMismatchError: at once; the table of papers lacks the values.
+        """
+        return publish_atypicality(self._published("z_p10", "z_median", "n_pairs"))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What the manifest says of the source, in JSON types: the tables, their columns, and what is absent."""
+        return {
+            "kind": "sciscinet",
+            "version": self.config.version,
+            "scores": _RECOMPUTED if self.config.recompute else _PUBLISHED,
+            "tables": {name: describe_table(self.tables.get(name)) for name in LAYOUTS[self.config.version]},
+        }
+
+    @property
+    def corpus(self) -> Corpus:
+        """Works, citations and provenance, as every source gives them."""
+        return Corpus(self.works, self.citations, self.provenance)
+
+    def in_text_order(self) -> pl.LazyFrame:
+        """WORKS once more, for reading all of it: texts pass by in the order of their table, and never lie in memory.
+
+        Nor does more than a million works of the other tables, see sciscinet_order.py. Works without a text come last,
+        by their id; a text without a work is left out. Without a table of texts, all works stand by their id.
+        """
+        return self._in_order(WORKS, by_text=True)
+
+    def in_id_order(self) -> pl.LazyFrame:
+        """WORKS without title and abstract, by their id, in the same bounded memory as ``in_text_order``."""
+        return self._in_order({name: WORKS[name] for name in WORKS if name not in _TEXTS}, by_text=False)
+
+    def _in_order(self, schema: Mapping[str, pl.DataType], *, by_text: bool) -> pl.LazyFrame:
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            return read_in_order(self.tables, columns, by_text=by_text)
+
+        return scan_batches(read, schema, "SciSciNet works in order")
+
+    def read_works(self, work_ids: pl.Series) -> pl.DataFrame:
+        """Read the WORKS rows of some works: texts, fields and sources of these only. Executes.
+
+        Args:
+            work_ids: Int64; some thousands.
+
+        Returns:
+            WORKS, sorted by work_id; one row for each id that is in the table of papers.
+        """
+        some = {
+            name: table.holding(work_ids) if "work_id" in table.columns else table
+            for name, table in self.tables.items()
+        }
+        rows = join_works(some, WORKS.names()).collect(engine="streaming")
+        # A work with two texts, should there be one, gets the same one every time.
+        return rows.sort("work_id", "title", "abstract").unique("work_id", keep="first").sort("work_id")
+
+    def count_coverage(self) -> dict[str, int]:
+        """Count works, and those with a primary field, a source, a reference and a published score. Executes.
+
+        Reads ids of the three tables only.
+        """
+        counts = {"works": _count(self.papers)}
+        for column, name in (("primary_field", "paper_fields"), ("source_id", "paper_sources")):
+            if name in self.tables:
+                linked = self.tables[name].scan("work_id").unique()
+                counts[column] = _count(self.papers.join(linked, on="work_id", how="semi"))
+        if "reference_count" in self.tables["papers"].columns:
+            counts["references"] = _count(self.papers.filter(pl.col("reference_count") > 0))
+        if "disruption" in self.tables["papers"].columns:
+            counts["disruption"] = _count(self.scores.filter(pl.col("cd_index").is_not_null()))
+        logger.info("SciSciNet: %s", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+        return counts
+
+    def _table(self, name: str, purpose: str) -> Table:
+        if name not in self.tables:
+            stem = LAYOUTS[self.config.version][name].stems[0]
+            msg = (
+                f"{self.config.folder} has no table {stem}, which {purpose} are read from. Download it there, or "
+                "do without: only the table of papers is always needed."
+            )
+            raise InputNotFoundError(msg)
+        return self.tables[name]
+
+    def _published(self, *names: str) -> pl.LazyFrame:
+        papers = self.tables["papers"]
+        published = LAYOUTS[self.config.version]["papers"].columns
+        missing = [published[name][0] for name in names if name not in papers.columns]
+        if missing:
+            msg = (
+                f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
+                f"{', '.join(papers.raw.collect_schema())}. Take the whole table, or compute the scores from the "
+                "references: recompute=True (--recompute)."
+            )
+            raise SchemaMismatchError(msg)
+        return papers.scan("work_id", *names).drop_nulls("work_id")
+
+
+def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
+    """Find the tables of SciSciNet and check their columns. Reads their schemas, no row.
+
+    Args:
+        config: see SciSciNetConfig.
+
+    Returns:
+        Lazy frames: ``works`` (WORKS), ``citations`` (CITATIONS), ``scores`` (CD_SCORES, as published),
+        ``atypicality`` (ATYPICALITY, as published), and ``provenance``.
+
+    Raises:
+        InputNotFoundError: at once; the table of papers is absent, or a table cannot be opened.
+        SchemaMismatchError: at once; a table lacks its ids, the year, or what else it cannot do without.
+
+    Source: SciSciNet-v2, doi:10.57967/hf/5692; version 1: Lin, Yin, Liu & Wang 2023, doi:10.1038/s41597-023-02198-9.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     papers = {"paperid": ["W42"], "year": [1999], "doi": ["https://doi.org/10.1/X"]}
+        ...     pl.DataFrame(papers).write_parquet(f"{home}/sciscinet_papers.parquet")
+        ...     corpus = scan_sciscinet(SciSciNetConfig(folder=home))
+        ...     corpus.works.select("work_id", "publication_year", "doi").collect().row(0)
+        (42, 1999, '10.1/x')
+    """
+    require_config(config, SciSciNetConfig, "folder='sciscinet-v2'")
+    tables: dict[str, Table] = {}
+    for name in LAYOUTS[config.version]:
+        folder = config.texts if name == "texts" and config.texts is not None else config.folder
+        table = find_table(folder, config.version, name, config.storage_options)
+        if table is not None:
+            tables[name] = table
+    if "papers" not in tables:
+        stem = LAYOUTS[config.version]["papers"].stems[0]
+        msg = (
+            f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Name the "
+            "folder that holds it, or the other version: "
+            "version='v1' (--sciscinet-version v1) for tab-separated text."
+        )
+        raise InputNotFoundError(msg)
+    if config.texts is not None and "texts" not in tables:
+        stem = LAYOUTS[config.version]["texts"].stems[0]
+        msg = f"{config.texts} has no table {stem}. Name the folder that holds it: texts=... (--sciscinet-texts)."
+        raise InputNotFoundError(msg)
+    if "fields" not in tables:
+        tables.pop("paper_fields", None)  # numbers without names say nothing
+    absent = [name for name in LAYOUTS[config.version] if name not in tables]
+    if absent:
+        logger.info("SciSciNet: no table of %s; what they hold is null", ", ".join(absent))
+    return SciSciNet(config, tables)
+
+
+def _count(frame: pl.LazyFrame) -> int:
+    return frame.select(pl.len()).collect(engine="streaming").item()

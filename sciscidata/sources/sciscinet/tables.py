@@ -1,0 +1,469 @@
+"""Reading the tables of SciSciNet: whether they hold one row per work, and which file it was that could not be read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sciscidata._support.addresses import check_address, show_address
+from sciscidata._support.parallel import read_ahead
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
+from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
+from sciscidata.sources.sciscinet.parquet_rows import read_rows
+from sciscidata.storage.disk import list_visible
+from sciscidata.storage.small_files import is_special
+
+# ---------- The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out.
+
+
+#: What reading a damaged file raises. A panic of Polars is no Exception.
+UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
+#: What to do about a store that does not answer, or not as it should.
+STORE_REMEDY: Final = (
+    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
+    "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of hf:// HF_TOKEN), or storage_options in Python."
+)
+_ROW: Final = "sciscidata_row"
+_PROBED_ROWS: Final = 8_192
+_BUFFER_BYTES: Final = 1 << 20
+#: What Polars makes of it that the Hugging Face hub has no such file: it takes it for a folder, and then for no list.
+_NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+#: Whose store the scheme of a URL means: what the names of its options and, in capitals, variables begin with.
+_OWNERS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "aws"),
+    **dict.fromkeys(("gs", "gcs"), "google"),
+    **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
+}
+#: How an address is called that credentials go to; of what hands them out, such as metadata_endpoint, they only come.
+_ENDPOINT: Final = re.compile(
+    r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
+)
+_CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
+_ACCOUNTS: Final = (
+    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
+    *("google_service_account_key", "service_account_key"),
+)
+_PROOF: Final = "what proves who asks (a signature, a token)"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of SciSciNet: its raw scan, and what it holds of what is read.
+
+    Attributes:
+        name: a key of LAYOUTS.
+        location: the file, pattern or URL it is scanned from.
+        raw: the scan, with the published columns.
+        columns: the published columns by our name, without those that are absent.
+    """
+
+    name: str
+    location: str
+    raw: pl.LazyFrame
+    columns: Mapping[str, tuple[str, Kind]]
+
+    @property
+    def files(self) -> list[Path]:
+        """The files on this machine, in order; none of a table in a store."""
+        return _files(self.location)
+
+    def scan(self, *names: str) -> pl.LazyFrame:
+        """Give the columns asked for, under our names and in our types; null where the table has no such column.
+
+        Args:
+            *names: our names; all that the table has when none is given.
+        """
+        types = self.raw.collect_schema()
+        wanted = names or tuple(self.columns)
+        return self.raw.select(
+            convert_column(self.columns[name], types[self.columns[name][0]]).alias(name)
+            if name in self.columns
+            else pl.lit(None).alias(name)
+            for name in wanted
+        )
+
+    def batches(self, size: int, *names: str) -> Iterator[pl.DataFrame]:
+        """Read the columns asked for, in the table's order, no more than ``size`` rows at a time. Executes.
+
+        Local Parquet is decoded page by page, so that memory does not depend on its row groups.
+        """
+        files = self.files if self.location.endswith(".parquet") else []
+        if not files:  # in a store, or text
+            yield from self.scan(*names).collect_batches(chunk_size=size, maintain_order=True)
+        columns = [self.columns[name][0] for name in names]
+        for path in files:
+            with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                for batch in read_ahead(file.iter_batches(size, columns=columns, use_threads=False)):
+                    rows = pl.DataFrame(pl.from_arrow(batch))
+                    yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
+
+    def find_damage(self) -> tuple[Path, str] | None:
+        """Read what is read of each file on this machine, and give the first that fails, with the reason. Executes."""
+        is_parquet = self.location.endswith(".parquet")
+        names = list(dict.fromkeys(name for name, _ in self.columns.values()))
+        for path in self.files:
+            alone = Table(self.name, str(path), self.raw, self.columns)
+            raw = _scan([path], "v2" if is_parquet else "v1", low_memory=True)
+            try:
+                for _ in raw.select(names).collect_batches(chunk_size=_PROBED_ROWS):
+                    pass
+                if is_parquet:  # texts pass through the other reader, which may see more
+                    for _ in alone.batches(_PROBED_ROWS, *self.columns):
+                        pass
+            except UNREADABLE as error:
+                return path, short_reason(error)
+        return None
+
+    def holding(self, work_ids: pl.Series) -> Table:
+        """Keep the rows of some works only. Executes for texts in local Parquet, of which only these are read.
+
+        Of another table whole columns are fetched; row groups and pages without any of the works are not decoded.
+
+        Args:
+            work_ids: Int64; some thousands.
+        """
+        name = self.columns["work_id"][0]
+        dtype = self.raw.collect_schema()[name]
+        if is_text(dtype):
+            wanted = work_ids.cast(pl.String)
+            spelt = pl.concat([wanted, "W" + wanted, "https://openalex.org/W" + wanted])
+        else:
+            spelt = work_ids.cast(dtype)
+        value = pl.col(name) if dtype == spelt.dtype else pl.col(name).cast(spelt.dtype)
+        is_wanted = value.is_in(spelt.implode())
+        files = self.files if self.name == "texts" and self.location.endswith(".parquet") else []
+        if not files:
+            return replace(self, raw=self.raw.filter(is_wanted))
+        columns = list(dict.fromkeys(name for name, _ in self.columns.values()))
+        parts: list[pl.DataFrame] = []
+        for path in files:
+            ids = pl.scan_parquet(path, glob=False, row_index_name=_ROW).select(_ROW, name)
+            rows = ids.filter(is_wanted).collect(engine="streaming")[_ROW].sort().to_numpy().astype(np.int64)
+            parts.append(read_rows(path, columns, rows))
+        return replace(self, raw=pl.concat(parts, how="vertical_relaxed").lazy())
+
+
+def find_table(
+    folder: str, version: Version, name: str, storage_options: Mapping[str, Any] | None = None
+) -> Table | None:
+    """Find one table in a folder, or name it in a store, and scan it lazily.
+
+    In a folder it is one file, or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
+    ``papers.parquet``, ``sciscinet_papers/*.parquet``, or beginning with it (``sciscinet_papers-00001.parquet``); in
+    version 1 ``.tsv``, ``.tsv.gz`` or ``.tsv.zst``. Of a URL only the first name is tried, for stores are not listed.
+
+    Args:
+        folder: a path or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
+        version: which names to look for.
+        name: a key of LAYOUTS.
+        storage_options: passed on to Polars.
+
+    Returns:
+        None, if the folder holds no such table.
+
+    Raises:
+        SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
+            a type that cannot be meant, a date for a year, say; or of another type in another part.
+        InputNotFoundError: at once; the table cannot be opened.
+        ConfigError: at once; a value in ``storage_options`` is none, or credentials would be sent unencrypted.
+
+    Example:
+        >>> find_table("no-such-folder", "v2", "papers") is None
+        True
+    """
+    layout = LAYOUTS[version][name]
+    _check_store(folder, storage_options or {})
+    location = _locate(folder, layout.stems, version)
+    if location is None:
+        return None
+    try:
+        # Named one by one, for a folder's own name may hold what a pattern would read as its own: "data [v2]".
+        files = _files(location)
+        raw = _scan(files or location, version, storage_options, low_memory=name == "texts")
+        there = raw.collect_schema()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        if _URL.match(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
+            return None
+        remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
+        opened = next(iter(_files(location)), location)  # of parts, a scan opens the first
+        msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
+        raise InputNotFoundError(msg) from error
+    except ValueError as error:
+        msg = f"storage_options: {error}. Polars takes them as the store's own library names them."
+        raise ConfigError(msg) from error
+    missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
+    if missing:
+        msg = (
+            f"SciSciNet table {name} ({location}) lacks {', '.join(missing)}; it has {', '.join(there)}. "
+            f"Take the file as published, or name the columns as SciSciNet {version} does."
+        )
+        raise SchemaMismatchError(msg)
+    for column, kind in layout.columns.values():
+        if column in there and not fits(there[column], kind):
+            msg = (
+                f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {NEEDED[kind]}. "
+                f"Take the file as published, or cast the column."
+            )
+            raise SchemaMismatchError(msg)
+    read = {ours: column for ours, column in layout.columns.items() if column[0] in there}
+    if version == "v2":
+        _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
+    return Table(name, location, raw, read)
+
+
+def _check_store(folder: str, storage_options: Mapping[str, Any]) -> None:
+    """Refuse a store that credentials would be sent to unencrypted, and a URL with a password, which messages name."""
+    if not _URL.match(folder):
+        return
+    scheme, rest = folder.split("://", 1)
+    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+        msg = (
+            f"the folder of SciSciNet is {show_address(folder)}, needs a URL without a user name or password: it is "
+            "recorded. Put credentials into the environment, or into storage_options."
+        )
+        raise ConfigError(msg)
+    owner = _OWNERS.get(scheme.lower(), "")
+    options = {str(option).lower(): str(value) for option, value in storage_options.items()}
+    if scheme.lower() == "http" and any(map(_CREDENTIAL.search, options)):
+        check_address(folder, name="the folder of SciSciNet", key=_PROOF)
+    read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
+    told = {name.lower(): (value, name) for name, value in read}
+    told |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
+    unsigned = (f"{owner}_skip_signature", "skip_signature")
+    if any(told[option][0].lower() in ("true", "1") for option in unsigned if option in told):
+        return
+    endpoints = [told[option] for option in told if _ENDPOINT.search(option)]
+    for option in _ACCOUNTS if owner == "google" else ():
+        if option in told and (url := _address_in_account(told[option][0])):
+            endpoints.append((url, f"gcs_base_url in the service account of {told[option][1]}"))
+    for url, name in endpoints:
+        if url.strip():
+            check_address(url.strip(), name=name, key=_PROOF)
+
+
+def _address_in_account(account: str) -> str | None:
+    """Give the address that a service account, a file or its content, names instead of Google's."""
+    try:
+        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
+        address = json.loads(text).get("gcs_base_url")
+    except (OSError, ValueError, AttributeError):  # opening the store says what is wrong with it
+        return None
+    return address if isinstance(address, str) else None
+
+
+def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:
+    """Refuse parts of a table that hold a column as another type than the first one does, or not at all."""
+    for path in files[1:]:
+        try:
+            there = pl.scan_parquet(path, glob=False).collect_schema()
+        except UNREADABLE:  # whoever reads it names it
+            continue
+        for column, dtype in types.items():
+            if there.get(column) not in (dtype, pl.Null()):  # a part may lack all its values
+                found = f"as {there[column]}" if column in there else "not at all"
+                msg = (
+                    f"SciSciNet table {name}: {path} holds {column} {found}, {files[0].name} as {dtype}. "
+                    "Take all parts from one release, or write them anew with the same columns."
+                )
+                raise SchemaMismatchError(msg)
+
+
+def _files(location: str) -> list[Path]:
+    path = Path(re.sub("^file://", "", location, flags=re.I))
+    found = path.parent.glob(path.name) if path.parent.is_dir() else ()
+    files = list_visible(found)
+    for file in files:
+        if is_special(file):
+            msg = f"SciSciNet table {file} is a pipe or a device, not a file. Write what it gives into a file first."
+            raise InputNotFoundError(msg)
+    return files
+
+
+def _scan(
+    files: list[Path] | str, version: Version, storage_options: Mapping[str, Any] | None = None, *, low_memory: bool
+) -> pl.LazyFrame:
+    if version == "v2":
+        options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
+        return pl.scan_parquet(files, storage_options=options, low_memory=low_memory, glob=glob, extra_columns="ignore")
+    # As text: pandas wrote whole numbers with a missing value among them as 13.0.
+    return pl.scan_csv(files, separator="\t", quote_char=None, infer_schema=False, glob=isinstance(files, str))
+
+
+def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None:
+    suffixes = (".parquet",) if version == "v2" else (".tsv", ".tsv.gz", ".tsv.zst")
+    if _URL.match(folder) and not folder.lower().startswith("file://"):
+        return f"{folder.rstrip('/')}/{stems[0]}{suffixes[0]}"
+    home = Path(re.sub("^file://", "", folder, flags=re.I))
+    for stem in stems:
+        for suffix in suffixes:
+            for pattern in (f"{stem}{suffix}", f"{stem}/*{suffix}", f"{stem}[-_.][0-9]*{suffix}"):
+                if _files(location := str(home / pattern)):
+                    return location
+    return None
+
+
+def short_reason(error: BaseException) -> str:
+    """Give the first line of an error, without the path that Polars adds and we name ourselves."""
+    return re.sub(r" \((?:set|path): [^()]*\)", "", str(error).split("\n", 1)[0]).rstrip(". ")
+
+
+def describe_table(table: Table | None) -> dict[str, Any] | None:
+    """State in JSON types what a manifest says of a table: its file's name, without the machine's folders."""
+    if table is None:
+        return None
+    parts = Path(table.location).parts
+    shown = "/".join(parts[-2:]) if "*" in parts[-1] else parts[-1]
+    return {"file": shown, "columns": [name for name, _ in table.columns.values()]}
+
+
+# ---------- The ids of a table of SciSciNet as one sorted array: the full table has a quarter of a billion.
+
+
+_BATCH_ROWS: Final = 1 << 18
+
+
+def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
+    """Read the ids of a table, sorted, null ones left out and repeated ones not. Executes.
+
+    In memory lie 8 bytes a row: ids are sorted in place, and every batch goes to its place at once, for collected they
+    would lie there twice.
+
+    Raises:
+        InputNotFoundError: a file has other numbers of rows than its footer says.
+
+    Example:
+        >>> papers = pl.LazyFrame({"paperid": ["W7", "W5", None, "W7"]})
+        >>> read_sorted_ids(Table("papers", "", papers, {"work_id": ("paperid", "id")}))
+        array([5, 7, 7])
+    """
+    ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
+    n = 0
+    for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False):
+        found = batch["work_id"].to_numpy()
+        end = n + found.size
+        if end > ids.size or found.size != batch.height:  # Polars believes both the footer and the pages
+            msg = (
+                f"SciSciNet table {table.name}: {table.location} is damaged: "
+                "it has another number of rows than it says. Download it again."
+            )
+            raise InputNotFoundError(msg)
+        ids[n:end] = found
+        n = end
+    ids = ids[:n]
+    ids.sort()
+    return ids
+
+
+def find_repeats(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Give the sorted ids that occur before, each as often as it does: a byte of memory for each of ``ids``.
+
+    Example:
+        >>> find_repeats(np.array([3, 5, 5, 5, 8, 8]))
+        array([5, 5, 8])
+    """
+    return ids[1:][ids[1:] == ids[:-1]]
+
+
+def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Find works among sorted ids: where they are, and which rows of ``work_ids`` these are, by their id.
+
+    Those that are sought go in the order of their ids through the array, of which most lies outside of every cache:
+    of 120 million ids a quarter of a million take 0.15 s, in any other order 0.8 s.
+
+    Args:
+        ids: ascending, without repeats.
+        work_ids: Int64, in any order; may be null, and repeat.
+
+    Example:
+        >>> look_up(np.array([3, 5, 8]), pl.Series([8, 9, None, 3, 8]))
+        (array([0, 2, 2]), array([3, 0, 4]))
+    """
+    values = work_ids.fill_null(np.iinfo(np.int64).min).to_numpy()
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    at = np.minimum(np.searchsorted(ids, values), max(ids.size - 1, 0))
+    known = np.flatnonzero(ids[at] == values) if ids.size else np.empty(0, np.int64)
+    return at[known], order[known]
+
+
+logger = logging.getLogger(__name__)
+
+_STORE_ERROR = "object-store error"  # as Polars has it
+_ONE_ROW_EACH = ("papers", "texts")
+
+
+@contextmanager
+def reading(tables: Mapping[str, Table]) -> Generator[None]:
+    """Run a block that reads the tables: refuse repeated works before it, and name the damaged file if it fails.
+
+    Papers and texts name a work once. Which of two rows is right nobody can say, so a table that repeats one is
+    refused: its ids are read for that, 9 bytes a work while they are compared. A block that fails for another
+    reason than a SciSciDataError has the files on this machine read through once, the smallest first.
+
+    Args:
+        tables: ``SciSciNet.tables``.
+
+    Raises:
+        WorkIdError: at once; papers or texts name a work twice.
+        InputNotFoundError: a file cannot be decoded, or a store fails. Other errors of the block pass unchanged.
+
+    Example:
+        >>> import polars as pl
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+        >>> with TemporaryDirectory() as home:
+        ...     pl.DataFrame({"paperid": ["W1", "W1"], "year": 1999}).write_parquet(f"{home}/papers.parquet")
+        ...     try:
+        ...         with reading(scan_sciscinet(SciSciNetConfig(folder=home)).tables):
+        ...             pass
+        ...     except WorkIdError as error:
+        ...         print(str(error).split(", for")[0])
+        SciSciNet table papers names 1 works more than once
+    """
+    try:
+        for name in _ONE_ROW_EACH:
+            if name in tables:
+                _refuse_repeats(tables[name])
+        yield
+    except UNREADABLE as error:
+        # An error of the system has its own words, and its number; what cannot be decoded has none.
+        if isinstance(error, SciSciDataError) or getattr(error, "errno", None) is not None:
+            raise
+        logger.info("reading failed; looking for the damaged file")
+        for table in sorted(tables.values(), key=lambda table: sum(path.stat().st_size for path in table.files)):
+            if (damage := table.find_damage()) is not None:
+                path, reason = damage
+                what, remedy = "is damaged", "Download it again."
+                if "(os error 13)" in reason:
+                    what, remedy = "may not be read", "Mend its permissions."
+                msg = f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}"
+                raise InputNotFoundError(msg) from error
+        if _STORE_ERROR in str(error):
+            msg = f"SciSciNet: {short_reason(error)}. {STORE_REMEDY}"
+            raise InputNotFoundError(msg) from error
+        raise
+
+
+def _refuse_repeats(table: Table) -> None:
+    repeated = find_repeats(read_sorted_ids(table))
+    if repeated.size:
+        msg = (
+            f"SciSciNet table {table.name} names {np.unique(repeated).size:,} works more than once, for example "
+            f"W{repeated[0]} ({table.location}). Download it again, or write it anew with one row of each work."
+        )
+        raise WorkIdError(msg)

@@ -1,0 +1,192 @@
+"""SciSciNet's published values as ours: what is undefined becomes null, and z becomes the two scores."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from sciscidata.labels import LabelThresholds, label_disruption
+from sciscidata.novelty.scaling import add_scores
+from sciscidata.schemas import ATYPICALITY, CD_SCORES
+
+Score: TypeAlias = Literal["sigmoid", "rank"]
+
+
+def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
+    """Take ``disruption`` for the CD index where there can be one. Runs nothing.
+
+    The rule: null where it is null, NaN, or outside -1 .. 1, where no such index lies; and where the paper has no
+    reference or no citation on SciSciNet's record (``reference_count`` or ``citation_count`` 0 or unknown). The table
+    holds 0.0 there, but nobody has cited the paper, or there is nothing that it could have displaced. A 0 of a paper
+    that has both is a score, and stays.
+
+    Args:
+        papers: ``work_id``, ``disruption``, ``reference_count``, ``citation_count``.
+
+    Returns:
+        CD_SCORES; the counts are null, for they are not published.
+
+    Source: the original needs a citation and drops papers without references (Lin et al. 2023,
+    doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
+
+    Example:
+        >>> papers = {"work_id": [1, 2, 3], "disruption": [0.0, 0.0, -0.5], "reference_count": [7, 7, 9],
+        ...     "citation_count": [0, 4, 2]}
+        >>> publish_disruption(pl.LazyFrame(papers)).collect()["cd_index"].to_list()
+        [None, 0.0, -0.5]
+    """
+    counts = (pl.lit(None).alias(name) for name in ("n_i", "n_j", "n_k"))
+    return papers.select("work_id", *counts, published_cd().alias("cd_index")).cast(CD_SCORES)
+
+
+def published_cd() -> pl.Expr:
+    """Give the score of :func:`publish_disruption` as an expression, for whoever reads more of the same rows."""
+    counted = (pl.col("reference_count").fill_null(0) > 0) & (pl.col("citation_count").fill_null(0) > 0)
+    value = pl.col("disruption").cast(pl.Float64)
+    return pl.when(counted & value.is_between(-1, 1)).then(value)
+
+
+def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:
+    """Take ``Atyp_10pct_Z`` and ``Atyp_Median_Z``, and make scores of them. Runs nothing.
+
+    The scores are those of ``compute_atypicality``.
+
+    Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). Mind the sign:
+    a *low* ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
+
+    Args:
+        papers: ``work_id``, ``z_p10``, ``z_median``, ``n_pairs``; with ``"rank"`` also ``publication_year``.
+        score: as in NoveltyConfig.
+
+    Returns:
+        ATYPICALITY.
+
+    Example:
+        >>> papers = {"work_id": [1, 2], "z_p10": [-1.0, 0.0], "z_median": [2.0, 0.0], "n_pairs": [3, 0]}
+        >>> publish_atypicality(pl.LazyFrame(papers)).collect().select("z_p10", pl.col("novelty_score").round(3)).rows()
+        [(-1.0, 0.731), (None, None)]
+    """
+    return rescore(papers.with_columns(published_z()), score).select(ATYPICALITY.names()).cast(ATYPICALITY)
+
+
+def published_z() -> list[pl.Expr]:
+    """Give the two z of :func:`publish_atypicality` as expressions."""
+    has_pairs = pl.col("n_pairs").fill_null(0) > 0
+    return [pl.when(has_pairs).then(_finite(name)).alias(name) for name in ("z_p10", "z_median")]
+
+
+def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
+    """Make the two scores of the two z, or make them anew. Runs nothing.
+
+    Args:
+        rows: ``z_p10``, ``z_median``, Float64; with ``"rank"`` also ``publication_year``.
+        score: as in NoveltyConfig.
+
+    Example:
+        >>> rows = {"publication_year": [1990, 1990], "z_p10": [-1.0, 3.0], "z_median": [2.0, 1.0]}
+        >>> rescore(pl.LazyFrame(rows), "rank").collect()["novelty_score"].to_list()
+        [0.75, 0.25]
+    """
+    scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
+    # A sigmoid goes row by row, in whatever batches these come; a rank needs all rows of a year.
+    return rows.map_batches(
+        lambda frame: add_scores(frame, score),
+        schema={**rows.collect_schema(), **scores},
+        predicate_pushdown=False,
+        projection_pushdown=False,
+        streamable=score == "sigmoid",
+    )
+
+
+def compare_scores(
+    published: pl.LazyFrame | pl.DataFrame,
+    computed: pl.LazyFrame | pl.DataFrame,
+    thresholds: LabelThresholds | None = None,
+) -> dict[str, Any]:
+    """Compare two sets of CD indices of the same works: how they rank, their signs, their labels. Executes.
+
+    Args:
+        published: ``work_id`` and ``cd_index``, for example ``SciSciNet.scores``.
+        computed: the same, for example of ``compute_cd_index``.
+        thresholds: ``LabelThresholds()`` when None.
+
+    Returns:
+        ``both``, ``only_published``, ``only_computed``: works with a score. Of those with both: ``spearman``,
+        ``same_sign`` and ``same_label`` (shares, 0 .. 1; rounded to six places, null if there is no such work, or if
+        all have one score), and ``labels``: the number of works by published and then computed label.
+
+    Example:
+        >>> published = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
+        >>> computed = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.9, 0.2, None]})
+        >>> compared = compare_scores(published, computed)
+        >>> compared["both"], compared["only_published"], compared["spearman"], compared["same_sign"]
+        (2, 1, 1.0, 0.5)
+    """
+    sides = {"published": published, "computed": computed}
+    left, right = (
+        label_disruption(frame.lazy(), thresholds)
+        .select(
+            "work_id", pl.col("cd_index").fill_nan(None).alias(name), pl.col("disruption_label").alias(f"{name}_label")
+        )
+        .drop_nulls(name)
+        for name, frame in sides.items()
+    )
+    rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
+    both = rows.drop_nulls(list(sides))
+    labels = both.group_by("published_label", "computed_label").len().sort("published_label", "computed_label")
+    return {
+        **_agreement(rows),
+        "same_label": round(float((both["published_label"] == both["computed_label"]).mean() or 0), 6)  # pyright: ignore[reportArgumentType]
+        if both.height
+        else None,
+        "labels": [
+            {"published": published, "computed": computed, "works": works}
+            for published, computed, works in labels.rows()
+        ],
+    }
+
+
+def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dict[str, Any]:
+    """Compare a published z with a computed one: how they rank, and their signs. Executes.
+
+    Args:
+        published: ``work_id`` and ``name``.
+        computed: the same.
+        name: ``"z_p10"`` or ``"z_median"``.
+
+    Returns:
+        ``both``, ``only_published``, ``only_computed``, ``spearman`` and ``same_sign``, as ``compare_scores``.
+
+    Example:
+        >>> z = pl.DataFrame({"work_id": [1, 2, 3], "z_p10": [1.0, -2.0, None]})
+        >>> compare_z(z.lazy(), z, "z_p10")
+        {'both': 2, 'only_published': 0, 'only_computed': 0, 'spearman': 1.0, 'same_sign': 1.0}
+    """
+    left, right = (
+        frame.lazy().select("work_id", pl.col(name).alias(side)).drop_nulls()
+        for side, frame in (("published", published), ("computed", computed))
+    )
+    rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
+    return _agreement(rows)
+
+
+def _agreement(rows: pl.DataFrame) -> dict[str, Any]:
+    """Say of how many works two numbers are known, and how these rank and sign them."""
+    both = rows.drop_nulls(["published", "computed"])
+    left_rank, right_rank = (both[name].rank("average").to_numpy() for name in ("published", "computed"))
+    signs = [np.sign(both[name].to_numpy()) for name in ("published", "computed")]
+    varied = both.height > 0 and np.ptp(left_rank) > 0 and np.ptp(right_rank) > 0
+    return {
+        "both": both.height,
+        "only_published": rows["computed"].null_count(),
+        "only_computed": rows["published"].null_count(),
+        "spearman": round(float(np.corrcoef(left_rank, right_rank)[0, 1]), 6) if varied else None,
+        "same_sign": round(float(np.mean(signs[0] == signs[1])), 6) if both.height else None,
+    }
+
+
+def _finite(name: str) -> pl.Expr:
+    value = pl.col(name).cast(pl.Float64)
+    return pl.when(value.is_finite()).then(value)

@@ -1,0 +1,294 @@
+"""The works of one snapshot part, in either edition, in batches: memory does not grow with the part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sciscidata.errors import CorruptRecordError
+from sciscidata.records.lines import (
+    DEFAULT_LIMITS,
+    Gap,
+    ReadLimits,
+    count_lines,
+    is_blank,
+    split_lines,
+    too_long,
+    whole_lines,
+)
+from sciscidata.records.work import Work, parse_lines, parse_work
+from sciscidata.sources.record_files import raw_chunks
+from sciscidata.sources.snapshot.layout import Part
+from sciscidata.storage.decompression import decompress, open_fast_gzip
+
+Advance = Callable[[float], None]
+#: A work, or the number of a line and the reason why there is none.
+Read = Work | tuple[int, CorruptRecordError]
+
+#: Works that are in memory at once; also a row group of what is written.
+BATCH_WORKS = 4_096
+_BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
+_TEXT_BYTES = 64 << 20  # of rows that are made into JSON together, which takes several times as much
+_SHORT_LINE = 64
+_LOOKED_AT = 4_096
+_FEW_BYTES = 1 << 16
+
+# What works.py reads, as paths of Parquet leaves without the levels that only Parquet has.
+_LEAVES = {
+    "id", "doi", "title", "display_name", "publication_year", "cited_by_count", "language", "type", "is_retracted",
+    "is_xpac", "referenced_works", "abstract_inverted_index", "updated_date", "created_date",
+    "primary_topic.display_name", "primary_topic.field.display_name",
+    "topics.display_name", "topics.field.display_name",
+    "concepts.display_name", "concepts.score", "concepts.level",
+    "primary_location.source.id", "primary_location.source.display_name", "host_venue.id", "host_venue.display_name",
+}  # fmt: skip
+# A record of JSON may lack any field. The columns of a table are the same for all: without these, all would be null.
+_NEEDED = {"id", "publication_year", "referenced_works"}
+_LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
+
+
+def read_batches(
+    part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS
+) -> Iterator[list[Read]]:
+    """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
+
+    Args:
+        part: of either edition: both give the same works for the same records.
+        advance: told the bytes of the file as they are read.
+        limits: how long a record may be, and how much of the part may hold no work.
+
+    Raises:
+        CorruptRecordError: while reading; the file is damaged or cut off, or holds too much without a work. Its
+            message is the reason alone.
+        InputNotFoundError: while reading; the file cannot be read.
+
+    Example:
+        >>> import gzip
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     path = Path(home, "part_0000.gz")
+        ...     _ = path.write_bytes(gzip.compress(b'{"id":"W1","is_xpac":true}'))
+        ...     part = Part("updated_date=2026-06-01/part_0000.gz", str(path), "jsonl")
+        ...     [[(work.work_id, work.is_xpac) for work in batch] for batch in read_batches(part)]
+        [[(1, True)]]
+    """
+    path = Path(part.path)
+    gap = Gap(limits)
+    read = _read_jsonl if part.edition == "jsonl" else _read_parquet
+    batch: list[Read] = []
+    n_before = 0
+    for work in read(path, advance, limits, gap):
+        batch.append(work)
+        if len(batch) == BATCH_WORKS or gap.n_read - n_before > _BATCH_BYTES:
+            yield batch
+            batch, n_before = [], gap.n_read
+    if batch:
+        yield batch
+
+
+def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
+    number = 0
+    is_dense = False  # lines that are too short for a record: from there on empty ones are passed over together
+    for block in line_blocks(path, advance, limits, gap):
+        if isinstance(block, CorruptRecordError):
+            number += 1
+            yield number, block
+            gap.add(0, 1)
+            continue
+        gap.n_read += len(block)
+        has_work = False
+        is_dense = is_dense or _looks_dense(block)
+        pieces = split_lines(block) if is_dense else (block,)
+        for piece in pieces:
+            if is_dense and is_blank(piece):
+                number += count_lines(piece)
+                continue
+            works = parse_lines(piece)
+            is_dense = is_dense or len(works) * _SHORT_LINE > max(len(block), _FEW_BYTES)
+            for work in works:
+                number += 1
+                if isinstance(work, CorruptRecordError):
+                    yield number, work
+                    gap.add(0, 1)
+                elif work is not None:
+                    has_work = True
+                    gap.clear()
+                    yield work
+        if not has_work:
+            gap.add(len(block))
+
+
+def _looks_dense(block: bytes) -> bool:
+    """Whether lines at three places are too short for records; to count all takes a tenth of the time of parsing."""
+    starts = (0, len(block) // 2, max(len(block) - _LOOKED_AT, 0))
+    return any(block.count(b"\n", at, at + _LOOKED_AT) * _SHORT_LINE > _LOOKED_AT for at in starts)
+
+
+def _parse(line: bytes, number: int) -> Read:
+    try:
+        return parse_work(line)
+    except CorruptRecordError as error:
+        return number, error
+
+
+def line_blocks(
+    path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
+) -> Iterator[bytes | CorruptRecordError]:
+    r"""Read a gzip file (or a plain one) decompressed, in blocks of whole lines without the last line's end.
+
+    Args:
+        path: the file.
+        advance: told the bytes of the file as they are read.
+        limits: a line that is too long comes as the reason why it is not read.
+        gap: is told what is passed over of long lines.
+
+    Raises:
+        CorruptRecordError: while reading; the file is damaged or cut off.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     path = Path(home, "lines")
+        ...     _ = path.write_bytes(b"1\n2\n3")
+        ...     list(line_blocks(path))
+        [b'1\n2', b'3']
+    """
+
+    def read() -> Iterator[bytes]:
+        for chunk in raw_chunks(path):
+            if advance is not None:
+                advance(len(chunk))
+            yield chunk
+
+    pieces = decompress(read(), open_fast_gzip) if path.suffix == ".gz" else read()
+    return whole_lines(pieces, limits, gap or Gap(limits))
+
+
+def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
+    """Make JSON lines of the few fields that are read, so that both editions pass through one parser."""
+    number = 0
+    size = path.stat().st_size
+    try:
+        metadata = pq.read_metadata(path)
+        columns = _projection(metadata.schema)
+        repeating, n_rows = _plan(metadata, columns)
+        # Where a writer has left checksums, they are the only thing to tell that a bit has changed.
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=repeating, page_checksum_verification=True
+        ) as file:
+            # Hive folders are no columns here: updated_date is a folder and a column of the file.
+            for batch in file.iter_batches(n_rows, columns=columns):
+                for rows in _bounded(batch):
+                    n_bytes = _text_bytes(rows) if len(rows) == 1 else 0
+                    if n_bytes > limits.line_bytes:
+                        number += 1
+                        yield number, too_long(limits, "record")
+                        gap.add(n_bytes)
+                        continue
+                    frame: Any = pl.from_arrow(_without_dictionaries(rows))
+                    indexes: list[str | None] = [None] * len(frame)
+                    if "abstract_inverted_index" in frame.columns:
+                        # Kept apart: as a string inside JSON it would be escaped and unescaped for nothing.
+                        indexes = frame.drop_in_place("abstract_inverted_index").to_list()
+                    for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
+                        number += 1
+                        n_bytes = len(line) + len(index or "")
+                        gap.n_read += n_bytes
+                        work = (
+                            _parse(line, number)
+                            if n_bytes <= limits.line_bytes
+                            else (number, too_long(limits, "record"))
+                        )
+                        if isinstance(work, Work):
+                            work.abstract_index = index
+                            gap.clear()
+                        yield work
+                        if not isinstance(work, Work):
+                            gap.add(n_bytes)
+                if advance is not None:
+                    advance(size * len(batch) / max(metadata.num_rows, 1))
+    except (pa.ArrowException, OSError) as error:
+        msg = f"the Parquet file is damaged ({str(error).splitlines()[0]})"
+        raise CorruptRecordError(msg) from error
+
+
+def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401
+    """Choose what to read as dictionaries, which hold a text once however many rows repeat it, and how many rows.
+
+    What the footer says of sizes counts a repeated text once. What cannot be read as a dictionary may be as long, in
+    each value, as all of its column.
+    """
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    places = [place for place in range(len(metadata.schema)) if metadata.schema.column(place).path in columns]
+    repeating: list[str] = []
+    has_other = False
+    largest = [group.total_byte_size for group in groups]
+    for place in places:
+        column = metadata.schema.column(place)
+        chunks = [group.column(place) for group in groups]
+        is_text = column.physical_type == "BYTE_ARRAY"
+        if is_text and not any(name.startswith("DELTA") for chunk in chunks for name in chunk.encodings):
+            repeating.append(column.path)
+        elif is_text or column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            has_other = True
+            for number, chunk in enumerate(chunks):
+                largest[number] += chunk.num_values * (chunk.total_uncompressed_size if is_text else column.length)
+    most = max((size // max(group.num_rows, 1) for size, group in zip(largest, groups, strict=True)), default=0)
+    budget = _TEXT_BYTES if has_other else _BATCH_BYTES
+    return repeating, max(1, min(BATCH_WORKS, budget // max(most, 1)))
+
+
+def _bounded(rows: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Halve rows until their text is small enough to be made into JSON together."""
+    if len(rows) <= 1 or _text_bytes(rows) <= _TEXT_BYTES:
+        yield rows
+        return
+    half = len(rows) // 2
+    yield from _bounded(rows.slice(0, half))
+    yield from _bounded(rows.slice(half))
+
+
+def _text_bytes(values: Any) -> int:  # noqa: ANN401
+    """Count the bytes of all texts, each as often as it occurs."""
+    if isinstance(values, pa.RecordBatch):
+        return sum(map(_text_bytes, values.columns))
+    if pa.types.is_struct(values.type):
+        return sum(map(_text_bytes, values.flatten()))
+    if hasattr(values, "flatten") and pa.types.is_nested(values.type):
+        return _text_bytes(values.flatten())
+    if not isinstance(values, pa.DictionaryArray):
+        return values.nbytes
+    lengths = pc.call_function("binary_length", [values.dictionary])
+    return values.indices.nbytes + (pc.call_function("sum", [lengths.take(values.indices)]).as_py() or 0)
+
+
+def _without_dictionaries(rows: Any) -> Any:  # noqa: ANN401
+    schema = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+    return pa.Table.from_batches([rows]).cast(schema)
+
+
+def _plain_type(kind: Any) -> Any:  # noqa: ANN401
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
+
+
+def _projection(schema: Any) -> list[str]:  # noqa: ANN401
+    paths = [schema.column(place).path for place in range(len(schema))]
+    leaves = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
+    if missing := sorted(_NEEDED - set(leaves.values())):
+        msg = f"the Parquet file has no column {', '.join(missing)}"
+        raise CorruptRecordError(msg)
+    return [path for path, leaf in leaves.items() if leaf in _LEAVES]

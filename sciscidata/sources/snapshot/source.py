@@ -1,0 +1,305 @@
+"""The OpenAlex snapshot as a source: read once into Parquet, text apart from structure; what changed, again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import polars as pl
+
+from sciscidata._support.validate import is_whole, require_config
+from sciscidata.corpus.folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
+from sciscidata.corpus.writer import (
+    claim_folder,
+    is_claimed,
+    locked_folder,
+    refuse_foreign,
+    write_report,
+    write_small,
+)
+from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
+from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits, check_limits
+from sciscidata.records.work import PARSER_VERSION
+from sciscidata.schemas import Corpus
+from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
+from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
+from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
+from sciscidata.sources.snapshot.workers import run_jobs
+from sciscidata.storage import expand_home, hash_file
+from sciscidata.storage.parquet import write_parquet
+
+_LOG = logging.getLogger(__name__)
+_KIND = "openalex snapshot"
+#: Which one is not said: a newer copy, or one with other options, takes the place of the older one part by part.
+_MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
+_COUNTS = (
+    "lines", "works", "citations", "xpac_works", "corrupt_lines", "duplicate_ids", "malformed_references",
+    "without_venue",
+)  # fmt: skip
+
+#: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).
+_DISK_RATIO = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotConfig:
+    """Which snapshot to read, and what to leave out.
+
+    Args:
+        folder: the local copy of ``s3://openalex``, its ``data``, or any folder down to ``works``.
+        edition: ``"jsonl"`` or ``"parquet"``; None takes Parquet where both are there.
+        include_xpac: keep the expansion corpus (about a third of the snapshot), which the API leaves out unless
+            asked.
+        corrupt: what to do about parts that are damaged, cut off, or missing: ``"fail"`` reads all others first
+            (they are kept), then raises; ``"skip"`` leaves such parts, and single corrupt lines, out and counts them.
+        allow_missing_manifest: read whatever parts are there when the manifest, which is copied last, is not.
+        n_workers: processes; None for as many as Polars has threads.
+        max_line_mb: a longer record is corrupt. Decompressed, in MB of 1,048,576 bytes, as the next one.
+        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each of them, make a part corrupt.
+
+    Raises:
+        ConfigError: at once, when a value is not one of those.
+
+    Example:
+        >>> SnapshotConfig(folder="openalex", corrupt="ignore")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: SnapshotConfig.corrupt is 'ignore', needs 'fail' or 'skip'.
+    """
+
+    folder: str
+    edition: Edition | None = None
+    include_xpac: bool = False
+    corrupt: Literal["fail", "skip"] = "fail"
+    allow_missing_manifest: bool = False
+    n_workers: int | None = None
+    max_line_mb: int = DEFAULT_LIMITS.max_line_mb
+    max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        values: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+            "edition": (self.edition, (None, "jsonl", "parquet"), "'jsonl', 'parquet' or None"),
+            "include_xpac": (self.include_xpac, (True, False), "True or False"),
+            "corrupt": (self.corrupt, ("fail", "skip"), "'fail' or 'skip'"),
+            "allow_missing_manifest": (self.allow_missing_manifest, (True, False), "True or False"),
+        }
+        for name, (value, allowed, needed) in values.items():
+            if not any(type(value) is type(choice) and value == choice for choice in allowed):
+                msg = f"SnapshotConfig.{name} is {value!r}, needs {needed}."
+                raise ConfigError(msg)
+        folder: Any = self.folder
+        if not isinstance(folder, (str, os.PathLike)) or not str(folder):
+            msg = f"SnapshotConfig.folder is {folder!r}, needs the path of a folder."
+            raise ConfigError(msg)
+        workers: Any = self.n_workers
+        if workers is not None and not (is_whole(workers) and workers > 0):
+            msg = f"SnapshotConfig.n_workers is {workers!r}, needs a whole number from 1, or None for one per thread."
+            raise ConfigError(msg)
+        check_limits(self, ("max_line_mb", "max_gap_mb"))
+
+
+def ingest_snapshot(
+    config: SnapshotConfig,
+    out: str | Path,
+    advance: Callable[[float], None] | None = None,
+    *,
+    overwrite: bool = False,
+) -> Corpus:
+    r"""Read a snapshot into Parquet, once; a second run reads only the parts that have changed.
+
+    In ``out``, with one file per part of the snapshot, named after it, its rows in the order of the part:
+    ``works/part-*.parquet`` (WORKS without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract:
+    the same rows in the same order), ``citations/part-*.parquet`` (CITATIONS: repeats and self-citations stay),
+    ``removed.parquet`` (which rows do not count: deleted works, and works that a newer part holds again) and
+    ``corpus.json``, the report, written last.
+
+    Parts are read by ``n_workers`` processes in bounded memory, and kept one by one: a killed run goes on where it
+    ended, with the same bytes on any number of workers. Parts that the snapshot no longer has are removed; files of
+    other names than these never are.
+
+    Args:
+        config: what to read.
+        out: a folder of its own; made if it is missing.
+        advance: told the bytes of the snapshot as they are read or found already done, to advance a progress bar.
+        overwrite: replace a corpus of another source that is there. An earlier snapshot is brought up to date anyway.
+
+    Returns:
+        What :func:`scan_corpus` gives.
+
+    Raises:
+        InputNotFoundError: at once; no snapshot in the folder, no manifest, or (unless corrupt parts are skipped)
+            parts of it that are not there or not whole.
+        ReleaseExistsError: at once; ``out`` holds a corpus of another source and not ``overwrite``.
+        StorageError: at once, if the disk is too small for what this would write, or ``out`` holds something that is
+            no corpus; also when it cannot be written, another run is at work in it, or a worker was killed.
+        CorruptRecordError: at the end, when all good parts are done, naming all corrupt ones.
+        EmptyInputError: at the end; no work in any part.
+
+    Source: https://help.openalex.org/access/snapshot
+
+    Example:
+        >>> import gzip
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     part = Path(home, "data/jsonl/works/updated_date=2026-06-01/part_0000.gz")
+        ...     part.parent.mkdir(parents=True)
+        ...     _ = part.write_bytes(gzip.compress(b'{"id":"W42","title":"Dams","referenced_works":["W7"]}\n'))
+        ...     config = SnapshotConfig(folder=home, allow_missing_manifest=True)
+        ...     works, citations, report = ingest_snapshot(config, Path(home, "out"))
+        ...     works.select("work_id", "title").collect().rows(), citations.collect().rows(), report["works"]
+        ([(42, 'Dams')], [(42, 7)], 1)
+    """
+    require_config(config, SnapshotConfig, "folder='openalex'")
+    out = Path(out)
+    layout = _find(config)
+    _report_problems(layout, config)
+    refuse_foreign(out)
+    limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
+    jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail", limits) for part in layout.parts]
+    if not is_claimed(out, _MADE_OF):
+        _check_disk(jobs, out)  # before a folder is made
+    with locked_folder(out):
+        receipts: dict[str, Receipt] = {}
+        if is_claimed(out, _MADE_OF):
+            with ThreadPoolExecutor() as pool:
+                found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
+                receipts = {job.part.name: receipt for job, receipt in found if receipt}
+        todo = [job for job in jobs if job.part.name not in receipts]
+        _check_disk(todo, out)
+        if advance is not None:
+            advance(sum(receipt.bytes for receipt in receipts.values()))
+        claim_folder(out, _MADE_OF, overwrite=overwrite)
+        (out / INDEX).unlink(missing_ok=True)  # until the end, what lies here is not one snapshot
+        for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
+            _LOG.info("removed %s: the snapshot no longer has it", stem)
+        problems = dict(layout.problems)
+        with closing(run_jobs(todo, config.n_workers or pl.thread_pool_size(), advance)) as results:
+            for job, result in results:
+                if isinstance(result, Receipt):
+                    receipts[job.part.name] = result
+                    continue
+                problems[job.part.name] = str(result)
+                remove_part(out, job.part.stem)
+                _LOG.warning("%s: %s", job.part.name, result)
+        _refuse_problems({name: problems[name] for name in problems if name not in layout.problems}, config)
+        _seal(layout, config, out, [receipts[name] for name in sorted(receipts)], problems)
+    return scan_corpus(out)
+
+
+def snapshot_bytes(config: SnapshotConfig) -> int:
+    """Count the bytes of the parts that :func:`ingest_snapshot` would read: the total of a progress bar.
+
+    Raises:
+        InputNotFoundError: at once; no snapshot in the folder, or no manifest.
+
+    Example:
+        >>> snapshot_bytes(SnapshotConfig(folder="no/such/folder"))
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: snapshot folder no/such/folder does not exist. Name the folder into which
+        s3://openalex was copied.
+    """
+    return sum(Path(part.path).stat().st_size for part in _find(config).parts)
+
+
+def _find(config: SnapshotConfig) -> Layout:
+    folder = Path(expand_home(config.folder))
+    return find_layout(folder, config.edition, allow_missing_manifest=config.allow_missing_manifest)
+
+
+def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
+    if layout.unlisted:
+        left_over = "%d part(s) are not in the manifest and not read, left over from an older copy; the first: %s"
+        _LOG.warning(left_over, len(layout.unlisted), layout.unlisted[0])
+    if layout.problems and config.corrupt == "fail":
+        name, reason = next(iter(layout.problems.items()))
+        msg = (
+            f"{len(layout.problems):,} of {len(layout.problems) + len(layout.parts):,} parts are missing or not whole; "
+            f"the first: {name} {reason}. Finish the copy, or leave them out: corrupt='skip' (--corrupt skip)."
+        )
+        raise InputNotFoundError(msg)
+    for told in list_left_out(layout.problems):
+        _LOG.warning("%s", told)
+
+
+def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:
+    if problems and config.corrupt == "fail":
+        named = "; ".join(f"{name}: {reason}" for name, reason in sorted(problems.items()))
+        msg = (
+            f"{len(problems)} corrupt part(s): {named}. Copy them again and run again (all other parts are done and "
+            "kept), or leave out what is corrupt: corrupt='skip' (--corrupt skip)."
+        )
+        raise CorruptRecordError(msg)
+
+
+def _check_disk(jobs: Sequence[Job], out: Path) -> None:
+    """Refuse before anything is written what cannot be finished."""
+    needed = sum(Path(job.part.path).stat().st_size for job in jobs) * _DISK_RATIO
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        msg = (
+            f"{out} may need {needed / 1e9:,.1f} GB for {len(jobs):,} part(s), and the disk has {free / 1e9:,.1f} GB "
+            "free. Free some disk space, or choose a folder on a larger disk."
+        )
+        raise StorageError(msg)
+
+
+def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Receipt], problems: dict[str, str]) -> None:
+    """Find what does not count, sum up, and write the report that makes the folder a snapshot."""
+    totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
+    if not totals["works"]:
+        msg = (
+            f"no work in {len(receipts):,} part(s) of {layout.folder}: {totals['lines']:,} lines, "
+            f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt. Check the folder."
+        )
+        raise EmptyInputError(msg)
+    stems = {part.name: part.stem for part in layout.parts}
+    files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
+    removed = find_removals(files, read_deleted_ids([Path(file) for file in layout.deleted]), totals["works"])
+    write_small(out / REMOVED_FILE, partial(write_parquet, removed))
+    deleted = int(removed["is_deleted"].sum())
+    report = {
+        "kind": _KIND,
+        "edition": layout.edition,
+        "snapshot_date": layout.date,
+        "include_xpac": config.include_xpac,
+        "parser_version": PARSER_VERSION,
+        **totals,
+        "deleted_works": deleted,
+        "stale_copies": removed.height - deleted,
+        "corrupt_parts": problems,
+        "data_date": max((receipt.data_date for receipt in receipts if receipt.data_date), default=None),
+        "parts": [
+            {
+                "name": receipt.part,
+                "bytes": receipt.bytes,
+                "works": receipt.works,
+                "citations": receipt.citations,
+                "first_corrupt_lines": receipt.first_corrupt_lines,
+                "files": {
+                    f"{name}/{stems[receipt.part]}.parquet": {
+                        fact: value for fact, value in msgspec.structs.asdict(table).items() if value is not None
+                    }
+                    for name, table in receipt.tables.items()
+                },
+            }
+            for receipt in receipts
+        ],
+        "removed_sha256": hash_file(out / REMOVED_FILE),
+    }
+    write_report(out, report)
+    for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
+        if totals[name]:
+            _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))

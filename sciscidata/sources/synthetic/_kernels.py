@@ -1,0 +1,131 @@
+"""The compiled loop that grows the reference lists of the synthetic world. Called by synthetic_graph.py; nothing else.
+
+Works are numbers in time order, and a work cites only lower numbers. All arithmetic is on integers, and every choice
+is a function of (key, work, number of the choice).
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+
+from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.random import below, below_skewed, draw
+
+#: Hidden kinds, in the order of the synthetic vocabulary: what later works do with the references of such a work.
+DISRUPTIVE, DEVELOPING, EVEN = 0, 1, 2
+
+_OTHER_FIELD_PER_CENT = 12  # picks that leave the citing work's field
+_PREFERENTIAL_PER_CENT = 20  # picks made through a reference of another work: likelier the more a work is cited
+_FOLLOWS_KIND_PER_CENT = 90  # citations that treat a work as its kind suggests; the others toss a coin
+_COPY_TRIES = 3  # candidates looked at for the one reference taken over along with a developing work
+_TRIES_PER_REFERENCE = 4  # fresh picks before a short list is left short: the first years have little to cite
+
+
+@kernel
+def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
+    """Fill the reference lists in time order.
+
+    A list grows by fresh picks, and by the references that come with them: a work cited "with its references"
+    passes on one of them, while the references of a work cited "alone" are barred from the list.
+    """
+    n = len(year)
+    offsets = np.zeros(n + 1, np.int64)
+    references = np.empty(n_wanted.sum(), np.int32)
+    with_references = np.zeros(len(references), np.bool_)  # how each reference is cited
+    listed_by = np.full(n, -1, np.int32)  # the last work that lists / bars this one
+    barred_by = np.full(n, -1, np.int32)
+    balance = np.zeros(n, np.int32)  # citations alone minus citations along with a reference, so far
+    filled = 0
+    for work in range(n):
+        own_key = draw(key, work)
+        counter = 0
+        followed = filled
+        goal = filled + n_wanted[work]
+        tries = _TRIES_PER_REFERENCE * n_wanted[work]
+        while filled < goal and (tries > 0 or followed < filled):
+            donor, n_candidates = -1, 1
+            if followed < filled:
+                donor, n_candidates = references[followed], _COPY_TRIES
+                followed += 1
+                if not with_references[followed - 1] or offsets[donor] == offsets[donor + 1]:
+                    continue
+            else:
+                tries -= 1
+            for _ in range(n_candidates):
+                if donor >= 0:
+                    target = _random_reference(draw(own_key, counter), donor, offsets, references)
+                else:
+                    target = _fresh_pick(
+                        draw(own_key, counter), work, year, field, offsets, references,
+                        cell_starts, n_fields, age_ends, field_ends,
+                    )  # fmt: skip
+                coin = below(draw(own_key, counter + 1), 200)
+                counter += 2
+                if target < 0 or listed_by[target] == work or barred_by[target] == work:
+                    continue
+                alone = _cited_alone(kind[target], balance[target], coin)
+                if alone:
+                    if _lists_a_reference(work, target, offsets, references, listed_by):
+                        continue
+                    for at in range(offsets[target], offsets[target + 1]):
+                        barred_by[references[at]] = work
+                references[filled] = target
+                with_references[filled] = not alone
+                listed_by[target] = work
+                filled += 1
+                break
+        for at in range(offsets[work], filled):
+            target = references[at]
+            if kind[target] == EVEN and year[target] < year[work]:
+                both = _lists_a_reference(work, target, offsets, references, listed_by)
+                balance[target] += -1 if both else 1
+        offsets[work + 1] = filled
+    return offsets, references[:filled].copy()
+
+
+@kernel
+def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fields, age_ends, field_ends):
+    """Pick a work by age, field and rank, or a reference of the work so picked; -1 where there is none."""
+    target_year = year[work] - np.searchsorted(age_ends, below(draw(bits, 0), age_ends[-1]), side="right")
+    if target_year < 0:
+        return -1
+    target_field = field[work]
+    if below(draw(bits, 1), 100) < _OTHER_FIELD_PER_CENT:
+        target_field = np.searchsorted(field_ends, below(draw(bits, 2), field_ends[-1]), side="right")
+    cell = target_year * n_fields + target_field
+    start, end = cell_starts[cell], min(cell_starts[cell + 1], work)
+    if start >= end:
+        return -1
+    # Low ranks are fitter: with the square of a uniform number, citations fall off as rank^-1/2 in each cell.
+    target = start + below_skewed(draw(bits, 3), end - start)
+    if below(draw(bits, 4), 100) < _PREFERENTIAL_PER_CENT and offsets[target] < offsets[target + 1]:
+        return _random_reference(draw(bits, 5), target, offsets, references)
+    return target
+
+
+@kernel
+def _random_reference(bits, work, offsets, references):
+    """Pick the later of two references: recent ones are the likelier to be taken over."""
+    start, end = offsets[work], offsets[work + 1]
+    first = references[start + below(draw(bits, 0), end - start)]
+    second = references[start + below(draw(bits, 1), end - start)]
+    return np.int64(max(first, second))
+
+
+@kernel
+def _cited_alone(kind, balance, coin):
+    """Decide how a work is cited; ``coin`` is 0..199."""
+    if coin >= 2 * _FOLLOWS_KIND_PER_CENT or (kind == EVEN and balance == 0):
+        return coin % 2 == 0
+    if kind == EVEN:
+        return balance < 0
+    return kind == DISRUPTIVE
+
+
+@kernel
+def _lists_a_reference(work, target, offsets, references, listed_by):
+    for at in range(offsets[target], offsets[target + 1]):  # noqa: SIM110 - numba compiles no generator in any()
+        if listed_by[references[at]] == work:
+            return True
+    return False

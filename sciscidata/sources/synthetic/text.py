@@ -1,0 +1,130 @@
+"""Titles and abstracts of synthetic works: sentence templates filled from the vocabulary, without a loop over works.
+
+A template is compiled to a row of slots (fixed words are slots with one phrase), a text to a matrix of phrase
+numbers, one row per work; gathering the phrases and joining each row gives the strings.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._kernels.random import UInt64Array, below, draw
+from sciscidata.sources.synthetic import words
+
+Int64Array = npt.NDArray[np.int64]
+
+_SLOT = re.compile(r"(\{\w+\})")
+
+
+class _Grammar(NamedTuple):
+    """The compiled templates; sentence 0 is the title, the others make up the abstract."""
+
+    phrases: pl.Series  # phrase number -> phrase
+    first: Int64Array  # [slot, field, kind] -> number of the slot's first phrase there
+    size: Int64Array  # [slot, field, kind] -> how many phrases it has there
+    sticky: Int64Array  # [slot] -> number of the draw that a work's sentences share, or -1
+    keep_per_cent: list[int]  # [sentence]
+    templates: list[Int64Array]  # [sentence] -> [template, position] -> slot; slot 0 is the empty string
+
+
+def write_titles(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int) -> pl.Series:
+    """Write one title per work.
+
+    Args:
+        keys: one stream key per work; works with the same key, field and kind get the same title.
+        fields: number of the field, in the order of ``synthetic_words.FIELDS``.
+        kinds: 0 disruptive, 1 developing, 2 even-handed.
+        signal_per_cent: sentences that surely speak in the voice of the work's kind; the others in any voice.
+
+    Returns:
+        String, in the order of ``keys``, never null.
+    """
+    return _write(range(1), keys, fields, kinds, signal_per_cent)
+
+
+def write_abstracts(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int) -> pl.Series:
+    """Write one abstract per work, of 60 to 150 words in 4 to 8 sentences; arguments as in ``write_titles``."""
+    return _write(range(1, 1 + len(words.ABSTRACT)), keys, fields, kinds, signal_per_cent)
+
+
+def _write(
+    sentences: range, keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int
+) -> pl.Series:
+    grammar = _compile()
+    parts: list[Int64Array] = []
+    for sentence in sentences:
+        templates = grammar.templates[sentence]
+        own_keys = draw(keys, np.full(len(keys), sentence))[:, None]
+        voiced, voice, template, kept = draw(own_keys, np.arange(4)).T
+        speaker = np.where(below(voiced, 100) < signal_per_cent, kinds, below(voice, len(words.KINDS)))
+        slots = templates[below(template, len(templates))]
+        slots[below(kept, 100) >= grammar.keep_per_cent[sentence]] = 0
+        choice = draw(own_keys, np.arange(4, 4 + slots.shape[1]))
+        sticky = grammar.sticky[slots]
+        # Sentence numbers stay below 1,000, so the shared draws of a work are none of its sentences' keys.
+        choice = np.where(sticky >= 0, draw(keys[:, None], 1000 + sticky), choice)
+        cell = (slots, fields[:, None], speaker[:, None])
+        parts.append(grammar.first[cell] + below(choice, grammar.size[cell]))
+    numbers = np.concatenate(parts, axis=1)
+    texts = grammar.phrases.gather(numbers.ravel()).reshape(numbers.shape).arr.join("")
+    return texts.str.strip_chars_end(" ")
+
+
+@functools.cache
+def _compile() -> _Grammar:
+    """Number all phrases and slots; a bank of phrases is one run of numbers, fixed words are a bank of one."""
+    phrases: list[str] = []
+    runs: dict[tuple[str, ...], tuple[int, int]] = {}
+    slots: dict[str, int] = {}
+    tables: list[list[list[tuple[int, int]]]] = []
+    sticky: list[int] = []
+
+    def run(bank: tuple[str, ...]) -> tuple[int, int]:
+        if bank not in runs:
+            runs[bank] = (len(phrases), len(bank))
+            phrases.extend(bank)
+        return runs[bank]
+
+    def slot(token: str) -> int:
+        if token not in slots:
+            slots[token] = len(slots)
+            kinds = range(len(words.KINDS))
+            tables.append([[run(_bank(token, field, kind)) for kind in kinds] for field in words.FIELDS])
+            name = token.strip("{}").lower()
+            sticky.append(words.STICKY.index(name) if token != name and name in words.STICKY else -1)
+        return slots[token]
+
+    slot("")
+    sentences = ((100, words.TITLE), *words.ABSTRACT)
+    templates: list[Int64Array] = []
+    for _, alternatives in sentences:
+        rows = [[slot(token) for token in _SLOT.split(f"{template} ")] for template in alternatives]
+        width = max(map(len, rows))
+        templates.append(np.array([row + [0] * (width - len(row)) for row in rows]))
+    table = np.array(tables)
+    return _Grammar(
+        phrases=pl.Series(phrases, dtype=pl.String),
+        first=table[..., 0],
+        size=table[..., 1],
+        sticky=np.array(sticky),
+        keep_per_cent=[keep for keep, _ in sentences],
+        templates=templates,
+    )
+
+
+def _bank(token: str, field: str, kind: int) -> tuple[str, ...]:
+    """Return the phrases that may stand for one piece of a template."""
+    if not token.startswith("{"):
+        return (token,)
+    name = token[1:-1].lower()
+    _, topics, methods = words.FIELDS[field]
+    by_field = {"topic": topics, "method": methods}
+    joined = words.VOICED[name][kind] if name in words.VOICED else (by_field | words.COMMON)[name]
+    bank = joined.split("; ")
+    return tuple(bank) if token[1].islower() else tuple(phrase[0].upper() + phrase[1:] for phrase in bank)

@@ -1,0 +1,174 @@
+"""The rows of WORKS for a synthetic world: ids, venues, text, and the oddities that real records have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._kernels.random import UInt64Array, below, draw, scatter, stream_key
+from sciscidata.schemas import WORKS
+from sciscidata.sources.synthetic.graph import Layout
+from sciscidata.sources.synthetic.text import write_abstracts, write_titles
+from sciscidata.sources.synthetic.words import FIELDS, VENUES
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_ID_BITS = 33  # ids reach 2^33: OpenAlex has passed 2^32
+
+#: How many works in a million have each oddity, independently of one another.
+ODDITIES_PER_MILLION: dict[str, int] = {
+    "null title": 4_000,
+    "null abstract": 30_000,
+    "null year": 3_000,
+    "retracted": 3_000,
+    "repeated title": 3_000,  # the title of an earlier work of the same field and kind
+    "repeated doi": 2_000,  # the DOI of an earlier work: one DOI under two ids
+    "null doi": 40_000,
+    "null venue": 20_000,
+    "null field": 5_000,
+    "no concepts": 10_000,
+}
+
+_Choices = tuple[tuple[str | None, int], ...]
+_LANGUAGES: _Choices = (
+    ("en", 950_000), ("es", 10_000), ("de", 8_000), ("pt", 8_000), ("fr", 8_000), ("zh", 6_000), (None, 10_000),
+)  # fmt: skip
+_WORK_TYPES: _Choices = (
+    ("article", 860_000), ("book-chapter", 60_000), ("review", 40_000), ("preprint", 35_000), (None, 5_000),
+)  # fmt: skip
+
+
+def work_ids(n_works: int, seed: int) -> Int64Array:
+    """Return the id of every work: distinct, in 1..2^33, without order."""
+    return 1 + scatter(stream_key(seed, "synthetic/work-id"), np.arange(n_works), _ID_BITS)
+
+
+class WorkWriter:
+    """Writes the rows of any range of works: what a row holds does not depend on the range it is written in."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        in_degrees: Int64Array | None,  # needed for the column cited_by_count only
+        *,
+        seed: int,
+        first_year: int,
+        signal_per_cent: int,
+    ) -> None:
+        self._layout = layout
+        self._in_degrees = in_degrees
+        self._seed = seed
+        self._first_year = first_year
+        self._signal_per_cent = signal_per_cent
+        self._ids = work_ids(len(layout.year), seed)
+        self._venue_ends = _venue_ends(len(layout.year))
+
+    def rows(self, start: int, end: int, columns: Iterable[str]) -> pl.DataFrame:
+        """Return works ``start`` to ``end`` (exclusive), with only the columns asked for, in WORKS dtypes."""
+        works = np.arange(start, end)
+        writers: dict[str, Callable[[Int64Array], pl.Series]] = {
+            "work_id": lambda w: pl.Series(self._ids[w]),
+            "publication_year": lambda w: self._unless("null year", w, self._first_year + self._layout.year[w]),
+            "title": self._titles,
+            "abstract": self._abstracts,
+            "cited_by_count": self._citation_counts,
+            "primary_field": lambda w: self._unless(
+                "null field", w, pl.Series(list(FIELDS)).gather(self._layout.field[w])
+            ),
+            "concepts": self._concepts,
+            "source_id": lambda w: self._unless("null venue", w, _venue_ids(self._venues(w), self._seed)),
+            "source_name": lambda w: self._unless("null venue", w, self._venue_names(w)),
+            "language": lambda w: _choose(_LANGUAGES, self._bits("language", w)),
+            "work_type": lambda w: _choose(_WORK_TYPES, self._bits("work-type", w)),
+            "is_retracted": lambda w: pl.Series(self._has("retracted", w)),
+            "doi": self._dois,
+        }
+        return pl.DataFrame({name: writers[name](works).cast(WORKS[name]) for name in columns}, height=len(works))
+
+    def _bits(self, stream: str, works: Int64Array) -> UInt64Array:
+        return draw(stream_key(self._seed, f"synthetic/{stream}"), works)
+
+    def _has(self, oddity: str, works: Int64Array) -> BoolArray:
+        return below(self._bits(oddity, works), 1_000_000) < ODDITIES_PER_MILLION[oddity]
+
+    def _unless(self, oddity: str, works: Int64Array, values: pl.Series | npt.NDArray[np.integer[Any]]) -> pl.Series:
+        series = pl.Series(values)
+        return series.set(pl.Series(self._has(oddity, works)), None)
+
+    def _or_earlier(self, oddity: str, works: Int64Array) -> Int64Array:
+        """Put a random earlier work in the place of each work that has the oddity."""
+        earlier = below(self._bits(f"{oddity}/which", works), np.maximum(works, 1))
+        return np.where(self._has(oddity, works), earlier, works)
+
+    def _citation_counts(self, works: Int64Array) -> pl.Series:
+        assert self._in_degrees is not None, "rows() was asked for a column that it was not prepared for"
+        return pl.Series(self._in_degrees[works])
+
+    def _titles(self, works: Int64Array) -> pl.Series:
+        return self._unless("null title", works, self._text(write_titles, self._or_earlier("repeated title", works)))
+
+    def _abstracts(self, works: Int64Array) -> pl.Series:
+        return self._unless("null abstract", works, self._text(write_abstracts, works))
+
+    def _text(self, write: Callable[..., pl.Series], works: Int64Array) -> pl.Series:
+        fields, kinds = self._layout.field[works], self._layout.kind[works]
+        return write(self._bits("text", works), fields, kinds, self._signal_per_cent)
+
+    def _concepts(self, works: Int64Array) -> pl.Series:
+        """Up to three different topics of the work's field."""
+        topics = [topic.capitalize() for _, names, _ in FIELDS.values() for topic in names.split("; ")]
+        per_field = len(topics) // len(FIELDS)
+        first, step, length = draw(self._bits("concepts", works)[:, None], np.arange(3)).T
+        hops = np.arange(3) * (1 + below(step, per_field // 2 - 1))[:, None]  # 0, s, 2s: distinct for s < half
+        numbers = (below(first, per_field)[:, None] + hops) % per_field + self._layout.field[works, None] * per_field
+        lengths = np.where(self._has("no concepts", works), 0, 1 + below(length, 3))
+        lists = pl.lit(pl.Series(topics).gather(numbers.ravel()).reshape(numbers.shape)).arr.to_list()
+        return pl.select(lists.list.head(pl.lit(pl.Series(lengths)))).to_series()
+
+    def _venues(self, works: Int64Array) -> Int64Array:
+        """Number the venue of each work; venue ranks within a field are drawn about as 1 / (rank + 3)."""
+        field = self._layout.field[works].astype(np.int64)
+        ends = self._venue_ends
+        point = below(self._bits("venue", works), ends[-1])
+        return field * len(ends) + np.searchsorted(ends, point, side="right")
+
+    def _venue_names(self, works: Int64Array) -> pl.Series:
+        numbers, place = np.unique(self._venues(works), return_inverse=True)
+        return pl.Series([_venue_name(*divmod(int(n), len(self._venue_ends))) for n in numbers]).gather(place)
+
+    def _dois(self, works: Int64Array) -> pl.Series:
+        ids = pl.Series("id", self._ids[self._or_earlier("repeated doi", works)])
+        # 10.5555 is the prefix that Crossref keeps for examples: no real DOI can be met.
+        return self._unless("null doi", works, pl.select(pl.format("10.5555/synthetic.{}", ids)).to_series())
+
+
+def _choose(choices: _Choices, bits: UInt64Array) -> pl.Series:
+    ends = np.cumsum([weight for _, weight in choices])
+    picked = np.searchsorted(ends, below(bits, int(ends[-1])), side="right")
+    return pl.Series([value for value, _ in choices]).gather(picked)
+
+
+def _venue_ends(n_works: int) -> Int64Array:
+    """Return the cumulative weights of a field's venues: 8 sqrt(n) venues in the whole world, at least 4 a field."""
+    ranks = np.arange(max(4, 8 * math.isqrt(n_works) // len(FIELDS)))
+    return np.cumsum((1 << 20) // (ranks + 3))
+
+
+def _venue_ids(venues: Int64Array, seed: int) -> Int64Array:
+    return 1 + scatter(stream_key(seed, "synthetic/venue-id"), venues, 32)
+
+
+def _venue_name(field: int, rank: int) -> str:
+    _, topics, _ = list(FIELDS.values())[field]
+    names = topics.split("; ")
+    forms = VENUES.split("; ")
+    series, place = divmod(rank, len(names) * len(forms))
+    # A diagonal walk over forms and topics: neighbouring ranks differ in both.
+    form, topic = forms[(place + place // len(names)) % len(forms)], names[place % len(names)].title()
+    return form.format(topic) + (f", Series {series + 1}" if series else "")

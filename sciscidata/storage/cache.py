@@ -1,0 +1,297 @@
+"""Folders that a later run goes on with, or uses again once they are whole."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from isal import isal_zlib
+
+from sciscidata.errors import StorageError
+from sciscidata.storage.atomic import (
+    LOCK,
+    atomic_folder,
+    clear_leftovers,
+    flush,
+    flush_folder,
+    open_lock,
+    take_place,
+    try_lock,
+)
+from sciscidata.storage.disk import errors_about, hash_file, list_visible, real_path, remove_folder, storage_error
+from sciscidata.storage.small_files import read_whole
+
+logger = logging.getLogger(__name__)
+
+_SUMS: Final = "SHA256SUMS"
+_LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their checksums
+_ledger_lock = threading.Lock()
+
+
+class _NoFileError(OSError):
+    """A folder, a pipe or a device lies where a file belongs."""
+
+
+@contextmanager
+def resumable_folder(target: Path) -> Generator[Path]:
+    """Give a folder to fill like atomic_folder, with what a killed run left of the same one.
+
+    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
+    full, leaves it for the next one; a run that fails in another way removes it. What was left is checked before the
+    block begins: a file stays if ``note_finished`` noted it and it still has that checksum, a folder if this holds for
+    all its files; the rest is removed. Where another run is at work on the same target, or the disk knows no locks,
+    it is a folder of atomic_folder.
+
+    Raises:
+        StorageError: as atomic_folder.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     try:
+        ...         with resumable_folder(Path(home, "result")) as folder:
+        ...             for name in ("first.txt", "second.txt"):
+        ...                 _ = (folder / name).write_text("1")
+        ...             note_finished(folder, "first.txt", file_checksum(folder / "first.txt"))
+        ...             raise KeyboardInterrupt
+        ...     except KeyboardInterrupt:
+        ...         with resumable_folder(Path(home, "result")) as folder:
+        ...             print([path.name for path in folder.iterdir()])
+        ['first.txt']
+    """
+    target = real_path(target)
+    workspace = target.with_name(f".{target.name}.unfinished")
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            refuse_link(workspace)
+            workspace.mkdir(exist_ok=True)
+            lock = stack.enter_context(open_lock(workspace / LOCK))
+            # Its owner may have removed it while we waited for the lock.
+            ours = try_lock(lock) and os.path.samestat(os.fstat(lock.fileno()), (workspace / LOCK).stat())
+        except FileNotFoundError:
+            ours = False
+        except StorageError:
+            raise
+        except OSError as error:
+            raise storage_error(error, target) from error
+        if not ours:
+            yield stack.enter_context(atomic_folder(target))
+            return
+        clear_leftovers(target)
+        new = workspace / "new"
+        try:
+            with errors_about(target):
+                refuse_link(new)
+                new.mkdir(exist_ok=True)
+                _remove_untrusted(new)
+                yield new
+                flush_folder(new)
+                take_place(new, target)
+                flush(target.parent)
+        except StorageError:
+            if target.exists():  # of another run, in whose way it would be
+                remove_folder(workspace)
+            raise
+        except Exception:
+            remove_folder(workspace)
+            raise
+        remove_folder(workspace)
+
+
+def note_finished(folder: Path, name: str, checksum: str) -> None:
+    """Note that a file of a resumable folder is whole. In any other folder this does nothing.
+
+    Args:
+        folder: what resumable_folder gave.
+        name: the file's, from ``folder``; it may appear under this name right after.
+        checksum: of what was written: ``file_checksum`` of it, or the same made while writing; or quick_checksum's.
+
+    Raises:
+        OSError: the note cannot be written.
+    """
+    ledger = folder.parent / _LEDGER
+    if ledger.is_file():
+        with _ledger_lock, ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{checksum}  {name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def file_checksum(path: Path) -> str:
+    """Return what note_finished is given of a file: its SHA-256.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Example:
+        >>> file_checksum(Path(os.devnull))[:15]
+        'sha256:e3b0c442'
+    """
+    return f"sha256:{hash_file(path)}"
+
+
+def quick_checksum(value: int) -> str:
+    """Return what note_finished is given of a large file that is gone in the end: its CRC-32, made while writing.
+
+    Example:
+        >>> quick_checksum(isal_zlib.crc32(b"abc"))
+        'crc32:352441c2'
+    """
+    return f"crc32:{value:08x}"
+
+
+def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
+    """Make a folder whose name decides its content, or reuse what an earlier run made whole.
+
+    Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. They are checked
+    before a reuse; a folder that is damaged or unfinished is made again, with a warning in the log.
+
+    Args:
+        target: where to keep it. Two runs may make it at the same time: the first one counts.
+        make: fills an empty folder, always with the same files for the same ``target``.
+        resume: keep what a killed run has finished, and give ``make`` a folder with it; see resumable_folder.
+
+    Returns:
+        ``target``.
+
+    Raises:
+        StorageError: the disk is full, or the folder cannot be written. Other errors of ``make`` pass through.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     for _ in range(2):
+        ...         made = cached_folder(Path(home, "sum-2-3"), lambda folder: print((folder / "5").write_text("")))
+        ...     sorted(path.name for path in made.iterdir())
+        0
+        ['5', 'SHA256SUMS']
+    """
+    refuse_link(target)
+    was_there = target.exists()  # asked first: another run may be about to make it
+    if was_there and not target.is_dir():
+        raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
+    if is_whole_folder(target):
+        logger.info("reusing %s", target)
+        return target
+    if was_there:
+        logger.warning("%s is damaged or unfinished; it is made again", target)
+        remove_folder(target)
+    try:
+        with resumable_folder(target) if resume else atomic_folder(target) as folder:
+            make(folder)
+            (folder / _SUMS).write_bytes(_sums(folder, _read_ledger(folder)))
+    except StorageError:
+        if not is_whole_folder(target):  # else another run has made the same folder meanwhile
+            raise
+    return target
+
+
+def is_whole_folder(folder: Path) -> bool:
+    """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
+
+    Raises:
+        OSError: a file cannot be read. It may be whole: nothing is made again, or removed, for that.
+
+    Example:
+        >>> is_whole_folder(Path("no/such/folder"))
+        False
+    """
+    try:
+        return read_whole(folder / _SUMS) == _sums(folder)
+    except (FileNotFoundError, NotADirectoryError, _NoFileError):
+        return False
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a link where this package makes a folder of its own: what it leads to may be anything.
+
+    Raises:
+        StorageError: there is one.
+
+    Example:
+        >>> refuse_link(Path("no/such/folder"))
+    """
+    if path.is_symlink():
+        msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
+        raise StorageError(msg)
+
+
+def _remove_untrusted(new: Path) -> None:
+    """Remove what a run before left behind without a note, or other than it was noted."""
+    noted, ledger = _read_ledger(new), new.parent / _LEDGER
+    for entry in sorted(new.iterdir()):
+        found = _files_of(entry)
+        names = _names_of(entry, new)
+        stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
+        is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
+        if is_whole and all(_has_checksum(path, noted[name]) for path, name in zip(found, names, strict=True)):
+            continue
+        if set(stated) & set(names):
+            logger.warning("%s is damaged; it is made again", entry.name)
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    ledger.unlink(missing_ok=True)  # which may be a link
+    kept = [f"{noted[name]}  {name}\n" for entry in new.iterdir() for name in _names_of(entry, new)]
+    ledger.write_text("".join(kept), "utf-8")
+
+
+def _files_of(entry: Path) -> list[Path]:
+    if entry.is_symlink() or not entry.is_dir():
+        return [entry]
+    return [path for path in sorted(entry.rglob("*")) if path.is_symlink() or not path.is_dir()]
+
+
+def _names_of(entry: Path, new: Path) -> list[str]:
+    return [path.relative_to(new).as_posix() for path in _files_of(entry)]
+
+
+def _has_checksum(path: Path, checksum: str) -> bool:
+    try:
+        if path.is_symlink() or not path.is_file():
+            return False
+        if checksum.startswith("sha256:"):
+            return file_checksum(path) == checksum
+        value = 0
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                value = isal_zlib.crc32(block, value)
+        return quick_checksum(value) == checksum
+    except OSError:
+        return False
+
+
+def _read_ledger(folder: Path) -> dict[str, str]:
+    """Read which files of a resumable folder were noted, and with what checksum; the last note of a name counts."""
+    ledger = folder.parent / _LEDGER
+    try:
+        text = read_whole(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
+    except OSError:
+        return {}
+    lines = (line.partition("  ") for line in text.splitlines(keepends=True) if line.endswith("\n"))
+    return {name.rstrip("\n"): checksum for checksum, _, name in lines}
+
+
+def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
+    paths = [path for path in list_visible(folder.iterdir()) if path.name != _SUMS]
+
+    def line(path: Path) -> str:
+        if not path.is_file():  # a pipe would be waited for
+            raise _NoFileError(errno.EINVAL, "It is no file", str(path))
+        checksum = (noted or {}).get(path.name, "")
+        return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"
+
+    with ThreadPoolExecutor(2) as pool:
+        return "".join(pool.map(line, paths)).encode()

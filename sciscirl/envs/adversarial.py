@@ -1,0 +1,271 @@
+"""Predict, be challenged, defend or revise: the adversarial task as the cookbook's ``Env`` and its builders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import chz
+from tinker_cookbook.completers import MessageCompleter
+from tinker_cookbook.renderers import Message, Renderer
+from tinker_cookbook.rl.types import (
+    Action,
+    ActionExtra,
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    RLDataset,
+    StepResult,
+    StopReason,
+)
+from tinker_cookbook.utils import logtree
+from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
+
+from sciscirl.envs.dataset import DisruptionDataset, DisruptionDatasetBuilder
+from sciscirl.envs.env import (
+    DisruptionEnv,
+    DisruptionGroupBuilder,
+    build_messages,
+    end_episode,
+    measure_answer,
+    show_view,
+)
+from sciscirl.envs.opponents import RuleBasedChallenger, Seen, ask_challenger, ask_judge, make_completer, render_request
+from sciscirl.metrics.predictions import INVALID
+from sciscirl.metrics.revisions import flip_metrics, make_adversarial_prediction
+from sciscirl.task.adversarial_rewards import (
+    AdversarialParts,
+    AdversarialRules,
+    Episode,
+    Reasoning,
+    judge_by_rubric,
+    score_episode,
+)
+from sciscirl.task.contracts import Answer
+from sciscirl.task.papers import Paper
+from sciscirl.task.prompts import escape_markup, render_question
+from sciscirl.task.rules import TaskRules
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Who meets an answer, and what it then earns. Pickles if challenger and judge do.
+
+    Attributes:
+        rules: what correctness, reasoning and adaptation are worth.
+        challenger: Agent B; any completer of messages.
+        judge: awards R_reasoning; None: the rubric does.
+    """
+
+    rules: AdversarialRules = field(default_factory=AdversarialRules)
+    challenger: MessageCompleter = field(default_factory=RuleBasedChallenger)
+    judge: MessageCompleter | None = None
+
+
+class AdversarialEnv(DisruptionEnv):
+    """Shows a model one paper, challenges its answer, and pays for the answer after that.
+
+    - A first answer that is valid meets the challenger, which sees the paper as the model saw it, and the answer.
+    - One that is not valid meets no challenger: the model is asked to mend its form, and loses R_adaptation.
+    - One that was cut off, or ended in more than one way, ends the episode: nobody knows where the model's turn ends.
+      It counts as the final answer too, which is not valid then.
+
+    The reward comes with the last turn. Training sees each turn in the words that were sampled, markup in them apart.
+
+    Args:
+        paper: what is shown, and the labels that are right.
+        rules: labels, prompt and contract.
+        renderer: of the model's chat format.
+        opponents: who meets the answer, and what that earns.
+    """
+
+    def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer, opponents: Opponents) -> None:
+        super().__init__(paper, rules, renderer)
+        self.opponents = opponents
+        self.view = show_view(paper, rules, renderer)
+        self._first: tuple[Answer, str] | None = None
+        self._challenge = ""
+
+    async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
+        """Challenge a first answer; score the episode by a second one.
+
+        Returns:
+            Of the first turn no reward. Of the last one the reward; its parts, what was predicted and what the
+            challenge changed, as metrics that can be averaged; and as logs a row of
+            ``adversarial_predictions.adversarial_schema``, without what is null there.
+        """
+        text, answer, end = self._read(action, extra)
+        if self._first is None:
+            self._first = answer, text
+            if end == StopReason.COMPLETED:
+                return await self._meet(answer, text)
+        first, first_text = self._first
+        self.answer = answer
+        episode = Episode(
+            view=self.view,
+            first=first,
+            first_text=first_text,
+            challenge=self._challenge,
+            final=answer,
+            final_text=text,
+        )
+        return await self._score(episode, end)
+
+    async def _meet(self, answer: Answer, text: str) -> StepResult:
+        if answer.is_valid:
+            seen = Seen(self.view, text, self.rules.target)
+            self._challenge = await ask_challenger(self.opponents.challenger, seen)
+        conversation = self._converse(escape_markup(text), self._challenge)
+        return StepResult(
+            reward=0.0,
+            episode_done=False,
+            next_observation=self.renderer.build_generation_prompt(conversation),
+            next_stop_condition=self.renderer.get_stop_sequences(),
+            logs={"text": text, "challenge": self._challenge},
+        )
+
+    def _converse(self, first: str, challenge: str) -> list[Message]:
+        return [
+            *build_messages(self.paper, self.rules, self.renderer),
+            Message(role="assistant", content=first),
+            render_request(challenge, render_question(self.rules.contract, self.rules.target)),
+        ]
+
+    async def _score(self, episode: Episode, end: StopReason) -> StepResult:
+        gold = self.paper.labels(self.rules.target)
+        rubric = judge_by_rubric(episode)
+        n_steps: int | None = rubric.n_steps
+        metrics: Metrics = {}
+        if self.opponents.judge is not None and episode.final.is_valid:
+            n_steps = await ask_judge(self.opponents.judge, episode)
+            metrics["judge_invalid"] = float(n_steps is None)
+        reward = score_episode(episode, gold, self.opponents.rules, n_steps or 0)
+        metrics |= _reward_metrics(reward, rubric) | {"challenged": float(bool(episode.challenge))}
+        metrics |= measure_answer(episode.final, gold) | end_episode(end)
+        metrics |= flip_metrics(gold, episode.first.labels, episode.final.labels)
+        self._show_episode(episode, gold, reward)
+        row = make_adversarial_prediction(self.paper.openalex_id, gold, episode, reward)
+        return self._end(reward.total, metrics, row)
+
+    def _show_episode(self, episode: Episode, gold: dict[str, str], reward: AdversarialParts) -> None:
+        """Write the episode into the run's readable log, where one is open."""
+        turns = (
+            build_messages(self.paper, self.rules, self.renderer)
+            if episode.first is episode.final
+            else self._converse(episode.first_text, episode.challenge)
+        )
+        turns = [*turns, Message(role="assistant", content=episode.final_text)]
+        with logtree.scope_header("Episode"):
+            logtree.log_formatter(ConversationFormatter(messages=turns))
+        with logtree.scope_header("Reward"):
+            said = {
+                name: ", ".join(answer.labels.values()) or INVALID
+                for name, answer in (("first", episode.first), ("final", episode.final))
+            }
+            parts = {part.name: f"{getattr(reward, part.name):.2f}" for part in fields(AdversarialParts)}
+            logtree.table_from_dict({"gold": ", ".join(gold.values()), **said, **parts})
+
+
+def _reward_metrics(reward: AdversarialParts, rubric: Reasoning) -> Metrics:
+    parts = {part.name: getattr(reward, part.name) for part in fields(AdversarialParts) if part.name != "total"}
+    return {f"reward/{name}": value for name, value in parts.items()} | {
+        f"rubric/{criterion.name}": float(getattr(rubric, criterion.name)) for criterion in fields(Reasoning)
+    }
+
+
+@dataclass(frozen=True)
+class AdversarialGroupBuilder(DisruptionGroupBuilder):
+    """Several episodes about one paper, whose rewards training centres.
+
+    Attributes:
+        opponents: who meets the answers, and what that earns.
+    """
+
+    opponents: Opponents = field(default_factory=Opponents)
+
+    async def make_envs(self) -> Sequence[Env]:
+        """Make one environment for each episode."""
+        return [AdversarialEnv(self.paper, self.rules, self.renderer, self.opponents) for _ in range(self.group_size)]
+
+
+class AdversarialDataset(RLDataset):
+    """The batches of another dataset, with opponents.
+
+    Args:
+        plain: papers, rules and sizes.
+        opponents: who meets the answers, and what that earns.
+    """
+
+    def __init__(self, plain: DisruptionDataset, opponents: Opponents) -> None:
+        self.plain = plain
+        self.opponents = opponents
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        """Return the groups of one step.
+
+        Raises:
+            IndexError: if there is no batch of that number.
+        """
+        return [
+            AdversarialGroupBuilder(
+                **{own.name: getattr(group, own.name) for own in fields(group)}, opponents=self.opponents
+            )
+            for group in self.plain.get_batch(index)
+        ]
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self.plain)
+
+
+@chz.chz
+class AdversarialDatasetBuilder(DisruptionDatasetBuilder):
+    """As DisruptionDatasetBuilder, with opponents; ``reward`` is not used.
+
+    Attributes:
+        adversarial: what correctness, reasoning and adaptation are worth, and who challenges and judges.
+        base_url: the server that is to sample from challenger and judge; else ``TINKER_BASE_URL``, else Tinker.
+    """
+
+    adversarial: AdversarialRules = AdversarialRules()
+    base_url: str | None = None
+
+    def opponents(self) -> Opponents:
+        """Return challenger and judge; no server is asked before they are.
+
+        Raises:
+            SciSciRLError: if the cookbook knows no chat format for a model.
+        """
+        return make_opponents(self.adversarial, self.model_name, self.renderer_name, self.base_url)
+
+    async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
+        """Build the batches; see DisruptionDatasetBuilder."""
+        opponents = self.opponents()
+        train, test = await DisruptionDatasetBuilder.__call__(self)
+        return _oppose(train, opponents), None if test is None else _oppose(test, opponents)
+
+
+def _oppose(dataset: RLDataset, opponents: Opponents) -> AdversarialDataset:
+    if not isinstance(dataset, DisruptionDataset):
+        msg = f"a DisruptionDatasetBuilder builds a DisruptionDataset, not a {type(dataset).__name__}"
+        raise TypeError(msg)
+    return AdversarialDataset(dataset, opponents)
+
+
+def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
+    """Make challenger and judge as the rules name them.
+
+    Args:
+        rules: what is paid, and who challenges and judges.
+        model: the model that they meet; where one of them is the same, it has the same chat format.
+        renderer_name: that chat format.
+        base_url: a Tinker server.
+
+    Raises:
+        SciSciRLError: if the cookbook knows no chat format for a model.
+    """
+    challenger, judge = (
+        None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)
+        for who in (rules.challenger, rules.judge)
+    )
+    return Opponents(rules, challenger or RuleBasedChallenger(), judge)

@@ -1,0 +1,76 @@
+"""The collapse alarm between evaluations: it looks at what training samples anyway, and asks nothing more."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import prediction_schema
+from sciscirl.runs.folder import open_store
+from sciscirl.task.papers import TargetName
+
+
+class TrainingWatch:
+    """Looks at the answers of a run in windows of whole batches, each once: when the batch after it is made.
+
+    It reads what the cookbook's loop has written of each step into the folder of the run. So it needs no memory: a
+    run that was killed and goes on is judged as if it had not been, and answers are seen that another process sampled.
+
+    Args:
+        run: the folder.
+        target: the task.
+        batch_size: papers a batch.
+        action: what is done about a collapse; see CollapseAlarm.
+        config: how many papers make a window, how many windows in a row a collapse, and the thresholds.
+
+    Raises:
+        SciSciRLError: on construction, if there is no such action.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as run:
+        ...     watch = TrainingWatch(run, "disruption", batch_size=16, action="stop")
+        ...     watch(batch=32)  # no answer, no sign
+        >>> watch.n_batches
+        16
+    """
+
+    def __init__(
+        self,
+        run: str,
+        target: TargetName,
+        *,
+        batch_size: int,
+        action: CollapseAction = "warn",
+        config: CollapseConfig | None = None,
+    ) -> None:
+        self.run = run
+        self.target: TargetName = target
+        self.action: CollapseAction = check_action(action)
+        self.config = config or CollapseConfig()
+        self.n_batches = -(-self.config.n_papers // batch_size)
+
+    def __call__(self, batch: int) -> None:
+        """Look at the batches before this one, if they end a window.
+
+        Raises:
+            CollapseError: if the model has collapsed, and that ends the run. It holds the metrics of the last window,
+                each after ``train/``.
+        """
+        if self.action == "off" or batch == 0 or batch % self.n_batches:
+            return
+        ends = range(batch, 0, -self.n_batches)[: self.config.n_evaluations]
+        *earlier, last = (self._measure(end) for end in reversed(ends))
+        watched = f"windows of {self.n_batches} training steps"
+        CollapseAlarm(self.config, self.action, earlier, watched)(last, batch)
+
+    def _measure(self, end: int) -> dict[str, float]:
+        store = open_store(self.run)
+        steps = range(end - self.n_batches, end)
+        logs = [rollout["steps"][-1]["logs"] for step in steps for rollout in store.read_rollouts(step)]
+        if not logs:
+            return {}
+        schema = prediction_schema(self.target)
+        rows = pl.DataFrame([{name: log.get(name) for name in schema} for log in logs], schema=schema)
+        return {f"train/{name}": value for name, value in compute_metrics(rows).items()}

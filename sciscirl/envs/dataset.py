@@ -1,0 +1,419 @@
+"""Which papers a run sees, in which order: the cookbook's ``RLDataset`` and its builder."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, overload
+
+import chz
+from tinker_cookbook.renderers import Renderer
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
+
+from sciscirl.envs.collapse_watch import TrainingWatch
+from sciscirl.envs.env import DisruptionGroupBuilder, build_messages
+from sciscirl.envs.share_penalty import ShareTracker
+from sciscirl.errors import SciSciRLError
+from sciscirl.metrics.collapse import CollapseAction
+from sciscirl.presets import Preset
+from sciscirl.runs.chat_format import choose_renderer, make_renderer
+from sciscirl.runs.folder import open_store
+from sciscirl.task.contracts import ContractName
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, Side, TargetName, read_split
+from sciscirl.task.prompts import PromptStyle, render_record
+from sciscirl.task.rules import TaskRules, check_positive
+
+# ---------- In which order papers are shown, epoch after epoch.
+
+
+_N_KEPT = 3  # epochs: a batch may straddle two, and find its spares in a third
+
+
+def order_papers(
+    papers: Iterable[Paper],
+    seed: int,
+    epoch: int = 0,
+    *,
+    interleave: bool = False,
+    target: TargetName = "disruption",
+) -> list[Paper]:
+    """Put papers in the order in which an epoch shows them.
+
+    By SHA-256 of seed, epoch and id, so that the order is the same with every version of every library, and a paper
+    more or less moves no other past a third.
+
+    Args:
+        papers: in any order.
+        seed: another seed, another order.
+        epoch: likewise.
+        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the
+            whole. Of balanced classes every batch then has equally many, give or take one.
+        target: whose labels are the classes; of a joint task every pair of labels is one.
+
+    Example:
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+        >>> papers = [Paper(f"W{n}", view, Gold("neutral" if n < 4 else "disruptive", None)) for n in range(8)]
+        >>> [paper.gold.disruption_label[0] for paper in order_papers(papers, seed=0, interleave=True)]
+        ['d', 'n', 'd', 'n', 'd', 'n', 'd', 'n']
+    """
+    ordered = sorted(papers, key=lambda paper: _key(seed, epoch, paper.openalex_id))
+    if not interleave:
+        return ordered
+    classes: dict[tuple[str, ...], list[Paper]] = defaultdict(list)
+    for paper in ordered:
+        classes[class_of(paper, target)].append(paper)
+    placed = [
+        ((rank + 0.5) / len(classes[labels]), order, paper)
+        for order, labels in enumerate(product(*(VOCABULARIES[column] for column in TARGETS[target])))
+        for rank, paper in enumerate(classes[labels])
+    ]
+    return [paper for *_, paper in sorted(placed, key=lambda place: place[:2])]
+
+
+def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
+    """Return the labels of a paper that a task asks for: papers that share them are of one class."""
+    return tuple(paper.labels(target).values())
+
+
+def _key(seed: int, epoch: int, openalex_id: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{epoch}:{openalex_id}".encode()).digest()
+
+
+class Epochs(Sequence[Paper]):
+    """The same papers epoch after epoch, each time in another order, which is found when it is asked for.
+
+    Args:
+        papers: of one epoch, in any order.
+        n_shown: how many papers are shown in all, each as often as any other or once more.
+        seed: see ``order_papers``, like the next two.
+        interleave: spread each class evenly.
+        target: whose labels are the classes.
+
+    Attributes:
+        papers: of one epoch, as they were given.
+
+    Example:
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+        >>> shown = Epochs([Paper(f"W{n}", view, Gold("neutral", None)) for n in range(3)], 3 * 10**12, seed=0)
+        >>> len(shown), [paper.openalex_id for paper in shown[3 * 10**9 - 1 : 3 * 10**9 + 3]]
+        (3000000000000, ['W2', 'W0', 'W1', 'W2'])
+    """
+
+    def __init__(
+        self,
+        papers: Sequence[Paper],
+        n_shown: int,
+        seed: int,
+        *,
+        interleave: bool = False,
+        target: TargetName = "disruption",
+    ) -> None:
+        self.papers = tuple(papers)
+        self._n_shown = min(n_shown, sys.maxsize)  # len() can say no more
+        self._order = partial(order_papers, self.papers, seed, interleave=interleave, target=target)
+        self._kept: dict[int, list[Paper]] = {}
+
+    def first(self, n_shown: int) -> Epochs:
+        """Return the first so many papers, or all, without going through them."""
+        return Epochs(self.papers, min(n_shown, len(self)), *self._order.args[1:], **self._order.keywords)
+
+    def __len__(self) -> int:
+        """Return how many papers are shown."""
+        return self._n_shown
+
+    @overload
+    def __getitem__(self, index: int) -> Paper: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Paper]: ...
+    def __getitem__(self, index: int | slice) -> Paper | list[Paper]:
+        """Return the paper at a place, or those of a slice, in order."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        epoch, place = divmod(range(len(self))[index], len(self.papers))
+        if epoch not in self._kept:
+            self._kept = dict([*self._kept.items(), (epoch, self._order(epoch))][-_N_KEPT:])
+        return self._kept[epoch][place]
+
+
+def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
+    """Make sure before a run that no paper will stop it.
+
+    Raises:
+        PromptError: if a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
+    """
+    for paper in papers.papers if isinstance(papers, Epochs) else papers:
+        # A token has a byte at least: of most papers no token has to be counted.
+        if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
+            build_messages(paper, rules, renderer)
+
+
+class DisruptionDataset(RLDataset):
+    """Batches of groups over a list of papers.
+
+    Args:
+        papers: in the order in which they are shown.
+        rules: labels, prompt, contract and reward.
+        renderer: from ``get_renderer``.
+        batch_size: groups a batch.
+        group_size: answers a group.
+        n_refills: papers that each group has to spare; the next ones of its class that its batch does not show.
+        tracker: of what was said of late, where the reward has a batch term.
+        watch: told of each batch before it is made.
+        keep_rest: whether a last, smaller batch is one: yes where every paper counts, no in training, where all
+            steps are to be alike.
+    """
+
+    def __init__(
+        self,
+        papers: Sequence[Paper],
+        rules: TaskRules,
+        renderer: Renderer,
+        *,
+        batch_size: int,
+        group_size: int,
+        n_refills: int = 0,
+        tracker: ShareTracker | None = None,
+        watch: TrainingWatch | None = None,
+        keep_rest: bool = False,
+    ) -> None:
+        check_positive(batch_size=batch_size, group_size=group_size)
+        self.papers = papers
+        # Any two epochs' stretch holds every paper: further on there is no other spare.
+        self._reach = min(len(papers), 2 * len(papers.papers)) if isinstance(papers, Epochs) else len(papers)
+        self.rules = rules
+        self.renderer = renderer
+        self.batch_size = batch_size
+        self.group_size = group_size
+        self.n_refills = n_refills
+        self.tracker = tracker
+        self.watch = watch
+        self.keep_rest = keep_rest
+
+    def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
+        """Return the groups of one step.
+
+        Raises:
+            IndexError: if there is no batch of that number.
+            CollapseError: if the batches before it show a collapsed model, and that ends the run.
+        """
+        if not 0 <= index < len(self):
+            msg = f"batch {index} of {len(self)}"
+            raise IndexError(msg)
+        if self.watch is not None:
+            self.watch(index)
+        start = index * self.batch_size
+        papers = self.papers[start : start + self.batch_size]
+        excess = {} if self.tracker is None else self.tracker.find_excess(index)
+        return [
+            DisruptionGroupBuilder(
+                paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index
+            )
+            for paper, spares in zip(papers, self._find_spares(start, papers), strict=True)
+        ]
+
+    def _find_spares(self, start: int, papers: Sequence[Paper]) -> list[tuple[Paper, ...]]:
+        """Give each paper the next ones of its class, from the batch's end on and round to its start."""
+        if not self.n_refills:
+            return [()] * len(papers)
+        shown = {paper.openalex_id for paper in papers}
+        wanted = Counter(class_of(paper, self.rules.target) for paper in papers)
+        found: dict[tuple[str, ...], dict[str, Paper]] = defaultdict(dict)
+        for place in range(len(papers), self._reach):
+            paper = self.papers[(start + place) % len(self.papers)]
+            own = class_of(paper, self.rules.target)
+            if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_refills:
+                found[own].setdefault(paper.openalex_id, paper)
+            if all(len(found[own]) == count * self.n_refills for own, count in wanted.items()):
+                break
+        # Dealt out in turn, so that where there are too few no paper of the batch gets them all.
+        dealt = {own: list(spares.values()) for own, spares in found.items()}
+        turn = Counter[tuple[str, ...]]()
+        spares: list[tuple[Paper, ...]] = []
+        for paper in papers:
+            own = class_of(paper, self.rules.target)
+            spares.append(tuple(dealt.get(own, [])[turn[own] :: wanted[own]]))
+            turn[own] += 1
+        return spares
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return (len(self.papers) + (self.batch_size - 1 if self.keep_rest else 0)) // self.batch_size
+
+
+@chz.chz
+class DisruptionDatasetBuilder(RLDatasetBuilder):
+    """From a released slice to the training batches, and the held-out ones.
+
+    Attributes:
+        release: the folder of the slice.
+        model_name: whose tokenizer is used: a name on the Hugging Face hub or a folder.
+        renderer_name: the chat format.
+        target: see TaskRules, like the next four.
+        batch_size: papers a step.
+        group_size: answers to a paper in training.
+        eval_group_size: answers to a held-out paper.
+        seed: of the order.
+        n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two.
+        interleave: see ``paper_order.order_papers``.
+        n_refills: see DisruptionDataset.
+        share_window: see ShareTracker; used where the reward has a batch term.
+        run: the folder of the run: what its answers said of late is read back from its rollouts.
+        first_step: at which it begins or goes on.
+        collapse: what is done about a model that says one label for all; see TrainingWatch. Needs ``run``.
+        n_train: use the first so many papers of the training side only.
+        n_test: likewise of the test side.
+        has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
+    """
+
+    release: str
+    model_name: str
+    renderer_name: str
+    target: TargetName = "disruption"
+    style: PromptStyle = "plain"
+    contract: ContractName = "four_keys"
+    reward: str = "soft"
+    max_paper_tokens: int = 1024
+    batch_size: int = 16
+    group_size: int = 2
+    eval_group_size: int = 1
+    seed: int = 0
+    n_epochs: int = 1
+    interleave: bool = False
+    n_refills: int = 0
+    share_window: int = 256
+    run: str | None = None
+    first_step: int = 0
+    collapse: CollapseAction = "off"
+    n_train: int | None = None
+    n_test: int | None = None
+    has_test: bool = True
+
+    def rules(self) -> TaskRules:
+        """Return labels, prompt, contract and reward as one; a balanced reward is fitted to the training papers.
+
+        Raises:
+            SliceError: if the slice is missing or was altered, and the reward needs it.
+            RewardError: if a label has no training paper, and the reward needs one.
+        """
+        rules = TaskRules(
+            target=self.target,
+            style=self.style,
+            contract=self.contract,
+            reward=self.reward,
+            max_paper_tokens=self.max_paper_tokens,
+        )
+        return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
+
+    def _read(self, side: Side) -> list[Paper]:
+        return read_split(self.release, side, needs=TARGETS[self.target])
+
+    def renderer(self) -> Renderer:
+        """Return the renderer, of a kind that pickles."""
+        return make_renderer(self.model_name, self.renderer_name)
+
+    def train_papers(self) -> Epochs:
+        """Return the training papers in the order in which they are shown, epoch after epoch.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+            SciSciRLError: if it has too few papers for one batch.
+        """
+        check_positive(n_epochs=self.n_epochs)
+        every = self._read("train")
+        papers = every[: self.n_train]
+        if len(papers) < self.batch_size:
+            what, more = f"{self.release} has {len(papers):,} training papers", "build a larger slice"
+            if len(papers) < len(every):
+                what, more = f"n_train={self.n_train} takes {len(papers):,} of {len(every):,} papers", "raise n_train"
+            msg = f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
+            raise SciSciRLError(msg)
+        n_shown = len(papers) * self.n_epochs
+        return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
+
+    def test_papers(self) -> list[Paper]:
+        """Return the held-out papers in the order of the release.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+        """
+        return self._read("test")[: self.n_test]
+
+    def _tracker(self, rules: TaskRules) -> ShareTracker:
+        tracker = ShareTracker(rules.class_counts, self.share_window)
+        if self.run is not None:
+            store = open_store(self.run)
+            tracker.recall(
+                self.first_step, lambda step: (rollout["steps"][-1]["logs"] for rollout in store.read_rollouts(step))
+            )
+        return tracker
+
+    async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
+        """Build the training batches, and the held-out ones in the order of the release.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+            PromptError: if a paper does not fit under ``max_paper_tokens`` even without its abstract.
+            SciSciRLError: if the slice has too few papers for one batch, or the tokenizer is not to be had.
+        """
+        rules, renderer = self.rules(), self.renderer()
+        papers = self.train_papers()
+        check_fit(papers, rules, renderer)
+        train = DisruptionDataset(
+            papers,
+            rules,
+            renderer,
+            batch_size=self.batch_size,
+            group_size=self.group_size,
+            n_refills=self.n_refills,
+            tracker=self._tracker(rules) if rules.table.share_penalty else None,
+            watch=None
+            if self.run is None
+            else TrainingWatch(self.run, self.target, batch_size=self.batch_size, action=self.collapse),
+        )
+        if not self.has_test:
+            return train, None
+        held_out = self.test_papers()
+        check_fit(held_out, rules, renderer)
+        test = DisruptionDataset(
+            held_out,
+            rules,
+            renderer,
+            batch_size=self.batch_size,
+            group_size=self.eval_group_size,
+            keep_rest=True,
+        )
+        return train, test
+
+
+def name_fields(
+    preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
+) -> dict[str, Any]:
+    """Name what a builder takes of a preset, by reinforcement or on gold answers.
+
+    Raises:
+        SciSciRLError: if no renderer is named, and the cookbook knows none for the model.
+    """
+    rules = preset.rules
+    return {
+        "release": release,
+        "model_name": preset.model,
+        "renderer_name": renderer or choose_renderer(preset.model),
+        "target": rules.target,
+        "style": rules.style,
+        "contract": rules.contract,
+        "reward": rules.reward,
+        "max_paper_tokens": rules.max_paper_tokens,
+        "batch_size": preset.batch_size,
+        "seed": preset.seed,
+        "interleave": preset.interleave,
+        "n_train": n_train,
+        "n_test": n_test,
+        "has_test": False,  # our own evaluator judges the same papers, by more measures
+    }

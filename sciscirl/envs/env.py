@@ -1,0 +1,291 @@
+"""One paper, one answer, one reward: the task as the cookbook's ``Env`` and ``EnvGroupBuilder``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import tinker
+from tinker_cookbook.completers import StopCondition
+from tinker_cookbook.exceptions import RendererError
+from tinker_cookbook.renderers import Message, Renderer, get_text_content
+from tinker_cookbook.rl.types import (
+    STOP_METRIC_PREFIX,
+    Action,
+    ActionExtra,
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    Observation,
+    StepResult,
+    StopReason,
+    Trajectory,
+)
+from tinker_cookbook.utils import logtree
+from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
+
+from sciscirl.envs.share_penalty import ShareTracker, batch_term
+from sciscirl.metrics.metrics import merge_labels, tie_metrics
+from sciscirl.metrics.predictions import INVALID, make_prediction
+from sciscirl.task.contracts import Answer
+from sciscirl.task.papers import VOCABULARIES, Paper, PaperView, short_name
+from sciscirl.task.prompts import cap_view, render_prompt
+from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
+from sciscirl.task.rules import TaskRules
+
+
+class DisruptionEnv(Env):
+    """Shows a model one paper and pays for one answer, of whatever labels. Single-use, like every ``Env``.
+
+    Not an ``EnvFromMessageEnv``: that one ends an answer that was cut off with a flat reward and without its text,
+    while here such an answer is read, logged, and scored as the invalid answer that it is.
+
+    Args:
+        paper: what is shown, and the label that is right.
+        rules: labels, prompt, contract and reward.
+        renderer: of the model's chat format, from ``tinker_cookbook.renderers.get_renderer``.
+
+    Attributes:
+        answer: what became of the model's output, once there is one.
+    """
+
+    def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer) -> None:
+        self.paper = paper
+        self.rules = rules
+        self.renderer = renderer
+        self.example_id = paper.openalex_id  # the cookbook's benchmarks name a stored answer by it
+        self.answer: Answer | None = None
+
+    @cached_property
+    def prompt(self) -> list[Message]:
+        """What is asked, written once."""
+        return build_messages(self.paper, self.rules, self.renderer)
+
+    async def initial_observation(self) -> tuple[Observation, StopCondition]:
+        """Return the prompt as tokens, and what ends an answer."""
+        return self.renderer.build_generation_prompt(self.prompt), self.renderer.get_stop_sequences()
+
+    async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
+        """Score the answer; the episode is over.
+
+        Returns:
+            Reward; its parts and what was predicted, as metrics that can be averaged; and as logs a row of
+            ``metrics.PREDICTIONS``, without what is null there.
+        """
+        text, answer, end = self._read(action, extra)
+        self.answer = answer
+        gold = self.paper.labels(self.rules.target)
+        reward = score_answer(answer, gold, self.rules.table)
+        self._show(text, answer, gold, reward)
+        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end) | self._ties(answer)
+        return self._end(reward.total, metrics, make_prediction(self.paper.openalex_id, gold, answer, reward, text))
+
+    def _read(self, action: Action, extra: ActionExtra | None) -> tuple[str, Answer, StopReason]:
+        """Return what was said, what became of it, and how it ended."""
+        text, is_ended = read_action(action, self.renderer)
+        answer = self.rules.parse(text)
+        if (extra or {}).get("stop_reason", "stop") == "length":
+            return text, void(answer), StopReason.MAX_TOKENS
+        if not is_ended:
+            return text, void(answer), StopReason.PARSE_ERROR
+        return text, answer, StopReason.COMPLETED
+
+    def _end(self, reward: float, metrics: Metrics, row: Mapping[str, str | float | bool | None]) -> StepResult:
+        return StepResult(
+            reward=reward,
+            episode_done=True,
+            next_observation=tinker.ModelInput.empty(),
+            next_stop_condition=self.renderer.get_stop_sequences(),
+            metrics=metrics,
+            logs={name: value for name, value in row.items() if value is not None},
+        )
+
+    def _ties(self, answer: Answer) -> dict[str, float]:
+        if self.rules.contract != "probabilities":
+            return {}
+        return {"forecast_tie_rate": float(answer.problem == "tie")}
+
+    def _show(self, text: str, answer: Answer, gold: Mapping[str, str], reward: RewardParts) -> None:
+        """Write the episode into the run's readable log, where one is open."""
+        with logtree.scope_header("Prompt"):
+            logtree.log_formatter(ConversationFormatter(messages=self.prompt))
+        with logtree.scope_header("Answer"):
+            logtree.log_formatter(ConversationFormatter(messages=[Message(role="assistant", content=text)]))
+        with logtree.scope_header("Reward"):
+            said = ", ".join(answer.labels.values()) or INVALID
+            read = {"gold": ", ".join(gold.values()), "predicted": said, "problem": answer.problem}
+            logtree.table_from_dict(read | {part: f"{value:.2f}" for part, value in reward.named().items()})
+
+
+@dataclass(frozen=True)
+class DisruptionGroupBuilder(EnvGroupBuilder):
+    """Several answers to one paper, whose rewards training centres. Pickles.
+
+    Attributes:
+        paper: what every environment of the group shows.
+        rules: labels, prompt, contract and reward.
+        renderer: from ``get_renderer``, which gives it what pickling needs.
+        group_size: how many answers.
+        spares: papers of the same class to ask about instead where the rewards are all equal
+            (``refill.RefillConstantGroups``).
+        excess: what each label was said too often of late, for the batch term; empty: no such term.
+        tracker: counts what the answers of this group say.
+        batch: the number under which it does.
+    """
+
+    paper: Paper
+    rules: TaskRules
+    renderer: Renderer
+    group_size: int = 1
+    spares: tuple[Paper, ...] = ()
+    excess: Mapping[str, float] = field(default_factory=dict[str, float])
+    tracker: ShareTracker | None = None
+    batch: int = 0
+
+    async def make_envs(self) -> Sequence[Env]:
+        """Make one environment for each answer."""
+        return [DisruptionEnv(self.paper, self.rules, self.renderer) for _ in range(self.group_size)]
+
+    async def compute_group_rewards(
+        self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
+    ) -> list[tuple[float, Metrics]]:
+        """Add the batch term, if there is one; log it, and how far the rewards of the group tie.
+
+        Tied rewards have no advantage, so that a group of equal ones teaches nothing. A group of one has no pair
+        to tie, and no such metrics.
+        """
+        terms = [self._batch_term(env) for env in env_group]
+        rewards = [
+            sum(step.reward for step in trajectory.transitions) + term
+            for trajectory, term in zip(trajectory_group, terms, strict=True)
+        ]
+        shared: Metrics = dict(tie_metrics([rewards]))
+        if self.spares:
+            papers = [env.paper for env in env_group if isinstance(env, DisruptionEnv)]
+            shared["refills"] = (self.paper, *self.spares).index(papers[0])
+        if self.tracker is None:
+            return [(0.0, shared) for _ in trajectory_group]
+        shared["batch_term_answers"] = self.tracker.count_answers(self.batch)
+        return [(term, {**shared, "reward/batch": term}) for term in terms]
+
+    def _batch_term(self, env: Env) -> float:
+        if self.tracker is None or not isinstance(env, DisruptionEnv) or env.answer is None:
+            return 0.0
+        self.tracker.record(self.batch, env.answer)
+        return batch_term(env.answer, self.excess, self.rules.table)
+
+    def logging_tags(self) -> list[str]:
+        """Return the tag under which the metrics of this task are averaged."""
+        return [self.rules.target]
+
+
+def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[Message]:
+    """Write the prompt of one paper, cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
+    messages = render_prompt(show_view(paper, rules, renderer), rules.style, rules.contract, rules.target)
+    return [Message(role=message["role"], content=message["content"]) for message in messages]
+
+
+def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> PaperView:
+    """Return what a model gets to see of a paper: cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
+    return cap_view(
+        paper.view,
+        rules.max_paper_tokens,
+        lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
+    )
+
+
+def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:
+    """Read sampled tokens as text: what the renderer frames is taken off, whatever the model wrote is kept.
+
+    A renderer parses thinking and tool calls out of an answer. They are not allowed here, so where there are any the
+    text is as it was sampled, and the contract gets to see them.
+
+    Returns:
+        The text, and whether the model ended it by itself.
+    """
+    sampled = str(renderer.tokenizer.decode(action))
+    try:
+        message, termination = renderer.parse_response(action)
+    except RendererError:  # several ends in one answer
+        return sampled, False
+    has_more = "think>" in sampled or bool(message.get("tool_calls")) or bool(message.get("unparsed_tool_calls"))
+    text = _without_end(action, renderer) if has_more else get_text_content(message)
+    return text, termination.is_clean
+
+
+def _without_end(action: Action, renderer: Renderer) -> str:
+    ends = renderer.get_stop_sequences()
+    kept = action[:-1] if action and action[-1] in ends else action
+    text = str(renderer.tokenizer.decode(kept))
+    for end in ends:
+        if isinstance(end, str):
+            text = text.partition(end)[0]
+    return text
+
+
+def void(answer: Answer) -> Answer:
+    """Make an answer that was cut off invalid, however well it reads so far.
+
+    Example:
+        >>> from sciscirl.task.contracts import parse_answer
+        >>> answer = void(parse_answer('{"disruption_label": "neutral", "confidence": 0.5}', "two_keys"))
+        >>> answer.is_json, answer.is_valid, answer.label, answer.problem
+        (True, False, None, 'cut_off')
+    """
+    return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
+
+
+def _reward_metrics(reward: RewardParts, gold: Mapping[str, str]) -> Metrics:
+    metrics: Metrics = {f"reward/{part}": value for part, value in reward.named().items() if part != "total"}
+    if len(gold) > 1:
+        metrics |= {f"{short_name(column)}/reward/task": reward.tasks.get(column, 0.0) for column in gold}
+    return metrics
+
+
+def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
+    """Number what was predicted; the cookbook averages each key over the answers that have it.
+
+    So ``recall/neutral`` becomes the recall of a batch, since only answers to neutral papers have the key. Of a joint
+    task, what is of one label has its name before it, as in ``metrics.compute_metrics``.
+    """
+    by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
+    metrics: Metrics = {}
+    if len(by_label) == 1:
+        metrics |= next(iter(by_label.values()))
+    else:
+        metrics |= merge_labels(by_label)
+        metrics["both_match"] = min(part["label_match"] for part in by_label.values())
+    metrics |= {
+        "parse_ok": float(answer.is_json),
+        "format_strict_ok": float(answer.is_valid),
+        "invalid": float(not answer.is_valid),
+        "think": float(answer.has_think),
+    }
+    if answer.confidence is not None:
+        metrics["mean_confidence"] = answer.confidence
+    return metrics
+
+
+def end_episode(end: StopReason) -> Metrics:
+    """Number how an episode ended, under the names that the cookbook reads."""
+    return {
+        "max_tokens_reached": float(end == StopReason.MAX_TOKENS),
+        "parse_error": float(end == StopReason.PARSE_ERROR),
+        f"{STOP_METRIC_PREFIX}{end}": 1.0,
+    }
+
+
+def _label_metrics(answer: Answer, column: str, gold: str) -> dict[str, float]:
+    labels = VOCABULARIES[column]
+    said = answer.labels.get(column, INVALID)
+    metrics = {f"predicted_share/{name}": float(said == name) for name in (*labels, INVALID)}
+    metrics |= {f"gold_share/{label}": float(gold == label) for label in labels}
+    metrics |= {
+        "label_match": float(said == gold),
+        f"recall/{gold}": float(said == gold),
+        "tolerant_label_match": float(answer.tolerant_labels.get(column) == gold),
+    }
+    if answer.forecast:
+        metrics["forecast_brier"] = quadratic_loss(answer.forecast, column, gold)
+    return metrics

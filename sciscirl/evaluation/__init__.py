@@ -1,0 +1,4 @@
+"""Judge a model, a checkpoint or a baseline on held-out papers, and choose among checkpoints.
+
+Read first: ``evaluate.py``.
+"""

@@ -1,0 +1,165 @@
+"""What is learnable without a language model: three predictors that every result stands beside."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.task.contracts import Answer, most_probable
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules
+
+#: Label and forecast (label names to probabilities) for each held-out paper.
+Verdicts = list[tuple[str, dict[str, float]]]
+
+
+def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+    """Always say the most common label of the training side (the first in label order if several are).
+
+    The forecast is the shares there.
+
+    Example:
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+        >>> train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
+        >>> predict_majority(train, train[:1], "disruption_label")
+        [('disruptive', {'disruptive': 0.5, 'consolidating': 0.0, 'neutral': 0.5})]
+    """
+    share = _shares(train, column)
+    return [(most_probable(share, column), share)] * len(test)
+
+
+def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+    """Say labels at random, in the proportions of the training side. The forecast is the shares there.
+
+    A paper's label depends on nothing but the seed, its id and those proportions (SHA-256).
+    """
+    share, labels = _shares(train, column), VOCABULARIES[column]
+    # A stream of its own for each further label: two labels of one paper are drawn apart.
+    stream = "prior" if column == "disruption_label" else f"prior:{column}"
+    verdicts: Verdicts = []
+    for paper in test:
+        digest = hashlib.sha256(f"{seed}:{stream}:{paper.openalex_id}".encode()).digest()
+        place = int.from_bytes(digest[:6]) / 2**48
+        ends = np.cumsum([share[label] for label in labels])
+        label = labels[min(int(np.searchsorted(ends, place, side="right")), len(labels) - 1)]
+        verdicts.append((label, share))
+    return verdicts
+
+
+def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+    """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
+
+    Words and pairs of words that at least two training papers have; year as it is and citations as log(1 + n), both
+    standardised; field as indicator. Nothing is tuned. The forecast is the model's probabilities.
+    """
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2 if len(train) > 50 else 1, sublinear_tf=True, dtype=np.float64)
+    facts, model = _Facts(train), LogisticRegression(max_iter=1000)
+    try:
+        seen = sparse.hstack([words.fit_transform(map(_text, train)), facts(train)])
+        model.fit(seen, [getattr(paper.gold, column) for paper in train])
+    except ValueError as error:  # no word that two papers have, or one class only
+        msg = f"the training papers cannot be learnt from ({error}). Build a larger slice, of two classes at least."
+        raise SciSciRLError(msg) from error
+    asked = sparse.hstack([words.transform(map(_text, test)), facts(test)])
+    chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
+    known = [{str(label): min(float(chance), 1.0) for label, chance in zip(model.classes_, row, strict=True)}
+             for row in chances]  # fmt: skip
+    forecasts = [{label: chance.get(label, 0.0) for label in VOCABULARIES[column]} for chance in known]
+    return [(str(model.classes_[row.argmax()]), forecast) for row, forecast in zip(chances, forecasts, strict=True)]
+
+
+#: Every baseline by name.
+BASELINES: Final[Mapping[str, Callable[[Sequence[Paper], Sequence[Paper], str, int], Verdicts]]] = MappingProxyType(
+    {"majority": predict_majority, "prior_random": predict_prior, "tfidf_logistic": predict_tfidf}
+)
+
+
+def run_baseline(
+    name: str,
+    train: Sequence[Paper],
+    test: Sequence[Paper],
+    *,
+    seed: int = 0,
+    rules: TaskRules = TaskRules(),  # noqa: B008 (frozen)
+) -> pl.DataFrame:
+    """Let a baseline judge the held-out papers, each label that is asked for on its own.
+
+    Args:
+        name: one of BASELINES.
+        train: papers with labels.
+        test: papers to judge.
+        seed: of the random one.
+        rules: which labels are asked for, whether as probabilities, and what that earns, as a model's answers would; a
+            balanced reward is fitted to ``train``.
+
+    Returns:
+        Predictions (``prediction_schema``), in the order of ``test``; every answer is valid. Confidence is the
+        forecast of the label, of two labels the product.
+
+    Raises:
+        SciSciRLError: if there is no training paper, or the classifier finds no words or one class only.
+    """
+    if not train:
+        msg = "the slice has no training papers, which a baseline learns from. Build one with n_train > 0."
+        raise SciSciRLError(msg)
+    table = rules.fitted(train).table
+    columns = TARGETS[rules.target]
+    verdicts = [BASELINES[name](train, test, column, seed) for column in columns]
+    rows = []
+    for paper, said in zip(test, zip(*verdicts, strict=True), strict=True):
+        labels = {column: label for column, (label, _) in zip(columns, said, strict=True)}
+        forecast = {label: chance for _, chances in said for label, chance in chances.items()}
+        confidence = math.prod(forecast[label] for label in labels.values())
+        answer = Answer(
+            target=rules.target, labels=labels, forecast=forecast if rules.contract == "probabilities" else {},
+            confidence=confidence, is_json=True, is_valid=True, tolerant_labels=labels,
+            tolerant_confidence=confidence, has_think=False, problem="",
+        )  # fmt: skip
+        gold = paper.labels(rules.target)
+        rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(answer, gold, table), ""))
+    return pl.DataFrame(rows, schema=prediction_schema(rules.target))
+
+
+def _text(paper: Paper) -> str:
+    return f"{paper.view.title or ''} {paper.view.abstract or ''}"
+
+
+def _shares(papers: Sequence[Paper], column: str) -> dict[str, float]:
+    counts = Counter(getattr(paper.gold, column) for paper in papers)
+    return {label: counts[label] / len(papers) for label in VOCABULARIES[column]}
+
+
+class _Facts:
+    """Year, citations and field as columns, scaled by what training papers have."""
+
+    def __init__(self, train: Sequence[Paper]) -> None:
+        known = [column[~np.isnan(column)] for column in self._numbers(train).T]
+        self.mean = np.array([column.mean() if len(column) else 0.0 for column in known])
+        self.spread = np.array([column.std() if len(column) and column.std() > 0 else 1.0 for column in known])
+        self.fields = sorted({paper.view.primary_field for paper in train if paper.view.primary_field is not None})
+
+    def __call__(self, papers: Sequence[Paper]) -> sparse.csr_matrix:
+        scaled = np.nan_to_num((self._numbers(papers) - self.mean) / self.spread)  # unknown: as the average paper
+        fields = [[float(paper.view.primary_field == field) for field in self.fields] for paper in papers]
+        return sparse.csr_matrix(np.hstack([scaled, np.array(fields).reshape(len(papers), len(self.fields))]))
+
+    @staticmethod
+    def _numbers(papers: Sequence[Paper]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        views = [paper.view for paper in papers]
+        years = [np.nan if view.publication_year is None else float(view.publication_year) for view in views]
+        cited = [np.nan if view.cited_by_count is None else np.log1p(view.cited_by_count) for view in views]
+        return np.column_stack([years, cited])

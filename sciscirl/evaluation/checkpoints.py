@@ -1,0 +1,245 @@
+"""Choose the checkpoint of a run by what its evaluations can tell apart: not by the last digit of the best one."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from sciscidata._support.terminal import printable
+from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.metrics.bootstrap import Floats, percentile_interval, resample_metrics
+from sciscirl.metrics.collapse import find_signs
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.folder import RUN_FILE, list_weights
+from sciscirl.task.rules import check_positive
+
+Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
+Rule = Literal["one_se", "interval", "best"]
+
+_RULES: Final[dict[Rule, str]] = {
+    "one_se": "the earliest whose {metric} is behind the best by at most one standard error of that difference",
+    "interval": "the earliest whose interval of the difference from the best in {metric} reaches 0",
+    "best": "the best {metric}",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionConfig:
+    """By what a checkpoint is chosen.
+
+    Attributes:
+        metric: the more, the better.
+        rule: ``"one_se"``: the earliest that is behind the best by at most one standard error of the difference;
+            ``"interval"``: the earliest whose interval of that difference reaches 0; ``"best"``: the best. Differences
+            are paired: the same resamples of papers for both.
+        name: of the evaluations, as in the names of their files.
+        n_resamples: of the bootstrap.
+        level: of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        SciSciRLError: on construction, if there is no such metric or rule, or a number is out of its range.
+
+    Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
+
+    Example:
+        >>> SelectionConfig(metric="loss")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: metric is 'loss', needs one of macro_f1, min_class_recall, ...
+    """
+
+    metric: Criterion = "macro_f1"
+    rule: Rule = "one_se"
+    name: str = "test"
+    n_resamples: int = 2000
+    level: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("metric", get_args(Criterion)), ("rule", get_args(Rule))):
+            if getattr(self, name) not in allowed:
+                msg = f"{name} is {getattr(self, name)!r}, needs one of {', '.join(allowed)}."
+                raise SciSciRLError(msg)
+        check_positive(n_resamples=self.n_resamples)
+        if not 0 < self.level < 1 or self.seed < 0:
+            msg = f"level is {self.level}, seed {self.seed}: needs a share between 0 and 1, 0 or more."
+            raise SciSciRLError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One evaluation of a run.
+
+    Attributes:
+        step: before which it was made; 0 is what the run began with.
+        checkpoint: weights of that step, on a server or in a folder; None where none were kept, and for step 0.
+        score: the metric.
+        low: of its interval.
+        high: likewise.
+        behind: how far behind the best that can be chosen; below 0 if it is better and has no checkpoint.
+        behind_se: standard error of that difference.
+        behind_low: of the interval of that difference.
+        behind_high: likewise.
+        signs: of collapse, by the default thresholds.
+    """
+
+    step: int
+    checkpoint: str | None
+    score: float
+    low: float
+    high: float
+    behind: float
+    behind_se: float
+    behind_low: float
+    behind_high: float
+    signs: tuple[str, ...]
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether its weights are to be had."""
+        return self.checkpoint is not None or self.step == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen, the best, and all that there was, by step."""
+
+    chosen: Candidate
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    config: SelectionConfig
+
+
+def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
+    """Choose among the evaluated checkpoints of a run.
+
+    What is chosen on papers is judged too well by the same papers: report it on others.
+
+    Args:
+        folder: of a run; its ``predictions`` and ``checkpoints.jsonl`` are read.
+        config: by what to choose.
+
+    Raises:
+        RunFolderError: if the folder holds no run, no evaluation of that name, or none whose weights were kept.
+        PredictionsError: if a file of predictions is damaged, or they are not all of the same papers.
+
+    Example:
+        >>> select_checkpoint(Path("no-such-run"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path
+        of a training run.
+    """
+    if not (folder / RUN_FILE).is_file():
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        raise RunFolderError(msg)
+    tables = _read_evaluations(folder, config.name)
+    kept = list_weights(folder)
+    eligible = [step == 0 or step in kept for step in tables]
+    if not any(eligible):
+        msg = (
+            f"{folder} was evaluated before steps {', '.join(map(str, tables))}, and weights were kept at "
+            f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
+        )
+        raise RunFolderError(msg)
+    metrics = [compute_metrics(table) for table in tables.values()]
+    scores = np.array([found[config.metric] for found in metrics])
+    drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
+    best = int(np.argmax(np.where(eligible, scores, -np.inf)))
+    behind = drawn[best] - drawn
+    ends, ends_behind = _ends(drawn, config.level), _ends(behind, config.level)
+    candidates = tuple(
+        Candidate(
+            step=step,
+            checkpoint=kept.get(step) if step else None,
+            score=float(scores[row]),
+            low=ends[row][0],
+            high=ends[row][1],
+            behind=float(scores[best] - scores[row]),
+            behind_se=float(np.std(behind[row])),
+            behind_low=ends_behind[row][0],
+            behind_high=ends_behind[row][1],
+            signs=find_signs(metrics[row]),
+        )
+        for row, step in enumerate(tables)
+    )
+    chosen = next(
+        candidate
+        for candidate in candidates
+        if candidate.can_be_chosen and _is_as_good(candidate, candidates[best], config.rule)
+    )
+    return Selection(chosen, candidates[best], candidates, config)
+
+
+def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
+    if rule == "one_se":
+        return candidate.behind <= candidate.behind_se
+    return candidate is best or (rule == "interval" and candidate.behind_low <= 0)
+
+
+def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
+    """Read the evaluations of that name by step, in order of steps."""
+    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
+    files = {
+        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
+    }
+    if not files:
+        msg = (
+            f"{folder} has no evaluation {name!r}: nothing like predictions/{name}_000050.parquet is there. Wait for "
+            "one, or give the name of another."
+        )
+        raise RunFolderError(msg)
+    return {step: read_predictions(files[step]) for step in sorted(files)}
+
+
+def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
+    """Return the percentile interval of each row."""
+    return [percentile_interval(row, level) or (math.nan, math.nan) for row in drawn]
+
+
+def render_selection(selection: Selection) -> str:
+    """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` is before the one chosen."""
+    config, chosen, best = selection.config, selection.chosen, selection.best
+    level = f"{config.level:.0%}"
+    rows = [
+        ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
+    ]
+    for one in selection.candidates:
+        weights = "kept" if one.checkpoint else "untrained" if one.step == 0 else "not kept"
+        behind = ("best", "") if one is best else (
+            f"{one.behind:.4f} ± {one.behind_se:.4f}", f"[{one.behind_low:.4f}, {one.behind_high:.4f}]"
+        )  # fmt: skip
+        rows.append(
+            [
+                ">" if one is chosen else "",
+                str(one.step),
+                f"{one.score:.4f}",
+                f"[{one.low:.4f}, {one.high:.4f}]",
+                *behind,
+                weights,
+                f"collapse: {', '.join(one.signs)}" if one.signs else "",
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    weights = (
+        printable(chosen.checkpoint or "")
+        or "what the run began with: training gained nothing that these papers can tell"
+    )
+    return "\n".join(
+        [
+            *lines,
+            f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
+            f"from {config.n_resamples:,} paired resamples of the papers.",
+            "These papers chose it, so they flatter it: report it on others.",
+            f"checkpoint: {weights}",
+        ]
+    )

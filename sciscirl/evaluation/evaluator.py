@@ -1,0 +1,191 @@
+"""Judge a model on held-out papers: the cookbook's evaluator, inside training or alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import polars as pl
+import tinker
+from tinker_cookbook.completers import TinkerTokenCompleter, TokenCompleter
+from tinker_cookbook.rl.metric_util import RLTestSetEvaluator
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig, serialize_rollout_summaries
+from tinker_cookbook.rl.rollouts import do_group_rollout
+from tinker_cookbook.rl.types import TrajectoryGroup
+from tinker_cookbook.utils import logtree
+
+from sciscirl.envs.adversarial import AdversarialDataset, AdversarialDatasetBuilder, Opponents
+from sciscirl.envs.dataset import DisruptionDataset, DisruptionDatasetBuilder, check_fit
+from sciscirl.errors import SliceError
+from sciscirl.metrics.collapse import CollapseAlarm
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
+from sciscirl.metrics.revisions import adversarial_schema
+from sciscirl.presets import Preset
+from sciscirl.task.papers import Paper, TargetName
+from sciscirl.task.rules import TaskRules
+
+if TYPE_CHECKING:
+    from tinker_cookbook.renderers import Renderer
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+
+class DisruptionEvaluator(RLTestSetEvaluator):
+    """Asks a model about every held-out paper, all at once, and computes the published metrics and more.
+
+    A subclass of the cookbook's evaluator, because the training loop tells only that one which step it is. Unlike it,
+    this one has a temperature, sees all answers together (a macro-F1 is no mean over papers), and writes them down.
+
+    Args:
+        papers: held-out ones, in the order in which their predictions are written.
+        rules: labels, prompt, contract and reward, as in training.
+        renderer: from ``get_renderer``.
+        max_tokens: of an answer.
+        temperature: of sampling; 0 is greedy.
+        group_size: answers to each paper; every one counts.
+        name: before every metric, and in the names of files.
+        folder: where to write predictions; None: nowhere.
+        alarm: told of every evaluation; adds metrics, and may end the run.
+        opponents: who challenges the answers; None: nobody does.
+
+    Raises:
+        SliceError: on construction, if there is no paper.
+
+    Attributes:
+        predictions: one row for each answer of the last evaluation.
+        judged: step and metrics of the last one that ended no run.
+    """
+
+    def __init__(
+        self,
+        papers: Sequence[Paper],
+        rules: TaskRules,
+        renderer: Renderer,
+        *,
+        max_tokens: int,
+        temperature: float = 1.0,
+        group_size: int = 1,
+        name: str = "test",
+        folder: Path | None = None,
+        alarm: CollapseAlarm | None = None,
+        opponents: Opponents | None = None,
+    ) -> None:
+        if not papers:
+            msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
+            raise SliceError(msg)
+        dataset = DisruptionDataset(
+            papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
+        )
+        super().__init__(
+            dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
+        )
+        self.renderer = renderer
+        self.target: TargetName = rules.target
+        self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
+        self.temperature = temperature
+        self.folder = folder
+        self.alarm = alarm
+        self.predictions: pl.DataFrame | None = None
+        self.judged: tuple[int | None, dict[str, float]] = (None, {})
+
+    async def __call__(
+        self,
+        sampling_client: tinker.SamplingClient,
+        *,
+        rollout_summary_export: RolloutSummaryExportConfig | None = None,
+        store: TrainingRunStore | None = None,
+    ) -> dict[str, float]:
+        """Judge a model on a Tinker server; see ``eval_token_completer``."""
+        policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
+        return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
+
+    async def eval_token_completer(
+        self,
+        policy: TokenCompleter,
+        *,
+        rollout_summary_export: RolloutSummaryExportConfig | None = None,
+        store: TrainingRunStore | None = None,
+    ) -> dict[str, float]:
+        """Judge whatever completes tokens.
+
+        An error of the server is raised, not counted as a wrong answer.
+
+        Returns:
+            What ``compute_metrics`` computes, each name after that of this evaluator and a slash.
+
+        Raises:
+            CollapseError: if the alarm ends the run. Predictions and rollouts are written by then.
+        """
+        groups = await asyncio.gather(
+            *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
+        )
+        if rollout_summary_export is not None and store is not None:
+            records = serialize_rollout_summaries(
+                split=rollout_summary_export.split,
+                iteration=rollout_summary_export.iteration,
+                trajectory_groups_P=groups,
+                taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
+            )
+            store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
+        self.predictions = collect_predictions(groups, self.target, schema=self.schema)
+        step = rollout_summary_export.iteration if rollout_summary_export is not None else None
+        if self.folder is not None:
+            file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
+            write_predictions(self.predictions, self.folder / file)
+        metrics = {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        metrics |= self.alarm(metrics, step) if self.alarm is not None else {}
+        self.judged = step, metrics
+        return metrics
+
+    async def finish(self) -> None:
+        """Wait for what goes on. Here nothing does: see ConcurrentEvaluator."""
+
+    async def leave(self) -> tuple[int, BaseException] | None:
+        """End what goes on; likewise."""
+
+    async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
+        with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
+            return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
+
+
+Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
+
+
+def build_evaluator(
+    builder: DisruptionDatasetBuilder,
+    preset: Preset,
+    folder: Path,
+    *,
+    temperature: float | None = None,
+    alarm: CollapseAlarm | None = None,
+    kind: type[Evaluator] = DisruptionEvaluator,
+) -> Evaluator:
+    """Return what judges the held-out side during a run, however it is trained.
+
+    Args:
+        builder: of the papers of the run.
+        preset: of the run.
+        folder: of the run.
+        temperature: of sampling; None: the preset's.
+        alarm: see DisruptionEvaluator.
+        kind: judging alone, or while training goes on.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper does not fit under the cap even without its abstract.
+    """
+    papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    return kind(
+        papers,
+        rules,
+        renderer,
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature if temperature is None else temperature,
+        group_size=preset.eval_group_size,
+        folder=folder / "predictions",
+        alarm=alarm,
+        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
+    )

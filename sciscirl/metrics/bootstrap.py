@@ -1,0 +1,197 @@
+"""How far the metrics of one evaluation may be off, by drawing its papers anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscirl.errors import PredictionsError
+from sciscirl.metrics.metrics import AVERAGED
+from sciscirl.metrics.predictions import INVALID, check_predictions, split_by_label
+from sciscirl.task.papers import VOCABULARIES
+
+_SEED_MAX: Final = 2**128  # the width of Philox's key
+_RESAMPLES_MAX: Final = 1_000_000
+_BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+
+def bootstrap_intervals(
+    predictions: pl.DataFrame | Iterable[Mapping[str, Any]],
+    *,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Give percentile intervals for the metrics that a model is chosen by.
+
+    Resamples (:func:`resample_metrics`) in which a metric is undefined are left out of its interval.
+
+    Args:
+        predictions: as for :func:`metrics.compute_metrics`.
+        n_resamples: more make the ends of the intervals steadier; at most a million.
+        level: share of resamples inside.
+        seed: from 0.
+
+    Returns:
+        ``NAME/low`` and ``NAME/high``, for ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``,
+        ``format_strict_ok`` and each ``recall/C`` that is defined; of a joint task under the names that
+        ``compute_metrics`` gives them, both labels being those of the same papers in every resample.
+
+    Raises:
+        PredictionsError: as :func:`metrics.compute_metrics`; or if an option is out of its range.
+
+    Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+
+    Example:
+        >>> said = {"confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> rows = [{"gold": "neutral", "label": label, **said} for label in ("neutral", "disruptive") * 50]
+        >>> intervals = bootstrap_intervals(rows)
+        >>> intervals["label_match/low"], intervals["label_match/high"]
+        (0.41, 0.6)
+    """
+    if not 0 < level < 1:
+        msg = f"level is {level}, needs a share between 0 and 1."
+        raise PredictionsError(msg)
+    drawn = resample_metrics([predictions], n_resamples=n_resamples, seed=seed)
+    intervals: dict[str, float] = {}
+    for name, (values,) in drawn.items():
+        if (ends := percentile_interval(values, level)) is not None:
+            intervals |= {f"{name}/low": ends[0], f"{name}/high": ends[1]}
+    return intervals
+
+
+def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:
+    """Return the ends between which a share ``level`` of resampled values lies; None if all are undefined (NaN).
+
+    Example:
+        >>> percentile_interval(np.array([0.5, 0.1, 0.3, float("nan"), 0.2]), 0.5)
+        (0.1, 0.3)
+    """
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return None
+    tail = (1 - level) / 2
+    # Values that occurred, not ones between: no arithmetic that could round differently elsewhere.
+    low, high = np.quantile(defined, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def resample_metrics(
+    tables: Sequence[pl.DataFrame | Iterable[Mapping[str, Any]]], *, n_resamples: int = 1000, seed: int = 0
+) -> dict[str, Floats]:
+    """Compute metrics of several evaluations of the same papers on the same resamples of these.
+
+    Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox: a stream that NumPy
+    guarantees never to change, so that the same predictions in the same order give the same resamples on every
+    machine and version.
+
+    Args:
+        tables: each as for :func:`metrics.compute_metrics`. Where there is no ``openalex_id``, each row is a paper.
+        n_resamples: more make what is derived from them steadier; at most a million.
+        seed: from 0.
+
+    Returns:
+        By name, one row for each table and one column for each resample, NaN where a resample leaves a metric
+        undefined. The names are those of :func:`bootstrap_intervals`.
+
+    Raises:
+        PredictionsError: as :func:`metrics.compute_metrics`; if the tables are not of the same papers in the same
+            order, or an option is out of its range.
+
+    Example:
+        >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> early, late = ([{"label": label, **said}] * 10 for label in ("disruptive", "neutral"))
+        >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
+        [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    if not 1 <= n_resamples <= _RESAMPLES_MAX or not 0 <= seed < _SEED_MAX:
+        msg = (
+            f"n_resamples is {n_resamples:,}, seed {seed}: needs 1 to {_RESAMPLES_MAX:,}, 0 or more and less than "
+            "2**128."
+        )
+        raise PredictionsError(msg)
+    frames = [check_predictions(table) for table in tables]
+    papers = _papers(frames[0])
+    if any(list(dict.fromkeys(_papers(frame))) != list(dict.fromkeys(papers)) for frame in frames):
+        msg = "the tables are not of the same papers in the same order. Take evaluations of one side of one slice."
+        raise PredictionsError(msg)
+    stream, n = np.random.Philox(key=seed), len(set(papers))
+    blocks: list[list[dict[str, Floats]]] = []
+    for start in range(0, n_resamples, _BLOCK):
+        size = min(_BLOCK, n_resamples - start)
+        often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(size)])
+        blocks.append([_resample(frame, often) for frame in frames])
+    return {
+        name: np.stack([np.concatenate([block[row][name] for block in blocks]) for row in range(len(frames))])
+        for name in blocks[0][0]
+    }
+
+
+def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
+    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
+    drawn: dict[str, dict[str, Floats]] = {}
+    for name, part in split_by_label(frame).items():
+        labels = VOCABULARIES[f"{name}_label"]
+        every = (*labels, INVALID)
+        cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
+        n_cells = len(labels) * len(every)
+        places = np.array([row_of[paper] for paper in _papers(frame)]) * n_cells + cells
+        counts = np.bincount(places, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
+        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)
+    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
+
+
+def _papers(frame: pl.DataFrame) -> list[object]:
+    return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
+
+
+def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:
+    """As ``metrics.merge_labels``: the same stream drew the same papers for each label."""
+    first = next(iter(resamples.values()))
+    merged = {
+        f"{label}/{name}": values
+        for label, part in resamples.items()
+        for name, values in part.items()
+        if name != "format_strict_ok"  # of the whole answer
+    }
+    for name in AVERAGED:
+        if name in first:
+            merged[name] = np.mean([part[name] for part in resamples.values()], axis=0)
+    merged["min_class_recall"] = np.min([part["min_class_recall"] for part in resamples.values()], axis=0)
+    return merged | {"format_strict_ok": first["format_strict_ok"]}
+
+
+def _cells(gold: list[str], predicted: list[str], every: tuple[str, ...]) -> Counts:
+    """Number the cell of the confusion matrix that each answer falls into, row by row."""
+    place = {name: index for index, name in enumerate(every)}
+    return np.array([place[g] * len(every) + place[p] for g, p in zip(gold, predicted, strict=True)], np.int64)
+
+
+def _draw(stream: np.random.Philox, n: int) -> Counts:
+    # The upper 32 bits scaled to 0 .. n-1: whole numbers only, and biased by less than n in 4 billion.
+    return ((stream.random_raw(n) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
+
+
+def _summarise(counts: Counts, labels: tuple[str, ...]) -> dict[str, Floats]:
+    """Derive the metrics of many confusion matrices at once: ``counts`` is (resamples, gold, predicted)."""
+    hits = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)
+    held, said = counts.sum(axis=2), counts.sum(axis=1)[:, : len(labels)]
+    total = counts.sum(axis=(1, 2))
+    absent = np.full(hits.shape, np.nan)
+    recall = np.divide(hits, held, out=absent.copy(), where=held > 0)
+    f1 = np.divide(2 * hits, held + said, out=absent.copy(), where=held > 0)
+    return {
+        "label_match": hits.sum(axis=1) / total,
+        "macro_f1": np.nanmean(f1, axis=1),
+        "balanced_accuracy": np.nanmean(recall, axis=1),
+        "min_class_recall": np.nanmin(recall, axis=1),
+        "format_strict_ok": counts[:, :, :-1].sum(axis=(1, 2)) / total,
+        **{f"recall/{label}": recall[:, index] for index, label in enumerate(labels)},
+    }

@@ -1,0 +1,209 @@
+"""Class collapse: a model that answers with one label whatever the paper. Said early, from answers that there are."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.metrics.predictions import INVALID
+from sciscirl.task.rules import check_positive
+
+_log = logging.getLogger(__name__)
+
+CollapseAction = Literal["warn", "stop", "off"]
+_RECALL: Final = "min_class_recall"
+_SHARE: Final = "predicted_share/"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollapseConfig:
+    """When a model counts as collapsed: at least one sign in each of the last evaluations, or windows of training.
+
+    The defaults leave the published runs alone that kept all classes (least recall 0.062 and more) and find the two
+    that lost one: Exp4 (least recall 0.007) and Exp5 (0.013, and 0.83 of its answers *disruptive*, at step 250).
+
+    Attributes:
+        share_max: a sign if one label is a larger share of all answers.
+        entropy_min: a sign if the labels of valid answers have less entropy, as a share of the most that they could
+            have: 1 is all labels equally often, 0 one label only.
+        recall_min: a sign if the least recall of a class is lower.
+        n_evaluations: how many in a row; windows of training likewise.
+        n_papers: of a window of training (``training_watch``), with all answers to them.
+
+    Raises:
+        SciSciRLError: on construction, if a threshold is not a number from 0 to 1, or a count is not whole and
+            positive.
+
+    Example:
+        >>> CollapseConfig(share_max=80)
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: share_max is 80, needs a number from 0 to 1.
+    """
+
+    share_max: float = 0.8
+    entropy_min: float = 0.5
+    recall_min: float = 0.05
+    n_evaluations: int = 2
+    n_papers: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("share_max", "entropy_min", "recall_min"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+                msg = f"{name} is {value!r}, needs a number from 0 to 1."
+                raise SciSciRLError(msg)
+        check_positive(n_evaluations=self.n_evaluations, n_papers=self.n_papers)
+
+
+def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
+    """Say how evenly one evaluation's labels are spread.
+
+    Args:
+        metrics: of ``metrics.compute_metrics``.
+        prefix: what stands before each name there.
+
+    Returns:
+        ``largest_share``, of all answers, and, where an answer is valid, ``entropy`` of the valid ones' labels, as
+        a share of the entropy of all labels equally often.
+
+    Example:
+        >>> shares = {"disruptive": 0.5, "consolidating": 0.0, "neutral": 0.25, "invalid": 0.25}
+        >>> spread = measure_spread({f"predicted_share/{label}": share for label, share in shares.items()})
+        >>> spread["largest_share"], round(spread["entropy"], 3)
+        (0.5, 0.579)
+    """
+    shares = _shares(metrics, prefix).values()
+    valid = math.fsum(shares)
+    spread = {"largest_share": max(shares)}
+    if valid:
+        entropy = -math.fsum(share / valid * math.log(share / valid) for share in shares if share)
+        spread["entropy"] = max(0.0, entropy) / math.log(len(shares))
+    return spread
+
+
+def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
+    """Name what is a sign of collapse in one evaluation; nothing if nothing is.
+
+    Args:
+        metrics: of ``metrics.compute_metrics``, whatever stands before the names; several labels are each looked at.
+        config: the thresholds.
+
+    Example:
+        >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
+        >>> metrics = {f"test/predicted_share/{label}": share for label, share in shares.items()}
+        >>> for sign in find_signs(metrics | {"test/min_class_recall": 0.0}):
+        ...     print(sign)
+        test/predicted_share/disruptive 0.989 > 0.8
+        test/entropy 0.064 < 0.5
+        test/min_class_recall 0.000 < 0.05
+    """
+    signs: list[str] = []
+    for prefix in _prefixes(metrics):
+        spread, recall = measure_spread(metrics, prefix), metrics[prefix + _RECALL]
+        if spread["largest_share"] > config.share_max:
+            shares = _shares(metrics, prefix)
+            signs.append(f"{max(shares, key=shares.__getitem__)} {spread['largest_share']:.3f} > {config.share_max:g}")
+        if spread.get("entropy", 1.0) < config.entropy_min:
+            signs.append(f"{prefix}entropy {spread['entropy']:.3f} < {config.entropy_min:g}")
+        if recall < config.recall_min:
+            signs.append(f"{prefix}{_RECALL} {recall:.3f} < {config.recall_min:g}")
+    return tuple(signs)
+
+
+class CollapseAlarm:
+    """Watches the evaluations of a run, and warns or stops it.
+
+    Args:
+        config: the thresholds.
+        action: ``"warn"`` logs, ``"stop"`` also ends the run.
+        history: metrics of earlier evaluations of the run, oldest first.
+        watched: what they are of, in words.
+
+    Raises:
+        SciSciRLError: on construction, if there is no such action.
+
+    Example:
+        >>> alarm = CollapseAlarm(CollapseConfig(n_evaluations=1), "stop")
+        >>> metrics = {"predicted_share/neutral": 1.0, "predicted_share/disruptive": 0.0, "min_class_recall": 0.0}
+        >>> alarm(metrics, step=50)
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.CollapseError: the model has collapsed: at step 50 predicted_share/neutral 1.000 > 0.8, ...
+    """
+
+    def __init__(
+        self,
+        config: CollapseConfig = CollapseConfig(),
+        action: CollapseAction = "warn",
+        history: Iterable[Mapping[str, float]] = (),
+        watched: str = "evaluations",
+    ) -> None:
+        self.config = config
+        self.watched = watched
+        self.action = check_action(action)
+        self._signs = [find_signs(metrics, config) for metrics in history]
+
+    def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> dict[str, float]:
+        """Look at one more evaluation.
+
+        Returns:
+            To be logged beside the others, each after what stands before those: ``collapse/largest_share``,
+            ``collapse/entropy`` and ``collapse/alarm``, 1 or 0.
+
+        Raises:
+            CollapseError: if the model has collapsed and that ends the run. It holds all metrics of the evaluation.
+        """
+        if self.action == "off":
+            return {}
+        self._signs.append(find_signs(metrics, self.config))
+        recent = self._signs[-self.config.n_evaluations :]
+        has_collapsed = len(recent) == self.config.n_evaluations and all(recent)
+        more = {
+            f"{prefix}collapse/{name}": value
+            for prefix in _prefixes(metrics)
+            for name, value in (*measure_spread(metrics, prefix).items(), ("alarm", float(has_collapsed)))
+        }
+        if has_collapsed:
+            where = "" if step is None else f"at step {step} "
+            what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} {self.watched} in a row)."
+            if self.action == "stop":
+                msg = (
+                    f"{what} The run was ended. Choose an earlier checkpoint (select_checkpoint.py), or a balanced "
+                    "reward, or go on all the same: resume=True collapse=warn."
+                )
+                raise CollapseError(msg, metrics={**metrics, **more}, step=step)
+            _log.warning(what)
+        return more
+
+
+def check_action(action: str) -> CollapseAction:
+    """Return an action, or refuse one that does not exist.
+
+    Raises:
+        SciSciRLError: if it does not.
+
+    Example:
+        >>> check_action("panic")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: collapse is 'panic', needs one of warn, stop, off.
+    """
+    if action not in get_args(CollapseAction):
+        msg = f"collapse is {action!r}, needs one of {', '.join(get_args(CollapseAction))}."
+        raise SciSciRLError(msg)
+    return cast("CollapseAction", action)
+
+
+def _shares(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    start = prefix + _SHARE
+    return {name: share for name, share in metrics.items() if name.startswith(start) and name != start + INVALID}
+
+
+def _prefixes(metrics: Mapping[str, float]) -> list[str]:
+    starts = [name.removesuffix(_RECALL) for name in metrics if name.endswith(_RECALL)]
+    return [start for start in starts if _shares(metrics, start)]

@@ -1,0 +1,267 @@
+"""How good a set of answers is. An answer that is not valid counts as wrong in every metric, and is never left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from sklearn.metrics import confusion_matrix, matthews_corrcoef, precision_recall_fscore_support
+
+from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
+from sciscirl.metrics.revisions import measure_flips
+from sciscirl.task.papers import VOCABULARIES
+from sciscirl.task.rewards import quadratic_loss
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+_REWARDS: Final = (
+    *(name for name in PREDICTIONS if name.startswith("reward")),
+    "reward_correctness", "reward_reasoning", "reward_adaptation",
+)  # fmt: skip
+#: What stands for both labels of a joint task by its mean; ``min_class_recall`` does by the least.
+AVERAGED: Final = (
+    "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
+)  # fmt: skip
+_N_BINS: Final = 10
+
+
+def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Compute every metric of one evaluation.
+
+    A metric that is undefined is not among the keys, for example the recall of a class that no paper has, or the
+    precision of one that was never predicted. F1 is 0 for a class that was never predicted.
+
+    Args:
+        predictions: PREDICTIONS, at least ``gold``, ``label``, ``confidence``, ``is_json`` and ``is_valid``; one row
+            per answer, as a frame or as rows of :func:`make_prediction`. Labels are those of the vocabulary that the
+            gold labels are of. Or those of a joint task, with two of some (``predictions.prediction_schema``).
+
+    Returns:
+        All between 0 and 1 unless said otherwise, C being each label:
+
+        - ``n``: answers.
+        - ``label_match``: share with the right label, of all answers (accuracy).
+        - ``parse_ok``, ``format_strict_ok``, ``invalid``: share that is JSON, that keeps the contract, that does not.
+        - ``think``, ``tolerant_label_match``: share with ``<think>``; share that a lenient reader would call right.
+        - ``recall/C``, ``precision/C``, ``f1/C``: an invalid answer is a miss of its class and a prediction of none.
+        - ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``: mean F1, mean recall and least recall of the
+          classes that some paper has.
+        - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as a fourth predicted class;
+          by convention 0 for a constant prediction.
+        - ``predicted_share/C``, ``predicted_share/invalid``: of all answers; they add up to 1.
+        - ``confusion/GOLD/PREDICTED``: number of answers; predicted may be *invalid*.
+        - ``mean_confidence``: of valid answers.
+        - ``brier``: mean squared distance of confidence and being right (0 or 1); an invalid answer costs 1.
+        - ``ece``: expected calibration error in ten bins of equal width, (0, 0.1] and so on, 0 in the first; an
+          invalid answer counts as wrong with confidence 1.
+        - ``forecast_brier``: where there are forecasts, half the mean squared distance of all probabilities from what
+          was so; an invalid answer costs 1. The uniform forecast of three labels has 1/3.
+        - ``forecast_tie_rate``: likewise, share of answers whose probabilities tie at the top. They name no label and
+          are invalid, so that this is a part of ``invalid``.
+        - ``reward``, ``reward_parse`` and so on: means, in units of reward, where the columns are there.
+
+        Of a joint task: what is of one label as ``disruption/...`` and ``novelty/...``; of label_match,
+        tolerant_label_match, macro_f1, balanced_accuracy, mcc and forecast_brier also the mean of both, and of
+        min_class_recall the least, under the plain name; ``both_match``, share with both labels right, which is what
+        confidence, brier and ece are about.
+
+        Of answers that were challenged, all this of the final answer, and what the challenge changed, as
+        ``adversarial_predictions.flip_metrics`` has it.
+
+    Raises:
+        PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or ``label``
+            and ``confidence`` are not there for exactly the valid answers.
+
+    Source: MCC, Gorodkin 2004, doi:10.1016/j.compbiolchem.2004.09.006; its value for constant predictions, Chicco &
+    Jurman 2020, doi:10.1186/s12864-019-6413-7; ECE, Guo et al. 2017, arXiv:1706.04599.
+
+    Example:
+        >>> said = {"confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> lost = {"gold": "neutral", "label": None, "confidence": None, "is_json": False, "is_valid": False}
+        >>> metrics = compute_metrics([{"gold": "disruptive", "label": "disruptive", **said}, lost])
+        >>> metrics["label_match"], metrics["recall/neutral"], metrics["confusion/neutral/invalid"]
+        (0.5, 0.0, 1.0)
+    """
+    frame = check_predictions(predictions)
+    parts = split_by_label(frame)
+    right = find_right(frame)
+    metrics = {
+        "n": float(len(frame)),
+        "parse_ok": _share(frame["is_json"]),
+        "format_strict_ok": _share(frame["is_valid"]),
+        "invalid": _share(~frame["is_valid"]),
+    }
+    if "has_think" in frame.columns:
+        metrics["think"] = _share(frame["has_think"])
+    if any(name.startswith("forecast") and frame[name].is_not_null().any() for name in frame.columns) or _ties(frame):
+        metrics["forecast_tie_rate"] = _ties(frame) / len(frame)
+    by_label = {name: _label_metrics(part, f"{name}_label") for name, part in parts.items()}
+    if len(by_label) == 1:
+        metrics |= next(iter(by_label.values()))
+    else:
+        metrics |= merge_labels(by_label) | {"both_match": _share(right)}
+    metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
+    return metrics | {name: _mean(frame[name]) for name in _REWARDS if name in frame.columns}
+
+
+def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Put the metrics of several labels under one roof: each with its label before it, and what stands for all.
+
+    Example:
+        >>> merged = merge_labels({"disruption": {"macro_f1": 0.25}, "novelty": {"macro_f1": 0.75}})
+        >>> merged["novelty/macro_f1"], merged["macro_f1"]
+        (0.75, 0.5)
+    """
+    merged = {f"{label}/{name}": value for label, part in by_label.items() for name, value in part.items()}
+    for name in (*AVERAGED, "min_class_recall"):
+        values = [part[name] for part in by_label.values() if name in part]
+        if len(values) == len(by_label):
+            merged[name] = min(values) if name == "min_class_recall" else math.fsum(values) / len(values)
+    return merged
+
+
+def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
+    """Say how often the rewards of one prompt's answers tie, which leaves nothing to learn from.
+
+    Args:
+        rewards_by_group: the total rewards of each group, one per answer.
+
+    Returns:
+        Of the groups with two answers or more (empty if there is none):
+
+        - ``reward_tie_group_rate``: share of groups in which a reward repeats.
+        - ``reward_uniform_group_rate``: share in which all are equal.
+        - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
+        - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
+
+    Example:
+        >>> tie_metrics([[1.05, 1.05], [1.05, -0.55]])["reward_uniform_group_rate"]
+        0.5
+    """
+    groups = [list(group) for group in rewards_by_group if len(group) > 1]
+    if not groups:
+        return {}
+    distinct = [len(set(group)) for group in groups]
+    pairs = [left == right for group in groups for left, right in combinations(group, 2)]
+    sizes = [len(group) for group in groups]
+    return {
+        "reward_tie_group_rate": sum(d < n for d, n in zip(distinct, sizes, strict=True)) / len(groups),
+        "reward_uniform_group_rate": distinct.count(1) / len(groups),
+        "reward_tie_pair_rate": sum(pairs) / len(pairs),
+        "reward_unique_fraction_mean": math.fsum(d / n for d, n in zip(distinct, sizes, strict=True)) / len(groups),
+    }
+
+
+def _ties(frame: pl.DataFrame) -> int:
+    return int((frame["problem"] == "tie").sum()) if "problem" in frame.columns else 0
+
+
+def find_right(predictions: pl.DataFrame) -> pl.Series:
+    """Say of each answer whether every label it was asked for is right; that of an invalid one is not.
+
+    Example:
+        >>> find_right(pl.DataFrame({"gold": ["neutral", "neutral"], "label": ["neutral", None]})).to_list()
+        [True, False]
+    """
+    hits = map(_find_hits, split_by_label(predictions).values())
+    return pl.select(pl.all_horizontal(*hits)).to_series()
+
+
+def _find_hits(frame: pl.DataFrame) -> pl.Series:
+    return (frame["gold"] == frame["label"]).fill_null(value=False)
+
+
+class ConfidenceBin(NamedTuple):
+    """The answers whose confidence lies in one tenth of 0 to 1: how many, how many right, and their confidences."""
+
+    n: int
+    n_right: int
+    confidence_sum: float
+
+
+def bin_by_confidence(confidence: pl.Series, right: pl.Series) -> list[ConfidenceBin]:
+    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first.
+
+    Args:
+        confidence: Float64, 0 to 1; null, of an invalid answer, counts as 1.
+        right: Boolean.
+
+    Example:
+        >>> bin_by_confidence(pl.Series([0.9, 0.85, None]), pl.Series([True, False, False]))[8:]
+        [ConfidenceBin(n=2, n_right=1, confidence_sum=1.75), ConfidenceBin(n=1, n_right=0, confidence_sum=1.0)]
+    """
+    sure = cast("Floats", confidence.fill_null(1.0).to_numpy())
+    # Each of 0.1, 0.2, ... times ten is a whole number in binary too.
+    places = np.clip(np.ceil(sure * _N_BINS) - 1, 0, None).astype(np.int64)
+    hits = cast("npt.NDArray[np.bool_]", right.to_numpy())
+    held = [places == number for number in range(_N_BINS)]
+    return [ConfidenceBin(int(one.sum()), int(hits[one].sum()), math.fsum(sure[one])) for one in held]
+
+
+def _label_metrics(frame: pl.DataFrame, column: str) -> dict[str, float]:
+    gold, predicted = frame["gold"].to_list(), frame["label"].fill_null(INVALID).to_list()
+    metrics = {"label_match": _share(_find_hits(frame))}
+    if "tolerant_label" in frame.columns:
+        metrics["tolerant_label_match"] = _share((frame["gold"] == frame["tolerant_label"]).fill_null(value=False))
+    if "forecast" in frame.columns and frame["forecast"].is_not_null().any():
+        losses = [
+            1.0 if forecast is None else quadratic_loss(json.loads(forecast), column, label)
+            for forecast, label in zip(frame["forecast"], gold, strict=True)
+        ]
+        metrics["forecast_brier"] = math.fsum(losses) / len(losses)
+    return metrics | _class_metrics(gold, predicted, VOCABULARIES[column])
+
+
+def _class_metrics(gold: list[str], predicted: list[str], labels: tuple[str, ...]) -> dict[str, float]:
+    every = (*labels, INVALID)
+    table = confusion_matrix(gold, predicted, labels=every)[: len(labels)]
+    scores = cast(
+        "tuple[Floats, Floats, Floats, Counts]",
+        precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=cast("Any", 0)),
+    )
+    metrics: dict[str, float] = {}
+    held: dict[str, tuple[float, float]] = {}
+    for label, precision, recall, f1, support in zip(labels, *scores, strict=True):
+        if label in predicted:
+            metrics[f"precision/{label}"] = float(precision)
+        if support:
+            held[label] = float(recall), float(f1)
+            metrics |= {f"recall/{label}": float(recall), f"f1/{label}": float(f1)}
+    recalls, f1s = zip(*held.values(), strict=True)
+    metrics |= {
+        "macro_f1": math.fsum(f1s) / len(f1s),
+        "balanced_accuracy": math.fsum(recalls) / len(recalls),
+        "min_class_recall": min(recalls),
+        # scikit-learn gives 0 for constant predictions too, but warns where gold is the same constant.
+        "mcc": float(matthews_corrcoef(gold, predicted)) if len({*gold, *predicted}) > 1 else 0.0,
+    }
+    metrics |= {f"predicted_share/{name}": predicted.count(name) / len(gold) for name in every}
+    return metrics | {
+        f"confusion/{label}/{name}": float(count)
+        for label, row in zip(labels, table, strict=True)
+        for name, count in zip(every, row, strict=True)
+    }
+
+
+def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, float]:
+    sure = cast("Floats", confidence.fill_null(1.0).to_numpy())
+    right = cast("Floats", hits.cast(pl.Float64).to_numpy())
+    gaps = [abs(one.confidence_sum - one.n_right) for one in bin_by_confidence(confidence, hits)]
+    metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(gaps) / len(sure)}
+    stated = confidence.drop_nulls()
+    return metrics | ({"mean_confidence": _mean(stated)} if len(stated) else {})
+
+
+def _share(flags: pl.Series) -> float:
+    return int(flags.sum()) / len(flags)
+
+
+def _mean(values: pl.Series) -> float:
+    return math.fsum(values) / len(values)

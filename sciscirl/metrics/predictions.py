@@ -1,0 +1,299 @@
+"""Predictions as a table: one row per answer, from which every metric can be recomputed without any model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import polars as pl
+
+from sciscidata.storage import atomic_file
+from sciscirl.errors import PredictionsError
+from sciscirl.task.contracts import Answer, read_json
+from sciscirl.task.papers import TARGETS, VOCABULARIES, TargetName, name_gold, short_name
+from sciscirl.task.rewards import RewardParts
+
+if TYPE_CHECKING:
+    from tinker_cookbook.rl.types import TrajectoryGroup
+
+#: What is predicted where there is no valid answer: never right.
+INVALID: Final = "invalid"
+#: One row per answer to a task with one label: what an evaluation writes, and what every metric is computed from.
+PREDICTIONS: Final = pl.Schema(
+    {
+        "openalex_id": pl.String(),
+        "gold": pl.String(),
+        "label": pl.String(),  # null unless is_valid
+        "forecast": pl.String(),  # JSON, label names to probabilities; null unless is_valid under probabilities
+        "confidence": pl.Float64(),  # null unless is_valid
+        "is_json": pl.Boolean(),
+        "is_valid": pl.Boolean(),
+        "has_think": pl.Boolean(),
+        "problem": pl.String(),
+        "tolerant_label": pl.String(),
+        "tolerant_confidence": pl.Float64(),
+        "reward": pl.Float64(),
+        "reward_parse": pl.Float64(),
+        "reward_contract": pl.Float64(),
+        "reward_task": pl.Float64(),
+        "reward_think": pl.Float64(),
+        "text": pl.String(),
+    }
+)
+#: What there is of each label where an answer has two; ``confidence`` then is that both are right.
+_PER_LABEL: Final = ("gold", "label", "forecast", "tolerant_label", "reward_task")
+#: What the metrics read; the rest is used where it is there.
+_READ: Final = ("is_json", "is_valid")
+
+
+def prediction_schema(target: TargetName) -> pl.Schema:
+    """Return the columns of the predictions of a task.
+
+    PREDICTIONS, where a task has one label. Of the joint task, ``gold``, ``label``, ``forecast`` and
+    ``tolerant_label`` are there once for each label, as ``gold_disruption``, ``gold_novelty`` and so on, and there is a
+    ``reward_task_disruption`` and ``reward_task_novelty`` beside ``reward_task``, their mean.
+
+    Example:
+        >>> [name for name in prediction_schema("joint") if name.startswith("label")]
+        ['label_disruption', 'label_novelty']
+    """
+    names = [short_name(column) for column in TARGETS[target]]
+    if len(names) == 1:
+        return PREDICTIONS
+    schema: dict[str, Any] = {}
+    for column, dtype in PREDICTIONS.items():
+        if column not in _PER_LABEL or column == "reward_task":
+            schema[column] = dtype
+        if column in _PER_LABEL:
+            schema |= {f"{column}_{name}": dtype for name in names}
+    return pl.Schema(schema)
+
+
+_JOINT: Final = prediction_schema("joint")
+
+
+def make_prediction(
+    openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
+) -> dict[str, str | float | bool | None]:
+    """Put one answer into a row of its task's predictions (``prediction_schema``).
+
+    Args:
+        openalex_id: of the paper.
+        gold: its label, or one for each label column.
+        answer: what ``parse_answer`` returned.
+        reward: what ``score_answer`` returned.
+        text: what the model wrote.
+
+    Example:
+        >>> from sciscirl.task.contracts import parse_answer
+        >>> from sciscirl.task.rewards import REWARDS, score_answer
+        >>> text = '{"disruption_label": "neutral", "confidence": 0.5}'
+        >>> answer = parse_answer(text, "two_keys")
+        >>> row = make_prediction("W1", "neutral", answer, score_answer(answer, "neutral", REWARDS["soft"]), text)
+        >>> row["label"], row["reward"]
+        ('neutral', 0.75)
+    """
+    parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
+    row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
+    row |= {name: getattr(answer, name) for name in PREDICTIONS if name in _OF_ANSWER}
+    golds = name_gold(gold, answer.target)
+    for column, label in golds.items():
+        end = f"_{short_name(column)}" if len(golds) > 1 else ""
+        forecast = {name: answer.forecast[name] for name in VOCABULARIES[column]} if answer.forecast else None
+        row[f"gold{end}"], row[f"label{end}"] = label, answer.labels.get(column)
+        row[f"forecast{end}"] = json.dumps(forecast) if forecast else None
+        row[f"tolerant_label{end}"] = answer.tolerant_labels.get(column)
+        if end:
+            row[f"reward_task{end}"] = reward.tasks.get(column, 0.0)
+    return {name: row[name] for name in prediction_schema(answer.target)}
+
+
+_OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem", "tolerant_confidence")
+
+
+def find_target(predictions: pl.DataFrame) -> TargetName:
+    """Say which task a table of predictions is of: by its columns, and by the vocabulary of its gold labels.
+
+    Example:
+        >>> find_target(pl.DataFrame({"gold": ["novel"]}))
+        'novelty'
+    """
+    if "gold_disruption" in predictions.columns:
+        return "joint"
+    gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)
+    return "novelty" if gold.is_in(VOCABULARIES["novelty_label"]).any() else "disruption"
+
+
+def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Part a table of predictions into one for each label: ``"disruption"``, ``"novelty"``, or both of a joint task.
+
+    Returns:
+        By label, tables with columns of PREDICTIONS. That of a task with one label is ``predictions`` itself; in the
+        others ``confidence`` and ``tolerant_confidence`` are missing, since they are not of one label, and rewards but
+        for ``reward_task``.
+
+    Example:
+        >>> rows = pl.DataFrame({"gold_disruption": ["neutral"], "gold_novelty": ["novel"], "is_json": [False]})
+        >>> split_by_label(rows)["novelty"].to_dicts()
+        [{'is_json': False, 'gold': 'novel'}]
+    """
+    target = find_target(predictions)
+    names = [short_name(column) for column in TARGETS[target]]
+    if len(names) == 1:
+        return {names[0]: predictions}
+    own = {f"{column}_{name}" for column in _PER_LABEL for name in names}
+    of_both = {"confidence", "tolerant_confidence", *(name for name in PREDICTIONS if name.startswith("reward"))}
+    shared = [name for name in predictions.columns if name not in own | of_both]
+    return {
+        name: predictions.select(
+            *shared,
+            *(
+                pl.col(f"{column}_{name}").alias(column)
+                for column in _PER_LABEL
+                if f"{column}_{name}" in predictions.columns
+            ),
+        )
+        for name in names
+    }
+
+
+def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Read rows into a frame and refuse what no evaluation can have made.
+
+    Args:
+        predictions: as a frame or as rows of :func:`make_prediction`; at least gold, label and confidence of each
+            answer, ``is_json`` and ``is_valid``.
+
+    Raises:
+        PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or label and
+            confidence are not there for exactly the valid answers.
+
+    Example:
+        >>> check_predictions([])
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PredictionsError: there are no predictions. Evaluate at least one paper.
+    """
+    if not isinstance(predictions, pl.DataFrame):
+        rows = [dict(row) for row in predictions]
+        dtypes = {**PREDICTIONS, **_JOINT}
+        schema = {name: dtype for name, dtype in dtypes.items() if rows and name in rows[0]}
+        try:
+            predictions = pl.DataFrame(rows, schema=schema)
+        except (pl.exceptions.PolarsError, TypeError) as error:
+            msg = f"the predictions hold values of another type ({error}). Use rows that make_prediction made."
+            raise PredictionsError(msg) from error
+    if predictions.is_empty():
+        msg = "there are no predictions. Evaluate at least one paper."
+        raise PredictionsError(msg)
+    target = find_target(predictions)
+    schema = prediction_schema(target)
+    ends = [f"_{short_name(column)}" for column in TARGETS[target]] if target == "joint" else [""]
+    needed = {*_READ, "confidence", *(f"{name}{end}" for name in ("gold", "label") for end in ends)}
+    wrong = [
+        f"{name} {predictions.schema.get(name, 'missing')}, needs {schema[name]}"
+        for name in schema
+        if (name in needed or name in predictions.columns) and predictions.schema.get(name) != schema[name]
+    ]
+    if wrong:
+        msg = f"the predictions have {'; '.join(wrong)}. Use the table that an evaluation wrote."
+        raise PredictionsError(msg)
+    for end, column in zip(ends, TARGETS[target], strict=True):
+        _check_values(predictions, end, VOCABULARIES[column])
+    return predictions
+
+
+def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ...]) -> None:
+    gold, said, sure = pl.col(f"gold{end}"), pl.col(f"label{end}"), pl.col("confidence")
+    rewards = [name for name in predictions.columns if name.startswith("reward")]
+    problems = predictions.select(
+        (~gold.is_in(vocabulary)).fill_null(value=True).sum().alias("have an unknown gold label"),
+        (~said.is_in(vocabulary)).sum().alias("have an unknown label"),
+        (~sure.is_between(0, 1)).sum().alias("have a confidence outside 0 to 1"),
+        pl.any_horizontal(pl.col("is_json", "is_valid").is_null()).sum().alias("do not say whether they are valid"),
+        pl.any_horizontal(said.is_null() == pl.col("is_valid"), sure.is_null() == pl.col("is_valid"))
+        .sum()
+        .alias("have a label or confidence without being valid, or are valid without"),
+        (pl.col("is_valid") & ~pl.col("is_json")).sum().alias("are valid but not JSON"),
+        pl.any_horizontal(pl.lit(value=False), *(~pl.col(name).is_finite().fill_null(value=False) for name in rewards))
+        .sum()
+        .alias("have no finite reward"),
+    ).row(0, named=True)
+    if f"forecast{end}" in predictions.columns:
+        forecasts = predictions[f"forecast{end}"].drop_nulls()
+        problems["have a forecast that is none"] = sum(not _is_forecast(text, vocabulary) for text in forecasts)
+        problems["have a forecast without being valid"] = len(
+            predictions.filter(pl.col(f"forecast{end}").is_not_null() & ~pl.col("is_valid"))
+        )
+    if "has_think" in predictions.columns:
+        problems["do not say whether they hold <think>"] = predictions["has_think"].null_count()
+    for problem, count in problems.items():
+        if count:
+            msg = f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."
+            raise PredictionsError(msg)
+
+
+def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
+    value, _ = read_json(text)
+    if not isinstance(value, dict):
+        return False
+    chances = cast("dict[str, Any]", value)
+    return set(chances) == set(vocabulary) and all(
+        isinstance(chance, float) and 0 <= chance <= 1 for chance in chances.values()
+    )
+
+
+def collect_predictions(
+    groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
+) -> pl.DataFrame:
+    """Read the rows that the environments logged.
+
+    Args:
+        groups: of answers.
+        target: the task.
+        schema: the columns, where they are not those of ``prediction_schema``.
+
+    Returns:
+        These columns, in the order of groups and of the answers in each.
+    """
+    logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
+    schema = schema or prediction_schema(target)
+    return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
+
+
+def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
+    """Write a table of predictions as Parquet, whole or not at all.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    with atomic_file(path) as unfinished:
+        predictions.write_parquet(unfinished)
+
+
+def read_predictions(path: Path) -> pl.DataFrame:
+    """Read what ``write_predictions`` wrote, and check it.
+
+    Returns:
+        Predictions, at least the columns that the metrics need, in the order of the file.
+
+    Raises:
+        PredictionsError: if there is no such file, or it holds no table of predictions.
+
+    Example:
+        >>> read_predictions(Path("no-such.parquet"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PredictionsError: no-such.parquet does not exist. Give a predictions file of a run.
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        msg = f"{path} {what}. Give a predictions file of a run."
+        raise PredictionsError(msg)
+    try:
+        return check_predictions(pl.read_parquet(path, glob=False))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        msg = f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
+        raise PredictionsError(msg) from error

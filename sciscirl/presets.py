@@ -1,0 +1,261 @@
+"""The published runs, and those that go on from them, as presets: nothing but data.
+
+Source of baseline to exp5, novelty, joint and adversarial: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026).
+What they do not state is marked so. The others are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
+from typing import Final
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.rules import TaskRules, check_positive
+
+#: The model of the published runs, retired from Tinker on 2026-06-12.
+HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
+#: A model of about the same size that Tinker offered in November 2026.
+CURRENT_MODEL: Final = "Qwen/Qwen3-8B"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preset:
+    """One experiment, whole.
+
+    Attributes:
+        name: what ``preset=`` on the command line takes.
+        change: what sets it apart, in words.
+        rules: labels, prompt, contract and reward.
+        max_tokens: an answer that is longer is cut off, and invalid. 64 is published for Exp4; 256 is ours.
+        model: the base model; ``model=`` on the command line goes over it.
+        batch_size: papers a step.
+        group_size: answers to each paper while training; rewards are centred within these.
+        eval_group_size: answers to each held-out paper.
+        seed: of the order of the papers.
+        learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
+        lora_rank: not published, the cookbook's default.
+        temperature: of sampling, in training and evaluation; not published, the cookbook's default.
+        interleave: whether each class is spread evenly over the batches.
+        remove_constant_reward_groups: whether groups whose rewards are all equal, and teach nothing, are left out.
+        n_refills: how often such a group is first sampled anew, each time of another training paper of its class.
+        adversarial: how an answer is challenged, and what it then earns in place of ``rules.reward``; None: it is not.
+
+    Raises:
+        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole; if the model
+            has no name; or if answers are challenged that give no reasons, or with a reward that is fitted to the
+            slice.
+
+    Example:
+        >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
+        (64, 'two_keys')
+    """
+
+    name: str
+    change: str
+    rules: TaskRules
+    max_tokens: int = 256
+    model: str = HISTORICAL_MODEL
+    batch_size: int = 16
+    group_size: int = 2
+    eval_group_size: int = 1
+    seed: int = 0
+    learning_rate: float = 4e-5
+    lora_rank: int = 32
+    temperature: float = 1.0
+    interleave: bool = False
+    remove_constant_reward_groups: bool = False
+    n_refills: int = 0
+    adversarial: AdversarialRules | None = None
+
+    def __post_init__(self) -> None:
+        if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
+            msg = (
+                f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
+                f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
+            )
+            raise SciSciRLError(msg)
+        counts = ("max_tokens", "batch_size", "group_size", "eval_group_size", "lora_rank")
+        check_positive(**{name: getattr(self, name) for name in counts})
+        if not self.model:
+            msg = "model is '', needs the name of a base model, or a folder that the server serves."
+            raise SciSciRLError(msg)
+        if self.n_refills:
+            check_positive(n_refills=self.n_refills)
+        for name in ("learning_rate", "temperature"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
+                msg = f"{name} is {value!r}, needs a number above 0."
+                raise SciSciRLError(msg)
+
+
+_PUBLISHED: Final = (
+    Preset(name="baseline", change="four keys, soft reward", rules=TaskRules()),
+    Preset(name="exp1", change="+ the three labels' definitions in the prompt", rules=TaskRules(style="ontology")),
+    Preset(name="exp2", change="+ strong reward", rules=TaskRules(style="ontology", reward="strong")),
+    Preset(
+        name="exp3",
+        change="+ decision checklist and mini examples",
+        rules=TaskRules(style="checklist", reward="strong"),
+    ),
+    Preset(
+        name="exp4",
+        change="+ two keys, at most 64 tokens",
+        rules=TaskRules(style="checklist", contract="two_keys", reward="strong"),
+        max_tokens=64,
+    ),
+    Preset(
+        name="exp5",
+        change="exp4, correct disruptive counts three times",
+        rules=TaskRules(style="checklist", contract="two_keys", reward="disruptive_x3"),
+        max_tokens=64,
+    ),
+)
+_EXP6: Final = Preset(
+    name="exp6",
+    change="exp4, constant answers earn the same, labels said too often cost; classes interleaved",
+    rules=TaskRules(style="checklist", contract="two_keys", reward="balanced_shares"),
+    max_tokens=64,
+    model=CURRENT_MODEL,
+    interleave=True,
+)
+_EXP7: Final = replace(
+    _EXP6,
+    name="exp7",
+    change="exp6 without the cost of labels said too often",
+    rules=replace(_EXP6.rules, reward="balanced"),
+)
+_NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_keys", reward="partial")
+_ADVERSARIAL: Final = replace(
+    _EXP6,
+    name="adversarial",
+    change="both labels, challenged, defended or revised",
+    rules=TaskRules(target="joint", style="ontology", contract="four_keys", reward="partial"),
+    max_tokens=256,
+    group_size=4,
+    adversarial=AdversarialRules(),
+)
+_OURS: Final = (
+    _EXP6,
+    _EXP7,
+    replace(
+        _EXP7,
+        name="exp8",
+        change="exp7, three probabilities, quadratic score",
+        rules=replace(_EXP7.rules, contract="probabilities"),
+    ),
+    replace(
+        _EXP7,
+        name="exp9",
+        change="exp7, constant groups refilled up to 3 times, then dropped",
+        remove_constant_reward_groups=True,
+        n_refills=3,
+    ),
+    replace(_EXP6, name="novelty", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
+    replace(
+        _EXP6,
+        name="joint",
+        change="disruption and novelty, mean of both",
+        rules=replace(_NOVELTY, target="joint"),
+    ),
+    replace(
+        _EXP6,
+        name="joint_balanced",
+        change="joint, six probabilities, every constant label earns the same",
+        rules=replace(_NOVELTY, target="joint", contract="probabilities", reward="balanced"),
+        max_tokens=96,
+    ),
+    _ADVERSARIAL,
+    replace(
+        _ADVERSARIAL,
+        name="adversarial_mean",
+        change="adversarial, half of the correctness for each label",
+        adversarial=AdversarialRules(credit="mean"),
+    ),
+    replace(
+        _ADVERSARIAL,
+        name="adversarial_disruption",
+        change="adversarial, disruption alone",
+        rules=replace(_ADVERSARIAL.rules, target="disruption"),
+    ),
+)
+#: Every experiment by name, in the order of the notes, then ours.
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for preset in (*_PUBLISHED, *_OURS)})
+
+
+def find_preset(name: str) -> Preset:
+    """Look an experiment up.
+
+    Raises:
+        SciSciRLError: if there is none of that name.
+
+    Example:
+        >>> find_preset("exp99")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: no preset 'exp99'. There are baseline, exp1, exp2, exp3, ...; see --list.
+    """
+    if name not in PRESETS:
+        msg = f"no preset {name!r}. There are {', '.join(PRESETS)}; see --list."
+        raise SciSciRLError(msg)
+    return PRESETS[name]
+
+
+def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
+    """Return what a preset says of challenges, with who challenges and judges, where that is given.
+
+    Raises:
+        SciSciRLError: if it is given, and the preset has no challenges.
+
+    Example:
+        >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger
+        'Qwen/Qwen3-8B'
+    """
+    given = {name: who for name, who in (("challenger", challenger), ("judge", judge)) if who is not None}
+    if given and preset.adversarial is None:
+        msg = f"preset {preset.name!r} has no {' and no '.join(given)}. Choose preset=adversarial, or leave it out."
+        raise SciSciRLError(msg)
+    return None if preset.adversarial is None else replace(preset.adversarial, **given)
+
+
+def render_presets() -> str:
+    """Draw the presets as a table for a terminal, one line each.
+
+    Example:
+        >>> print(render_presets().splitlines()[0])
+        name            labels      prompt     contract       reward           max_tokens  batch x group  change
+    """
+    head = ("name", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
+    rows = [
+        (
+            preset.name,
+            preset.rules.target,
+            preset.rules.style,
+            preset.rules.contract,
+            preset.rules.reward if preset.adversarial is None else "adversarial",
+            str(preset.max_tokens),
+            f"{preset.batch_size} x {preset.group_size}",
+            preset.change,
+        )
+        for preset in PRESETS.values()
+    ]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    )
+
+
+def describe(preset: Preset) -> dict[str, object]:
+    """Flatten a preset into JSON types, for the record of a run; not the class counts, which the slice decides.
+
+    Example:
+        >>> describe(PRESETS["exp5"])["reward"]
+        'disruptive_x3'
+    """
+    own = {field.name: getattr(preset, field.name) for field in fields(Preset)}
+    rules = {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
+    left_out = {"rules", "class_counts", "adversarial"}
+    flat: dict[str, object] = {name: value for name, value in (own | rules).items() if name not in left_out}
+    return flat if preset.adversarial is None else flat | {"adversarial": asdict(preset.adversarial)}

@@ -1,0 +1,4 @@
+"""One HTML report of many runs, and comparisons of models paper by paper.
+
+Read first: ``report.py``.
+"""

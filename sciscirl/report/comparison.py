@@ -1,0 +1,155 @@
+"""From paths on a command line to a comparison, and back to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+
+from sciscidata._support.terminal import printable
+from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.small_files import read_json
+from sciscirl.errors import PredictionsError
+from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.report.layout import show_estimate, show_pair
+from sciscirl.report.runs import SIDE, name_folders
+from sciscirl.runs.folder import RUN_FILE, refuse_slice
+
+_ONE: Final = "predictions.parquet"
+
+
+def find_predictions(path: Path) -> Path:
+    """Find the predictions that a path means: a file; those of an evaluation; the last ones of a training run.
+
+    Raises:
+        PredictionsError: if there are none.
+
+    Example:
+        >>> find_predictions(Path("no-such-evaluation"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder
+        of an evaluation, or that of a training run which was evaluated.
+    """
+    if path.is_file():
+        return path
+    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SIDE}_*.parquet"))
+    if not found:
+        msg = (
+            f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
+            "run which was evaluated."
+        )
+        raise PredictionsError(msg)
+    return found[-1]
+
+
+def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, str | None]]:
+    """Read predictions that are given as ``PATH`` or ``NAME=PATH``.
+
+    Returns:
+        The tables by name, and of each the SHA-256 of its slice's manifest, None where no ``run.json`` says it.
+
+    Raises:
+        PredictionsError: if there are none at a path, or two have one name.
+    """
+    given = [_split(word) for word in words]
+    files = [find_predictions(path) for _, path in given]
+    folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
+    names = [name or other for (name, _), other in zip(given, name_folders(folders), strict=True)]
+    if len(set(names)) < len(names):
+        msg = f"two of {', '.join(names)} have the same name. Give names: NAME=PATH."
+        raise PredictionsError(msg)
+    tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}
+    return tables, {name: _find_slice(file) for name, file in zip(names, files, strict=True)}
+
+
+def _split(word: str) -> tuple[str | None, Path]:
+    name, equals, path = word.partition("=")
+    return (name, Path(path)) if equals and name and "/" not in name else (None, Path(word))
+
+
+def _find_slice(file: Path) -> str | None:
+    for folder in (file.parent, file.parent.parent):
+        try:
+            facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
+            return str(facts["release"]["manifest_sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def check_slices(slices: Mapping[str, str | None]) -> None:
+    """Refuse predictions of different slices: the same papers may have other labels or texts there.
+
+    Raises:
+        PredictionsError: if two are known to differ.
+
+    Example:
+        >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PredictionsError: a is of slice 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one slice.
+    """
+    known = [(name, stated) for name, stated in slices.items() if stated is not None]
+    for name, stated in known[1:]:
+        if stated != known[0][1]:
+            msg = f"{known[0][0]} is of slice {known[0][1][:12]}, {name} of {stated[:12]}. Evaluate both on one slice."
+            raise PredictionsError(msg)
+
+
+def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None = None) -> Comparison:
+    """Compare predictions on disk.
+
+    Args:
+        words: ``PATH`` or ``NAME=PATH`` of each; see ``find_predictions``.
+        config: how.
+        out: a folder for ``comparison.json`` and a picture for each metric; None: write nothing.
+
+    Raises:
+        PredictionsError: if there are none at a path, two have one name, they cannot be compared, or ``out`` is the
+            folder of a slice.
+        StorageError: if the result cannot be written.
+    """
+    if out is not None:
+        refuse_slice(out, "folder: --out", PredictionsError)
+    tables, slices = read_named(words)
+    check_slices(slices)
+    comparison = compare_predictions(tables, config)
+    if out is not None:
+        from sciscirl.report.figures import draw_differences
+
+        with atomic_file(path_inside(out, "comparison.json", stated_by="a comparison")) as path:
+            path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        for metric in COMPARED:
+            with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
+                path.write_bytes(draw_differences(comparison, metric))
+    return comparison
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Draw both tables for a terminal: each model, and each pair."""
+    head = ["", *COMPARED]
+    scores = [
+        [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
+    ]
+    pairs = [
+        [
+            f"{pair.left} - {pair.right}",
+            *show_pair(pair),
+        ]
+        for pair in comparison.pairs
+    ]
+    said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
+    return "\n".join(
+        [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm"], *pairs])]
+    )
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    table = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -1,0 +1,303 @@
+"""The pictures of a report, as PNG: read on a phone too, told apart without colour, the same bytes every time."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from sciscidata._support.terminal import printable
+from sciscidata.plots import COLOURS
+from sciscirl.metrics.compare import Comparison, Estimate
+from sciscirl.metrics.predictions import INVALID
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sciscirl.metrics.metrics import ConfidenceBin
+
+#: Okabe & Ito 2008, without the yellow, which is too pale for a line on white.
+_LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+_DASHES: Final = ("-", "--", ":", "-.")
+_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+_LABEL_MARKERS: Final = ("o", "s", "D", "X")
+_WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
+_DPI: Final = 160
+_KEY: Final = "Source"
+_MADE_BY: Final = "sciscirl report"
+_HEAD: Final = 4096  # bytes, within which a picture says where it comes from
+_MOST_BANDS: Final = 3  # more of them only blur
+_LOOK: Final[dict[Any, Any]] = {
+    "text.parse_math": False,  # names hold dollars
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
+    "font.size": 9.5,
+    "text.color": "#111111",
+    "axes.labelcolor": "#111111",
+    "axes.edgecolor": "#444444",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.titlesize": 10.5,
+    "grid.color": "#DDDDDD",
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """A line: steps, values, and where they are known the ends of their intervals (NaN: not known)."""
+
+    steps: Sequence[float]
+    values: Sequence[float]
+    lows: Sequence[float] = ()
+    highs: Sequence[float] = ()
+
+
+def draw_lines(
+    lines: Mapping[str, Series],
+    *,
+    title: str,
+    y_label: str = "",
+    is_share: bool = True,
+    colours: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Draw values over steps, a line for each run (or part), intervals as bars and bands; PNG.
+
+    Args:
+        lines: by name, in an order that decides marks and dashes.
+        title: of the picture.
+        y_label: of its upward axis.
+        is_share: whether that axis goes from 0 to 1.
+        colours: by name; else the order decides.
+    """
+    with _look():
+        figure, axes = _canvas(2.5 + 0.19 * ((len(lines) + 1) // 2))
+        for number, (name, line) in enumerate(lines.items()):
+            colour = colours.get(name, _LINES[number % len(_LINES)])
+            dash = _DASHES[(number if colours else number // len(_LINES)) % len(_DASHES)]
+            marker = _MARKERS[number % len(_MARKERS)]
+            every = max(1, len(line.steps) // 12)
+            axes.plot(
+                line.steps, line.values, dash, color=colour, marker=marker, markersize=4.5, markevery=every, lw=1.5,
+                label=_short(name, 26),
+            )  # fmt: skip
+            if len(line.lows):
+                if len(lines) <= _MOST_BANDS:
+                    axes.fill_between(line.steps, line.lows, line.highs, color=colour, alpha=0.13, lw=0)
+                axes.errorbar(
+                    line.steps, line.values, _reach(line.values, line.lows, line.highs), fmt="none", ecolor=colour,
+                    elinewidth=0.8, capsize=2,
+                )  # fmt: skip
+        if is_share:
+            axes.set_ylim(-0.03, 1.03)
+        ends = [step for line in lines.values() for step in line.steps]
+        if len(set(ends)) == 1:
+            axes.set_xlim(ends[0] - 1, ends[0] + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.set(title=_fit(title), xlabel="training step", ylabel=y_label)
+        if len(lines) > 1:
+            figure.legend(loc="outside lower center", ncols=2)
+        return _to_png(figure)
+
+
+def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> bytes:
+    """Draw how large a share each label has, a bar for each run or for gold; PNG.
+
+    Args:
+        shares: by bar, then by label, adding up to 1.
+        title: of the picture.
+    """
+    with _look(grid=False):
+        figure, axes = _canvas(1.4 + 0.34 * len(shares))
+        labels = list(dict.fromkeys(label for held in shares.values() for label in held))
+        places, lefts = np.arange(len(shares)), np.zeros(len(shares))
+        for label in labels:
+            widths = np.array([held.get(label, 0.0) for held in shares.values()])
+            is_invalid = label == INVALID
+            axes.barh(
+                places, widths, left=lefts, height=0.72, color="white" if is_invalid else COLOURS[label],
+                edgecolor="#111111" if is_invalid else "white", hatch="////" if is_invalid else None,
+                linewidth=0.7, label=label,
+            )  # fmt: skip
+            for place, (left, width) in enumerate(zip(lefts, widths, strict=True)):
+                if width >= 0.12:
+                    axes.text(
+                        left + width / 2, place, f"{width:.0%}", ha="center", va="center", fontsize=8,
+                        color="#111111" if is_invalid else "white",
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if is_invalid else None,
+                    )  # fmt: skip
+            lefts += widths
+        axes.set_yticks(places, [_short(name) for name in shares])
+        axes.invert_yaxis()
+        axes.set(xlim=(0, 1), xlabel="share of all answers", title=_fit(title))
+        figure.legend(loc="outside lower center", ncols=2)
+        return _to_png(figure)
+
+
+def draw_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, chance: float) -> bytes:
+    """Draw the recall of each class with its interval, a row for each run; PNG.
+
+    Args:
+        recalls: by run, then by label.
+        title: of the picture.
+        chance: the recall of blind guessing, drawn as a line.
+    """
+    with _look():
+        figure, axes = _canvas(1.5 + 0.5 * len(recalls))
+        labels = list(dict.fromkeys(label for held in recalls.values() for label in held))
+        for number, label in enumerate(labels):
+            rows = [(row, held[label]) for row, held in enumerate(recalls.values()) if label in held]
+            offset = (number - (len(labels) - 1) / 2) * 0.24
+            axes.errorbar(
+                [one.value for _, one in rows], [row + offset for row, _ in rows], xerr=_ends(one for _, one in rows),
+                fmt=_LABEL_MARKERS[number], color=COLOURS[label], markersize=6, elinewidth=1.2, capsize=2.5,
+                label=label,
+            )  # fmt: skip
+        axes.axvline(chance, color="#444444", lw=1, ls="--")
+        axes.set_yticks(range(len(recalls)), [_short(name) for name in recalls])
+        axes.set(xlim=(-0.03, 1.03), ylim=(len(recalls) - 0.5, -0.5), xlabel="recall (dashed: guessing)", title=title)
+        figure.legend(loc="outside lower center", ncols=3)
+        return _to_png(figure)
+
+
+def draw_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
+    """Draw how often answers of a confidence are right, and below how many have it; PNG.
+
+    Args:
+        bins: of equal width from 0 to 1, ``metrics.bin_by_confidence``.
+        title: of the picture.
+    """
+    with _look():
+        figure = Figure(figsize=(_WIDTH, 3.7), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        held = [one for one in bins if one.n]
+        sure = [one.confidence_sum / one.n for one in held]
+        right = [one.n_right / one.n for one in held]
+        upper.plot([0, 1], [0, 1], "--", color="#444444", lw=1)
+        upper.vlines(sure, sure, right, color="#D55E00", lw=2)
+        upper.plot(sure, right, "o", color="#0072B2", markersize=6)
+        upper.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), ylabel="share right", title=_fit(title))
+        middles = (np.arange(len(bins)) + 0.5) / len(bins)
+        lower.bar(middles, [one.n for one in bins], width=0.9 / len(bins), color="#777777")
+        lower.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=3))
+        lower.set(xlabel="stated confidence (dashed: as often right as said)", ylabel="answers")
+        return _to_png(figure)
+
+
+def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> bytes:
+    """Draw a confusion matrix, rows gold, columns predicted, with counts and shares of the row; PNG.
+
+    Args:
+        counts: by gold label, then by predicted one, the last of which is *invalid*.
+        title: of the picture.
+    """
+    with _look(grid=False):
+        figure, axes = _canvas(3.1)
+        table = np.array([list(row.values()) for row in counts.values()], dtype=float)
+        sums = table.sum(axis=1, keepdims=True)
+        shares = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (row, column), share in np.ndenumerate(shares):
+            text = f"{int(table[row, column]):,}\n{share:.0%}"
+            axes.text(column, row, text, ha="center", va="center", color="white" if share > 0.55 else "#111111")
+        predicted = list(next(iter(counts.values())))
+        axes.axvline(len(predicted) - 1.5, color="#111111", lw=1.5)
+        axes.set_xticks(range(len(predicted)), predicted, fontsize=8.5)
+        axes.set_yticks(range(len(counts)), list(counts), rotation=90, va="center", fontsize=8.5)
+        axes.tick_params(length=0)
+        axes.set(xlabel="predicted", ylabel="gold", title=_fit(title))
+        return _to_png(figure)
+
+
+def draw_differences(comparison: Comparison, metric: str) -> bytes:
+    """Draw the difference of every pair in a metric with its interval, as a forest plot; PNG."""
+    with _look():
+        figure, axes = _canvas(1.0 + 0.3 * len(comparison.pairs))
+        for row, pair in enumerate(comparison.pairs):
+            one = pair.differences[metric]
+            is_clear = one.low is not None and one.high is not None and (one.low > 0 or one.high < 0)
+            axes.errorbar(
+                [one.value], [row], xerr=_ends([one]), fmt="o" if is_clear else "s", elinewidth=1.4, capsize=3,
+                color="#0072B2" if is_clear else "#666666", markerfacecolor="#0072B2" if is_clear else "white",
+            )  # fmt: skip
+        axes.axvline(0, color="#111111", lw=1)
+        names = [f"{_short(pair.left, 16)} \u2212 {_short(pair.right, 16)}" for pair in comparison.pairs]
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set(xlabel=f"difference in {metric}", ylim=(len(names) - 0.5, -0.5))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        return _to_png(figure)
+
+
+@contextmanager
+def _look(*, grid: bool = True) -> Generator[None]:
+    """Draw as we mean it, whatever a user's own settings are."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update({**_LOOK, "axes.grid": grid})
+        yield
+
+
+def _canvas(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _ends(estimates: Iterable[Estimate]) -> np.ndarray:
+    """Return how far intervals reach to both sides, as ``errorbar`` takes it; 0 where there is none."""
+    values = list(estimates)
+    return _reach(
+        [one.value for one in values],
+        [one.value if one.low is None else one.low for one in values],
+        [one.value if one.high is None else one.high for one in values],
+    )
+
+
+def _reach(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> np.ndarray:
+    middle = np.asarray(values, dtype=float)
+    # A percentile interval need not hold the value itself.
+    below, above = middle - np.asarray(lows, dtype=float), np.asarray(highs, dtype=float) - middle
+    return np.clip(np.nan_to_num(np.stack([below, above])), 0, None)
+
+
+def _short(name: str, n: int = 17) -> str:
+    text = printable(name)
+    text = text if len(text) <= n else f"\u2026{text[-(n - 1) :]}"
+    return f" {text}" if text.startswith("_") else text  # matplotlib leaves such names out of legends
+
+
+def _fit(title: str) -> str:
+    """Break a title that is wider than the picture."""
+    return "\n".join(textwrap.wrap(printable(title), 46))
+
+
+def _to_png(figure: Figure) -> bytes:
+    FigureCanvasAgg(figure)
+    file = io.BytesIO()
+    figure.savefig(file, dpi=_DPI, metadata={"Software": None, _KEY: _MADE_BY})  # Software would name the version
+    return file.getvalue()
+
+
+def is_of_report(path: Path) -> bool:
+    """Whether a file is a picture of a report, by what is written into it.
+
+    Example:
+        >>> is_of_report(Path("no-such-picture.png"))
+        False
+    """
+    if path.is_symlink() or not path.is_file() or path.suffix != ".png":
+        return False
+    with path.open("rb") as file:
+        return f"{_KEY}\0{_MADE_BY}".encode() in file.read(_HEAD)

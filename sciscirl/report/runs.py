@@ -1,0 +1,339 @@
+"""Folders of runs and of evaluations as a report reads them: whatever state they are in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import polars as pl
+
+from sciscidata._support.progress import progress_bar
+from sciscidata.storage.small_files import parse_json, read_json, read_whole
+from sciscirl.errors import PredictionsError, RunFolderError
+from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
+from sciscirl.evaluation.evaluate import measure
+from sciscirl.metrics.predictions import find_target, read_predictions
+from sciscirl.runs.folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row, read_lines, read_rows
+from sciscirl.runs.prices import Usage
+from sciscirl.task.papers import TARGETS, TargetName, short_name
+
+SIDE: Final = "test"
+_JUDGED: Final = {"label_match", "n"}  # what every evaluation has
+_LARGEST: Final = 1e300
+_LONGEST_SHOWN: Final = 80
+Kind = Literal["rl", "sft", "evaluation", "baseline"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """One judgement of a model on held-out papers.
+
+    Attributes:
+        step: of training, before which it was made; 0 where nothing was trained.
+        metrics: of ``evaluate.measure``; without intervals where only the log of a run has them.
+        predictions: what they were computed from; None where the file is missing or damaged.
+    """
+
+    step: int
+    metrics: Mapping[str, float]
+    predictions: pl.DataFrame | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What a folder says.
+
+    Attributes:
+        name: of the folder, with as many of those above it as tell it from the other runs.
+        kind: trained by reinforcement (``"rl"``) or on answers (``"sft"``), or not at all: ``"evaluation"`` of a model,
+            ``"baseline"``.
+        facts: ``run.json``.
+        rows: ``metrics.jsonl``, finite numbers only; no rows of an evaluation.
+        evaluations: by step.
+        usage: tokens, as far as they were logged; None if they were not.
+        n_steps: of training that were logged.
+        is_finished: whether its last weights were kept as such, or an evaluation is all there is.
+        is_stopped: whether it was ended because the model had collapsed.
+        problems: what could not be read.
+    """
+
+    name: str
+    kind: Kind
+    facts: Mapping[str, Any]
+    rows: tuple[Mapping[str, float], ...]
+    evaluations: tuple[Evaluation, ...]
+    usage: Usage | None
+    n_steps: int
+    is_finished: bool
+    is_stopped: bool
+    problems: tuple[str, ...]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the run was started with."""
+        return cast("Mapping[str, Any]", self.facts["settings"])
+
+    @property
+    def last(self) -> Evaluation | None:
+        """The last evaluation."""
+        return self.evaluations[-1] if self.evaluations else None
+
+    @property
+    def target(self) -> TargetName:
+        """The task, by what was predicted, else by the settings; runs made before there were others say nothing."""
+        for evaluation in self.evaluations:
+            if evaluation.predictions is not None:
+                return find_target(evaluation.predictions)
+        return cast("TargetName", self.settings.get("target", "disruption"))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Which labels are asked for: ``("disruption",)``, ``("novelty",)`` or both."""
+        return tuple(short_name(column) for column in TARGETS[self.target])
+
+    @property
+    def state(self) -> str:
+        """How far it got, in words."""
+        if self.kind in {"evaluation", "baseline"}:
+            return "evaluated" if self.evaluations else "no evaluation"
+        steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
+        if self.is_stopped:
+            return f"stopped after {steps}: class collapse"
+        state = f"finished after {steps}" if self.is_finished else (
+            f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
+        )  # fmt: skip
+        if not self.evaluations:
+            return f"{state}; no evaluation"
+        if self.evaluations[-1].step == 0:
+            return f"{state}; evaluated only before training"
+        return state
+
+    def metric(self, evaluation: Evaluation, label: str, name: str) -> float | None:
+        """Look up a metric of one label, whatever the task calls it; None where it is undefined."""
+        return evaluation.metrics.get(name if len(self.labels) == 1 else f"{label}/{name}")
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """Read folders of training runs and of evaluations.
+
+    What is missing or damaged in a run is among its ``problems``; only what is no run at all is refused.
+
+    Args:
+        folders: log_paths of training, or what an evaluation wrote.
+
+    Raises:
+        RunFolderError: if one is neither, cannot be read, or is given twice.
+
+    Example:
+        >>> read_runs([Path("no-such-run")])
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give log_paths of
+        training runs, or folders that evaluations wrote.
+    """
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        msg = "a run is given twice. Give each once."
+        raise RunFolderError(msg)
+    runs: list[Run] = []
+    with progress_bar("read runs", total=len(folders), unit="runs") as advance:
+        for folder, name in zip(folders, name_folders(folders), strict=True):
+            runs.append(read_run(folder, name))
+            advance(1)
+    return runs
+
+
+def name_folders(folders: Sequence[Path]) -> list[str]:
+    """Name folders by as few of the last parts of their paths as tell each from the others.
+
+    Example:
+        >>> name_folders([Path("a/exp4"), Path("b/exp4"), Path("b/exp5")])
+        ['a/exp4', 'b/exp4', 'exp5']
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    names: list[str] = []
+    for own in parts:
+        depth = 1
+        while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
+            depth += 1
+        names.append(Path(*own[-depth:]).as_posix())
+    return names
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """Read one folder; see ``read_runs``."""
+    facts = _read_facts(folder)
+    settings = facts["settings"]
+    problems: list[str] = []
+    rows = list(_read_lines(folder / METRICS_FILE, problems))
+    is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
+    steps = [row for row in rows if any(map(_is_of_training, row))]
+    kind: Kind = "sft" if settings.get("backend") else "rl"
+    if not is_training:
+        kind = "baseline" if "baseline" in settings else "evaluation"
+    return Run(
+        name=name,
+        kind=kind,
+        facts=facts,
+        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{SIDE}/")} for row in steps),
+        evaluations=tuple(_read_steps(folder, rows, problems) if is_training else _read_single(folder, problems)),
+        usage=_count_tokens(folder, steps, problems),
+        n_steps=len({row.get("step") for row in steps}),
+        is_finished=not is_training or _is_finished(folder),
+        is_stopped=any(row.get("collapse_stop") for row in rows),
+        problems=tuple(problems),
+    )
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    if not path.is_file():
+        msg = (
+            f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give log_paths of training runs, or folders "
+            "that evaluations wrote."
+        )
+        raise RunFolderError(msg)
+    try:
+        facts: object = read_json(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{path} cannot be read ({reason}). Leave this run out, or run it again."
+        raise RunFolderError(msg) from error
+    if not isinstance(facts, dict) or not isinstance(cast("dict[str, Any]", facts).get("settings"), dict):
+        msg = f"{path} does not say what was run: it has no settings. Leave it out."
+        raise RunFolderError(msg)
+    stated = cast("dict[str, Any]", facts)
+    for where, values, names, kind, what in (
+        ("", stated, ("release", "versions"), dict, "an object"),
+        ("", stated, ("release_folder", "commit"), str, "a text"),
+        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "side"), str, "a text"),
+    ):
+        for name in names:
+            if not isinstance(values.get(name), kind | None):
+                msg = f"{path} is damaged: {where}{name} is {_cut(values[name])}, needs {what}. Leave this run out."
+                raise RunFolderError(msg)
+    if stated["settings"].get("target", "disruption") not in list(TARGETS):
+        msg = f"{path} is damaged: settings.target needs to be one of {', '.join(TARGETS)}. Leave this run out."
+        raise RunFolderError(msg)
+    return stated
+
+
+def _cut(value: object) -> str:
+    return repr(value) if len(repr(value)) <= _LONGEST_SHOWN else f"{repr(value)[:_LONGEST_SHOWN]}..."
+
+
+def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
+    """Read the rows of a log, of each only its finite numbers; of a step that is there twice, the later."""
+    by_step: dict[float | None, dict[str, float]] = {}
+    n_damaged = 0
+    for line in _try_lines(path, path.name, problems):
+        row = parse_row(line)
+        if row is None:  # the line that a killed run was writing
+            n_damaged += 1
+            continue
+        numbers = _numbers(row)
+        step = numbers.get("step")
+        by_step[step] = by_step.get(step, {}) | numbers
+    if n_damaged:
+        problems.append(f"{path.name}: {n_damaged:,} damaged lines left out")
+    return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
+
+
+def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
+    """Give the lines of a log; none where it is not there, or cannot be read."""
+    try:
+        return read_lines(path)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}; left out")
+        return ()
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Keep what is a finite number, and none so large that it is no float."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST  # False of NaN
+    }
+
+
+def _is_of_training(name: str) -> bool:
+    return name.startswith(("env/", "train_")) or name == "progress"
+
+
+def _is_finished(folder: Path) -> bool:
+    if (folder / ADAPTER).is_dir():
+        return True
+    try:
+        return any(row.get("name") == "final" for row in read_rows(folder / CHECKPOINTS_FILE))
+    except OSError:
+        return False
+
+
+def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: list[str]) -> Iterable[Evaluation]:
+    """Read the evaluations of a training run: from their predictions, or where these fail, from its log."""
+    prefix = f"{SIDE}/"
+    logged = {
+        int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        for row in rows
+        if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
+    }
+    pattern = re.compile(rf"{SIDE}_(\d+)\.parquet")
+    files = {
+        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
+    }
+    for step in sorted(logged.keys() | files.keys()):
+        found = _read_predictions(files[step], problems) if step in files else None
+        metrics = logged.get(step, {}) if found is None else measure(found)
+        if metrics:
+            yield Evaluation(step=step, metrics=metrics, predictions=found)
+
+
+def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
+    found = _read_predictions(folder / "predictions.parquet", problems)
+    if found is not None:
+        yield Evaluation(step=0, metrics=measure(found), predictions=found)
+        return
+    try:
+        row = parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(f"{EVALUATION_FILE}: {error.strerror}; left out")
+        return
+    metrics = _numbers(row or {})
+    if not metrics.keys() >= _JUDGED:
+        problems.append(f"{EVALUATION_FILE}: damaged, left out")
+        return
+    yield Evaluation(step=0, metrics=metrics, predictions=None)
+
+
+def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
+    try:
+        return read_predictions(path)
+    except PredictionsError as error:
+        problems.append(f"{path.name}: {str(error).replace(str(path), 'it')}")
+        return None
+
+
+def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: list[str]) -> Usage | None:
+    """Add up what was logged: training by step, evaluations by answer; prompts may have been cached."""
+    read = sampled = trained = 0
+    for row in steps:
+        shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))
+        read, sampled = read + shown, sampled + said
+        trained += shown + said + int(row.get("num_tokens", 0))
+    for path in sorted(folder.glob(f"iteration_*/eval_{SIDE}_rollout_summaries.jsonl")):
+        shown = f"{path.parent.name}/{path.name}"
+        for line in _try_lines(path, shown, problems):
+            try:
+                taken = parse_json(line)["steps"]
+                read += sum(int(step["ob_len"]) for step in taken)
+                sampled += sum(int(step["ac_len"]) for step in taken)
+            except (ValueError, KeyError, TypeError, OverflowError):
+                problems.append(f"{shown}: a damaged line left out")
+    return Usage(prefill=read, sample=sampled, train=trained) if read or trained else None

@@ -1,0 +1,355 @@
+"""The views of a report that are numbers: what was run, how it came out, beside what was published, at what cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any, Final
+
+import polars as pl
+
+from sciscirl.errors import PredictionsError
+from sciscirl.metrics.collapse import find_signs
+from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
+from sciscirl.report.figures import draw_differences
+from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
+from sciscirl.report.runs import SIDE, Run
+from sciscirl.runs.prices import PRICES_DATE
+
+# ---------- What was published of the runs that the presets replicate, to stand beside results of one's own.
+
+
+#: After how many steps the runs of PUBLISHED_RUNS were judged.
+PUBLISHED_STEP: Final = 250
+_COLUMNS: Final = (
+    "label_match", "parse_ok", "format_strict_ok", "recall/disruptive", "recall/consolidating", "recall/neutral",
+    "invalid", "macro_f1",
+)  # fmt: skip
+_EXP5_COLUMNS: Final = (
+    "label_match", "macro_f1", "predicted_share/disruptive", "recall/disruptive", "min_class_recall"
+)  # fmt: skip
+
+
+def _table(columns: tuple[str, ...], *rows: tuple[float, ...]) -> tuple[Mapping[str, float], ...]:
+    return tuple(MappingProxyType(dict(zip(columns, row, strict=True))) for row in rows)
+
+
+#: By preset, metrics on 500 held-out papers: 145 disruptive, 166 consolidating, 189 neutral, numbers that follow from
+#: the recalls. Macro-F1 was printed as approximate. Model: experiments.HISTORICAL_MODEL. Source: the note "Tinker,
+#: smol-RL and QDoRA", part 2 (2026).
+PUBLISHED_RUNS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
+    dict(
+        zip(
+            ("baseline", "exp1", "exp2", "exp3", "exp4"),
+            _table(
+                _COLUMNS,
+                (0.326, 0.966, 0.918, 0.0897, 0.2108, 0.6085, 0.082, 0.288),
+                (0.316, 0.974, 0.960, 0.2414, 0.4096, 0.2910, 0.040, 0.317),
+                (0.362, 0.978, 0.976, 0.0621, 0.7048, 0.2910, 0.024, 0.309),
+                (0.356, 0.944, 0.906, 0.1034, 0.4458, 0.4709, 0.094, 0.337),
+                (0.396, 0.998, 0.998, 0.0069, 0.2831, 0.7937, 0.002, 0.292),
+            ),
+            strict=True,
+        )
+    )
+)
+#: By step, metrics of Exp5 on 2,000 held-out papers, 693 of them disruptive. The same source.
+PUBLISHED_EXP5: Final[Mapping[int, Mapping[str, float]]] = MappingProxyType(
+    dict(
+        zip(
+            (0, 250, 500, 2000),
+            _table(
+                _EXP5_COLUMNS,
+                (0.3360, 0.3003, 0.0955, 0.0823, 0.0823),
+                (0.3445, 0.2489, 0.8295, 0.8009, 0.0132),
+                (0.3495, 0.1819, 0.9885, 0.9928, 0.0000),
+                (0.3465, 0.1716, 1.0000, 1.0000, 0.0000),
+            ),
+            strict=True,
+        )
+    )
+)
+
+
+_KINDS: Final = {
+    "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
+}  # fmt: skip
+_PUBLISHED: Final = tuple(PUBLISHED_RUNS["baseline"])
+_EXP5: Final = tuple(PUBLISHED_EXP5[0])
+_TIES: Final = (
+    "reward_uniform_group_rate", "reward_tie_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean"
+)  # fmt: skip
+_ALL_PAIRS: Final = 5  # of more runs, not every pair is shown
+TRAIN: Final = "env/all/"
+
+
+def view_overview(runs: Sequence[Run]) -> Section:
+    """Show where each run got to."""
+    rows: list[list[str]] = []
+    for run in runs:
+        metrics = run.last.metrics if run.last else {}
+        signs = find_signs(metrics) if metrics else ()
+        rows.append(
+            [
+                run.name,
+                *(show_metric(metrics, name) for name in COMPARED),
+                show(metrics.get("invalid")),
+                "; ".join(signs) or ("none" if metrics else ABSENT),
+                f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
+                f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
+                run.state,
+            ]
+        )
+    head = ["run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "state"]
+    return Section(
+        "overview",
+        "Results",
+        "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
+        "answer that is not valid counts as wrong in every figure.",
+        [Table("The last evaluation of each run", head, rows)],
+    )
+
+
+def view_runs(runs: Sequence[Run]) -> Section:
+    """Show what was run on what: first what differs, then what is the same everywhere."""
+    facts = [_describe(run) for run in runs]
+    names = list(dict.fromkeys(name for one in facts for name in one))
+    rows = [[name, *(one.get(name, ABSENT) for one in facts)] for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    shared = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    problems = [[run.name, problem] for run in runs for problem in run.problems]
+    tables = [
+        Table("What differs", ["", *(run.name for run in runs)], differing),
+        Table("The same in all runs", ["", "value"], shared, is_folded=len(runs) > 1),
+        Table("What could not be read", ["run", "problem"], problems),
+    ]
+    return Section(
+        "runs",
+        "Run map",
+        "Which runs these are, and how they differ. Results compare only where slice and side are the same; one seed "
+        "is one draw, not a finding.",
+        [table for table in tables if table.rows],
+    )
+
+
+def _describe(run: Run) -> dict[str, str]:
+    release: Any = run.facts.get("release") or {}
+    digest = str(release.get("manifest_sha256") or "")[:12]
+    commit = str(run.facts.get("commit") or "")
+    facts = {
+        "kind": _KINDS[run.kind],
+        "state": run.state,
+        "task": run.target,
+        "slice": f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT,
+        "commit": commit[:12] + ("+changes" if commit.endswith("+changes") else "") or ABSENT,
+        "steps logged": f"{run.n_steps:,}" if run.kind in {"rl", "sft"} else ABSENT,
+        "evaluations": f"{len(run.evaluations):,}",
+    }
+    settings = {("preset" if name == "name" else name): _value(value) for name, value in run.settings.items()}
+    if "model" in settings:
+        settings["model"] = name_model(str(run.settings["model"]))
+    if run.settings.get("trained_on"):
+        settings["trained_on"] = f"slice {str(run.settings['trained_on'])[:12]}"
+    versions: Any = run.facts.get("versions") or {}
+    return facts | settings | {f"version of {name}": _value(value) for name, value in versions.items()}
+
+
+def name_model(model: str) -> str:
+    """Name a model as its hub does, and one in a folder of a machine by that folder's name.
+
+    Example:
+        >>> name_model("Qwen/Qwen3-8B"), name_model("/srv/models/mine")
+        ('Qwen/Qwen3-8B', 'mine')
+    """
+    return PurePath(model).name if PurePath(model).is_absolute() else model
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return ABSENT
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def view_published(runs: Sequence[Run]) -> Section | None:
+    """Show results on disruption beside the published ones; None if there are none."""
+    ours = [run for run in runs if run.last and run.target == "disruption"]
+    if not ours:
+        return None
+    rows: list[list[str]] = []
+    for name, metrics in PUBLISHED_RUNS.items():
+        rows.append([f"{name}, published", str(PUBLISHED_STEP), "500", *(show(metrics[one]) for one in _PUBLISHED)])
+        rows += [_beside(run) for run in ours if _preset(run) == name]
+    rows += [_beside(run) for run in ours if _preset(run) not in PUBLISHED_RUNS]
+    trajectory = [
+        ["exp5, published", f"{step:,}", "2,000", *(show(metrics[one]) for one in _EXP5)]
+        for step, metrics in PUBLISHED_EXP5.items()
+    ]
+    for run in ours:
+        trajectory += [
+            [run.name, f"{one.step:,}", f"{one.metrics['n']:,.0f}", *(show(one.metrics.get(name)) for name in _EXP5)]
+            for one in run.evaluations
+            if _preset(run) == "exp5"
+        ]
+    head = ["", "step", "papers"]
+    return Section(
+        "published",
+        "Beside the published runs",
+        "The published runs are of another model and other papers: a figure here that differs from theirs is not by "
+        "itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced classes.",
+        [
+            Table("Every run at its last evaluation", [*head, *_PUBLISHED], rows),
+            Table("Exp5: every correct disruptive answer paid three times", [*head, *_EXP5], trajectory),
+        ],
+    )
+
+
+def _preset(run: Run) -> str | None:
+    """Name the preset that a run replicates; answers learned from are no replication of an experiment."""
+    settings = run.settings
+    return settings.get("name") or settings.get("preset") if run.kind in {"rl", "evaluation"} else None
+
+
+def _beside(run: Run) -> list[str]:
+    last = run.last
+    if last is None:
+        return [run.name]
+    step = f"{last.step:,}" if run.kind in {"rl", "sft"} else ABSENT
+    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name)) for name in _PUBLISHED)]
+
+
+def view_comparison(runs: Sequence[Run]) -> Section | None:
+    """Compare last evaluations paper by paper, those of the same papers; None if there are fewer than two."""
+    groups: dict[str, dict[str, pl.DataFrame]] = {}
+    for run in runs:
+        if run.last and run.last.predictions is not None:
+            predictions = run.last.predictions
+            papers = (
+                predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
+            )
+            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE), papers])
+            groups.setdefault(key, {})[run.name] = predictions
+    if sum(map(len, groups.values())) < 2:
+        return None
+    texts, tables, pictures = [], [], []
+    for group in groups.values():
+        if len(group) < 2:
+            texts.append(f"{next(iter(group))} is alone with its task, slice and papers.")
+            continue
+        reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
+        try:
+            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000))
+        except PredictionsError as error:
+            texts.append(f"{', '.join(group)} cannot be compared: {error}")
+            continue
+        texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
+        if reference is not None:
+            texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
+        tables.append(_pairs(comparison))
+        pictures += [
+            Picture(f"difference_{metric}", draw_differences(comparison, metric), _say_differences(comparison, metric))
+            for metric in COMPARED
+        ]
+    if tables:
+        texts.append(
+            "Differences are left minus right, with 95 % intervals from resamples of the papers that are the same for "
+            "both; a filled blue mark is an interval without 0. McNemar's exact test is on papers that only one of two "
+            "has right, adjusted by Holm for the number of pairs."
+        )
+    return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
+
+
+def _pairs(comparison: Comparison) -> Table:
+    rows = [
+        [
+            f"{pair.left} \u2212 {pair.right}",
+            *show_pair(pair),
+        ]
+        for pair in comparison.pairs
+    ]
+    return Table(
+        f"Pairs of runs, task {comparison.target}", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows
+    )
+
+
+def _say_differences(comparison: Comparison, metric: str) -> str:
+    said = [
+        f"{pair.left} minus {pair.right} {show_estimate(pair.differences[metric], signed=True)}"
+        for pair in comparison.pairs
+    ]
+    return f"Differences in {metric} with intervals: {'; '.join(said)}."
+
+
+def view_cost(runs: Sequence[Run]) -> Section:
+    """Show tokens, dollars and time, as far as a run logged them."""
+    rows: list[list[str]] = []
+    for run in runs:
+        usage, seconds = run.usage, measure_seconds(run)
+        dollars = usage.dollars(str(run.settings.get("model"))) if usage else None
+        tokens = [f"{n:,}" for n in (usage.prefill, usage.sample, usage.train)] if usage else [ABSENT] * 3
+        rows.append(
+            [
+                run.name,
+                *tokens,
+                ABSENT if dollars is None else f"${dollars:,.2f}",
+                ABSENT if seconds is None else show_time(seconds),
+                ABSENT if seconds is None or not run.n_steps else show_time(seconds / run.n_steps),
+            ]
+        )
+    head = ["run", "tokens read", "tokens sampled", "tokens trained on", "at most", "time of steps", "per step"]
+    return Section(
+        "cost",
+        "Cost",
+        f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list "
+        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed or nothing logged.",
+        [Table("Tokens, dollars, time", head, rows)],
+    )
+
+
+def view_groups(runs: Sequence[Run]) -> Table | None:
+    """Show how often rewards tie, beside what a group size brings and takes; None if no run sampled groups."""
+    rows: list[list[str]] = []
+    for run in runs:
+        means = {name: mean_of(run, f"{TRAIN}{name}") for name in (*_TIES, "reward/total", "label_match")}
+        if run.kind == "rl" and means["reward/total"] is not None:
+            seconds = measure_seconds(run, evaluations=False)
+            n_rollouts = math.fsum(row.get(f"{TRAIN}total_episodes", 0.0) for row in run.rows)
+            speed = None if not seconds else n_rollouts / seconds
+            group_size = _value(run.settings.get("group_size"))
+            rows.append([run.name, group_size, *(show(value) for value in means.values()), show(speed, 2)])
+    if not rows:
+        return None
+    head = ["run", "group_size", *_TIES, "mean reward", "share right", "rollouts per second"]
+    return Table("Means over all training steps", head, rows)
+
+
+def mean_of(run: Run, name: str) -> float | None:
+    """Return the mean of a logged number over the steps that have it; None if none has."""
+    values = [row[name] for row in run.rows if name in row]
+    return math.fsum(values) / len(values) if values else None
+
+
+def measure_seconds(run: Run, *, evaluations: bool = True) -> float | None:
+    """Add up what the steps took; None where it was not logged."""
+    took = [row.get("time/total", row.get("time/step")) for row in run.rows]
+    logged = [seconds for seconds in took if seconds is not None]
+    if not logged:
+        return None
+    judged = [row.get("time/run_evaluations_parallel", 0.0) for row in run.rows]
+    return math.fsum(logged) - (0.0 if evaluations else math.fsum(judged))
+
+
+def show_time(seconds: float) -> str:
+    """Write a duration.
+
+    Example:
+        >>> show_time(7.25), show_time(754), show_time(5040)
+        ('7.2 s', '12 min 34 s', '1 h 24 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"

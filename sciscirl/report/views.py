@@ -1,0 +1,469 @@
+"""Answers to read: right, wrong and invalid ones of every run, with the papers where the slice is at hand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+
+from sciscidata.plots import COLOURS
+from sciscidata.release.release import MANIFEST
+from sciscidata.storage.small_files import read_whole
+from sciscirl.metrics.compare import Estimate
+from sciscirl.metrics.metrics import bin_by_confidence, find_right
+from sciscirl.metrics.predictions import INVALID, split_by_label
+from sciscirl.report.figures import (
+    Series,
+    draw_confusion,
+    draw_lines,
+    draw_recalls,
+    draw_reliability,
+    draw_shares,
+)
+from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
+from sciscirl.report.runs import SIDE, Evaluation, Run
+from sciscirl.report.tables import TRAIN, view_groups
+from sciscirl.task.papers import VOCABULARIES, Paper, Side, read_split, short_name
+
+# ---------- The views of a report that are pictures of the last evaluation: contract, classes, confidence, mistakes.
+
+
+_FLIPS: Final = {
+    "flip/kept_right": "kept right",
+    "flip/kept_wrong": "kept wrong",
+    "flip/right_to_wrong": "right to wrong",
+    "flip/wrong_to_right": "wrong to right",
+    "flip_rate/right_to_wrong": "lost, of the right ones",
+    "flip_rate/wrong_to_right": "mended, of the wrong ones",
+    "flip_rate/changed_while_wrong": "changed, of those wrong twice",
+}
+_LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
+
+
+def view_contract(runs: Sequence[Run]) -> Section:
+    """Show how many answers keep the form they were asked for, and what is wrong with the others."""
+    rows = [
+        [
+            run.name,
+            *(show_metric(run.last.metrics, name) for name in ("parse_ok", "format_strict_ok", "invalid", "think")),
+            show(_tolerant_only(run.last)),
+            _count_problems(run.last),
+        ]
+        for run in runs
+        if run.last
+    ]
+    head = ["run", "parse_ok", "format_strict_ok", "invalid", "think", "tolerant only", "problems"]
+    pictures = draw_trajectories(runs, {"format_strict_ok": "Answers that keep the contract"})
+    return Section(
+        "contract",
+        "Contract",
+        "parse_ok: JSON at all; format_strict_ok: exactly the keys and values asked for. Tolerant only: refused by the "
+        "contract, though a lenient reader finds the right label in it. Such an answer is wrong here; the share says "
+        "how much of a low score is form.",
+        [Table("Form of the answers at the last evaluation", head, rows)],
+        pictures,
+    )
+
+
+def _tolerant_only(evaluation: Evaluation) -> float | None:
+    metrics = evaluation.metrics
+    if "tolerant_label_match" not in metrics:
+        return None
+    # A lenient reader reads whatever is valid as the contract does, so that this is never below 0.
+    return max(metrics["tolerant_label_match"] - metrics["label_match"], 0.0)
+
+
+def _count_problems(evaluation: Evaluation) -> str:
+    table = evaluation.predictions
+    if table is None or "problem" not in table.columns:
+        return ABSENT
+    counts = table.filter(~table["is_valid"])["problem"].fill_null("").value_counts().rows()
+    named = sorted(((count, problem or "unnamed") for problem, count in counts), key=lambda one: (-one[0], one[1]))
+    return ", ".join(f"{problem} {count:,}" for count, problem in named) or "none"
+
+
+def view_balance(runs: Sequence[Run]) -> Section:
+    """Show which labels are said, beside which are right, and the recall of each."""
+    pictures: list[Picture] = []
+    tables: list[Table] = []
+    for label, vocabulary in _LABELS.items():
+        judged = [(run, run.last) for run in runs if run.last and label in run.labels]
+        if not judged:
+            continue
+        names = (*vocabulary, INVALID)
+        shares = {"gold": _gold_shares(judged[0], label)} if len({_gold_key(one, label) for one in judged}) == 1 else {}
+        shares |= {
+            run.name: {name: run.metric(one, label, f"predicted_share/{name}") or 0.0 for name in names}
+            for run, one in judged
+        }
+        said = "; ".join(f"{name}: {_say_shares(held)}" for name, held in shares.items())
+        pictures.append(
+            Picture(
+                f"shares_{label}",
+                draw_shares(shares, title=f"What is answered: {label}"),
+                f"Shares of the labels of {label}. {said}.",
+            )
+        )
+        recalls = {run.name: _recalls(run, one, label) for run, one in judged}
+        pictures.append(
+            Picture(
+                f"recall_{label}",
+                draw_recalls(recalls, title=f"Recall of each class: {label}", chance=1 / len(vocabulary)),
+                f"Recall of each class of {label} with intervals; the table has the numbers.",
+            )
+        )
+        head = ["run", *(f"recall {name}" for name in vocabulary), "balanced accuracy", "MCC", "macro-F1"]
+        metrics = (*(f"recall/{name}" for name in vocabulary), "balanced_accuracy", "mcc", "macro_f1")
+        rows = [[run.name, *(_show_of(run, one, label, name) for name in metrics)] for run, one in judged]
+        tables.append(Table(f"Classes of {label} at the last evaluation", head, rows))
+    return Section(
+        "balance",
+        "Class balance",
+        "A model that always says one label can look well by reward and by label_match. Predicted shares far from the "
+        "gold ones, or a recall near 0, show it.",
+        tables,
+        pictures,
+    )
+
+
+def _gold_shares(judged: tuple[Run, Evaluation], label: str) -> dict[str, float]:
+    run, one = judged
+    held = _confusion(run, one, label)
+    total = sum(sum(row.values()) for row in held.values())
+    return {gold: sum(row.values()) / total for gold, row in held.items()}
+
+
+def _gold_key(judged: tuple[Run, Evaluation], label: str) -> tuple[int, ...]:
+    run, one = judged
+    return tuple(sum(row.values()) for row in _confusion(run, one, label).values())
+
+
+def _say_shares(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def _recalls(run: Run, one: Evaluation, label: str) -> dict[str, Estimate]:
+    return {
+        name: Estimate(
+            value, run.metric(one, label, f"recall/{name}/low"), run.metric(one, label, f"recall/{name}/high")
+        )
+        for name in _LABELS[label]
+        if (value := run.metric(one, label, f"recall/{name}")) is not None
+    }
+
+
+def _show_of(run: Run, one: Evaluation, label: str, name: str) -> str:
+    return show_metric(one.metrics, name if len(run.labels) == 1 else f"{label}/{name}")
+
+
+def view_challenges(runs: Sequence[Run]) -> Section | None:
+    """Show what an objection did to answers, of the runs in which there was one."""
+    judged = [(run, run.last) for run in runs if run.last and "flip/kept_right" in run.last.metrics]
+    if not judged:
+        return None
+    rows = [[run.name, *(show_metric(one.metrics, name) for name in _FLIPS)] for run, one in judged]
+    return Section(
+        "challenges",
+        "Answers before and after a challenge",
+        "Shares of all answers, and rates among those that were right, or wrong, before the challenge. An answer that "
+        "breaks the contract is wrong on either side.",
+        [Table("Flips at the last evaluation", ["run", *_FLIPS.values()], rows)],
+        draw_trajectories([run for run, _ in judged], {"flip_rate/right_to_wrong": "Right answers given up"}),
+    )
+
+
+def view_reliability(runs: Sequence[Run]) -> Section:
+    """Show whether stated confidence means anything."""
+    rows: list[list[str]] = []
+    pictures: list[Picture] = []
+    for run in runs:
+        one = run.last
+        if one is None:
+            continue
+        names = ("mean_confidence", "label_match", "both_match", "brier", "ece", "forecast_brier")
+        rows.append([run.name, *(show(one.metrics.get(name)) for name in names)])
+        table = one.predictions
+        if table is None:
+            continue
+        bins = bin_by_confidence(table["confidence"], find_right(table))
+        said = "; ".join(f"{each.confidence_sum / each.n:.2f}: {each.n_right} of {each.n}" for each in bins if each.n)
+        pictures.append(
+            Picture(
+                f"reliability_{slug(run.name)}",
+                draw_reliability(bins, title=run.name),
+                f"Reliability of {run.name}: right answers by stated confidence. {said}.",
+            )
+        )
+    head = ["run", "mean confidence", "label_match", "both right", "Brier", "ECE", "forecast Brier"]
+    return Section(
+        "reliability",
+        "Reliability of confidence",
+        "Points below the dashed line: surer than right. An invalid answer counts as wrong at confidence 1, also in "
+        "Brier score and expected calibration error (ten bins); both are better the smaller. Where two labels are "
+        "asked for, confidence is about both. Forecast Brier is of all probabilities that were given: saying 1/3 each "
+        "has 0.333.",
+        [Table("Confidence at the last evaluation", head, rows)],
+        pictures,
+    )
+
+
+def view_confusion(runs: Sequence[Run]) -> Section:
+    """Show which label is taken for which, invalid answers among them."""
+    pictures: list[Picture] = []
+    for run, one in [(run, run.last) for run in runs if run.last]:
+        for label in run.labels:
+            counts = _confusion(run, one, label)
+            if not counts:
+                continue
+            end = f"_{label}" if len(run.labels) > 1 else ""
+            said = "; ".join(
+                f"{gold}: " + ", ".join(f"{name} {count:,}" for name, count in row.items())
+                for gold, row in counts.items()
+            )
+            pictures.append(
+                Picture(
+                    f"confusion_{slug(run.name)}{end}",
+                    draw_confusion(counts, title=run.name + (f", {label}" if end else "")),
+                    f"Confusion matrix of {run.name}. {said}.",
+                )
+            )
+    return Section(
+        "confusion",
+        "Confusion matrices",
+        "Rows are gold labels, columns what was answered, at the last evaluation: counts and shares of the row. Right "
+        "of the line are invalid answers.",
+        (),
+        pictures,
+    )
+
+
+def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int]]:
+    counts = {
+        gold: {
+            name: run.metric(one, label, f"confusion/{gold}/{name}") for name in (*_LABELS[label], INVALID)
+        }
+        for gold in _LABELS[label]
+    }  # fmt: skip
+    return {
+        gold: {name: int(count) for name, count in row.items() if count is not None}
+        for gold, row in counts.items()
+        if None not in row.values()
+    }
+
+
+# ---------- The views of a report that go along the steps of training: held-out figures, answers, losses, rewards, ties.
+
+
+_LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
+_LOSS: Final = "train_mean_nll"  # of supervised runs
+_NAN: Final = float("nan")
+
+
+def view_trajectories(runs: Sequence[Run]) -> Section:
+    """Show how the held-out figures moved while training."""
+    shown = {
+        "label_match": "label_match: share right",
+        "macro_f1": "macro-F1",
+        "min_class_recall": "Least recall of a class",
+    }
+    pictures = draw_trajectories(runs, shown)
+    for run in _trained(runs):
+        for label in run.labels:
+            lines = {
+                name: Series(
+                    steps=[one.step for one in run.evaluations],
+                    values=[_or_nan(run.metric(one, label, f"predicted_share/{name}")) for one in run.evaluations],
+                )
+                for name in (*VOCABULARIES[f"{label}_label"], INVALID)
+            }
+            end = f"_{label}" if len(run.labels) > 1 else ""
+            title = f"{run.name}: what it answers" + (f", {label}" if end else "")
+            said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
+            pictures.append(
+                Picture(f"predicted_{slug(run.name)}{end}",
+                        draw_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
+                        f"Predicted shares of {run.name} over training steps: {said}.")
+            )  # fmt: skip
+    losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}
+    if losses:
+        said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in losses.items())
+        title = "Loss on the answers learned from"
+        picture = draw_lines(losses, title=title, y_label="nats per token", is_share=False)
+        pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
+    text = "Held-out figures over training steps; bars are 95 % intervals. Step 0 is the model before training."
+    if not pictures:
+        text = "No run was evaluated more than once, so there is nothing to draw."
+    return Section("trajectories", "Trajectories", text, (), pictures)
+
+
+def _trained(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if len(run.evaluations) > 1]
+
+
+def draw_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Picture]:
+    """Draw a picture for each metric, with a line for each run that was evaluated more than once."""
+    pictures: list[Picture] = []
+    for name, title in shown.items():
+        lines: dict[str, Series] = {}
+        for run in _trained(runs):
+            values = [_or_nan(one.metrics.get(name)) for one in run.evaluations]
+            lows, highs = (
+                [_or_nan(one.metrics.get(f"{name}/{end}")) for one in run.evaluations] for end in ("low", "high")
+            )
+            lines[run.name] = Series(steps=[one.step for one in run.evaluations], values=values, lows=lows, highs=highs)
+        if lines:
+            said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
+            pictures.append(
+                Picture(f"trajectory_{slug(name)}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
+            )
+    return pictures
+
+
+def view_rewards(runs: Sequence[Run]) -> Section | None:
+    """Show what was earned for what in training, and how often rewards tie; None if nothing was trained by rewards."""
+    pictures: list[Picture] = []
+    for run in runs:
+        names = dict.fromkeys(name for row in run.rows for name in row if name.startswith(f"{TRAIN}reward/"))
+        lines = {name.removeprefix(f"{TRAIN}reward/"): _logged(run, name) for name in names}
+        if lines:
+            pictures.append(
+                Picture(
+                    f"rewards_{slug(run.name)}",
+                    draw_lines(lines, title=f"{run.name}: mean reward", is_share=False),
+                    f"Mean reward of {run.name} in training, in parts: "
+                    + ", ".join(
+                        f"{name} {line.values[0]:.2f} to {line.values[-1]:.2f}" for name, line in lines.items()
+                    ),
+                )
+            )
+    shown = {
+        "reward_uniform_group_rate": "Groups whose rewards are all equal",
+        "reward_tie_pair_rate": "Pairs of answers with equal rewards",
+    }
+    for name, title in shown.items():
+        lines = {run.name: _logged(run, TRAIN + name) for run in runs if any(TRAIN + name in row for row in run.rows)}
+        if lines:
+            said = "; ".join(f"{run} from {line.values[0]:.2f} to {line.values[-1]:.2f}" for run, line in lines.items())
+            pictures.append(Picture(name, draw_lines(lines, title=title, y_label="share"), f"{title}: {said}."))
+    groups = view_groups(runs)
+    if not pictures:
+        return None
+    return Section(
+        "rewards",
+        "Rewards and ties",
+        "Mean reward of a training step, and its parts. A group whose rewards are all equal teaches nothing.",
+        [groups] if groups else [],
+        pictures,
+    )
+
+
+def _logged(run: Run, name: str) -> Series:
+    rows = [row for row in run.rows if name in row]
+    return Series(steps=[row.get("step", 0.0) for row in rows], values=[row[name] for row in rows])
+
+
+def _or_nan(value: float | None) -> float:
+    return _NAN if value is None else value
+
+
+_LONGEST: Final = 2000  # characters of an abstract or an answer that are shown
+_SHOWN: Final = ("reward_parse", "reward_contract", "reward_task", "reward_think")
+
+
+def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> Section | None:
+    """Show answers of each run's last evaluation; None where no run kept any.
+
+    Args:
+        runs: of which.
+        n_each: how many right, how many wrong, how many invalid ones of each run: spread over the gold labels, of each
+            of them the first in the order of the evaluation.
+        release: the slice, for titles and abstracts of the runs that are of it.
+
+    Raises:
+        SliceError: if that is no release, or was altered.
+    """
+    examples: dict[str, Sequence[Example]] = {}
+    texts: dict[Side, Mapping[str, Paper]] = {}
+    digest = None if release is None else _hash_of(release)
+    n_without = 0
+    for run in runs:
+        table = run.last.predictions if run.last else None
+        if table is None or "text" not in table.columns:
+            continue
+        papers: Mapping[str, Paper] = {}
+        stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
+        if release is not None and stated == digest:
+            side = cast("Side", run.settings.get("side", SIDE))
+            if side not in texts:
+                texts[side] = {paper.openalex_id: paper for paper in read_split(release, side, needs=())}
+            papers = texts[side]
+        else:
+            n_without += 1
+        chosen = _choose(table, n_each)
+        if chosen:
+            examples[run.name] = [_make_example(outcome, row, papers) for outcome, row in chosen]
+    if not examples:
+        return None
+    text = "Answers of the last evaluation as they were written, spread over the gold labels and not otherwise chosen."
+    if release is None:
+        text += " With --release, the papers are shown too."
+    elif n_without:
+        text += f" The papers of {n_without:,} runs are not shown: {release.name} is not their slice."
+    return Section("examples", "Examples", text, examples=examples)
+
+
+def _hash_of(release: Path) -> str | None:
+    try:
+        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
+    except OSError:
+        read_split(release, SIDE, needs=())  # says what is the matter with it
+        return None
+
+
+def _choose(table: pl.DataFrame, n_each: int) -> list[tuple[str, dict[str, Any]]]:
+    first = next(iter(split_by_label(table).values()))
+    numbered = table.with_columns(
+        _gold=first["gold"],
+        _outcome=pl.select(
+            pl.when(~table["is_valid"]).then(pl.lit(INVALID)).when(find_right(table)).then(pl.lit("right"))
+            .otherwise(pl.lit("wrong"))
+        ).to_series(),
+    ).with_columns(_turn=pl.int_range(pl.len()).over("_outcome", "_gold"), _place=pl.int_range(pl.len()))  # fmt: skip
+    return [
+        (outcome, row)
+        for outcome in ("right", "wrong", INVALID)
+        for row in numbered.filter(pl.col("_outcome") == outcome).sort("_turn", "_place").head(n_each).to_dicts()
+    ]
+
+
+def _make_example(outcome: str, row: Mapping[str, Any], papers: Mapping[str, Paper]) -> Example:
+    golds = [value for name, value in row.items() if name.startswith("gold")]
+    labels = [value for name, value in row.items() if name.startswith("label")]
+    view = papers[row["openalex_id"]].view if row.get("openalex_id") in papers else None
+    facts = {
+        "paper": str(row.get("openalex_id", ABSENT)),
+        "gold": ", ".join(golds),
+        "answered": ", ".join(label for label in labels if label is not None)
+        or f"{INVALID}: {row.get('problem') or ''}",
+        "confidence": show(row.get("confidence"), 2),
+    }
+    if row.get("reward") is not None:
+        parts = {name.removeprefix("reward_"): row[name] for name in _SHOWN if row.get(name)}
+        said = ", ".join(f"{name} {value:+.2f}" for name, value in parts.items())
+        facts["reward"] = f"{row['reward']:.2f}" + (f" ({said})" if said else "")
+    if view is not None:
+        facts |= {
+            "year": str(view.publication_year or ABSENT),
+            "cited by": ABSENT if view.cited_by_count is None else f"{view.cited_by_count:,}",
+            "field": view.primary_field or ABSENT,
+        }
+    title = f"{view.title or row['openalex_id']}" if view else ""
+    abstract = "" if view is None else _cut(view.abstract or "(no abstract)")
+    return Example(outcome, title, facts, abstract, _cut(row.get("text") or "(nothing)"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} \N{HORIZONTAL ELLIPSIS}"

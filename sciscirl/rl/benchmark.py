@@ -1,0 +1,77 @@
+"""The held-out side as a benchmark of the cookbook, beside gsm8k and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tinker_cookbook.eval.benchmarks import BenchmarkBuilder, BenchmarkConfig, BenchmarkResult, Metrics, register
+from tinker_cookbook.renderers import Renderer
+from tinker_cookbook.rl.types import Env
+from tinker_cookbook.utils.misc_utils import dict_mean
+
+from sciscirl.envs.env import DisruptionEnv
+from sciscirl.evaluation.evaluate import fit_rules
+from sciscirl.task.papers import TARGETS, Side, read_split
+from sciscirl.task.rules import TaskRules
+
+BENCHMARK: Final = "sciscirl_disruption"
+
+
+@dataclass
+class DisruptionBenchmark(BenchmarkBuilder):
+    """One environment for each paper of a side.
+
+    Its score is label_match. The cookbook's runner counts an answer that failed for lack of a server as wrong, so for
+    results to be published use ``evaluator.DisruptionEvaluator``, which raises.
+
+    Attributes:
+        release: the folder of a slice.
+        rules: prompt, contract and reward.
+        side: ``"test"`` or ``"train"``.
+        name: in the registry.
+    """
+
+    release: str
+    rules: TaskRules
+    side: Side = "test"
+    name: str = BENCHMARK
+
+    def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
+        """Make the environments, the first ``config.max_examples`` papers of the release's order.
+
+        Raises:
+            SliceError: if the slice is missing or was altered.
+        """
+        needs = TARGETS[self.rules.target]
+        papers = read_split(self.release, self.side, needs=needs)[: config.max_examples]
+        rules = fit_rules(self.rules, Path(self.release))
+        return [DisruptionEnv(paper, rules, renderer) for paper in papers]
+
+    def aggregate(self, rewards: list[float], metrics_list: list[Metrics]) -> BenchmarkResult:
+        """Count right answers. Rewards above 0 would not do: under the soft table a wrong one earns 0, under
+        ``<think>`` a right one may earn less.
+        """  # noqa: D205
+        n_right = sum(metrics.get("label_match", 0.0) > 0 for metrics in metrics_list)
+        return BenchmarkResult(
+            name=self.name,
+            score=n_right / len(rewards) if rewards else 0.0,
+            num_examples=len(rewards),
+            num_correct=n_right,
+            metrics=dict(dict_mean(metrics_list)),
+        )
+
+
+def register_benchmark(release: str, rules: TaskRules, side: Side = "test") -> DisruptionBenchmark:
+    """Enter the benchmark into the cookbook's registry, so that ``run_benchmark("sciscirl_disruption", ...)`` works.
+
+    Its name ends as the task is called: ``sciscirl_novelty``, ``sciscirl_joint``.
+
+    Returns:
+        What was registered. A later call replaces it.
+    """
+    benchmark = DisruptionBenchmark(release, rules, side, f"sciscirl_{rules.target}")
+    register(benchmark)
+    return benchmark

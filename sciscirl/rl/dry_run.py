@@ -1,0 +1,91 @@
+"""What a training run would send and cost, before it does."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import Final
+
+from tinker_cookbook.utils.ml_log import dump_config
+
+from sciscirl.envs.dataset import check_fit
+from sciscirl.envs.env import build_messages
+from sciscirl.envs.opponents import MAX_TOKENS, render_request
+from sciscirl.rl.config import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
+from sciscirl.runs.prices import PRICES_DATE, estimate_usage
+from sciscirl.task.adversarial_rewards import BY_RULES
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.prompts import render_question
+
+_N_PROMPTS_COUNTED: Final = 256
+
+
+def render_dry_run(options: TrainOptions) -> str:
+    """Describe a run before it costs anything: config, three prompts as the model sees them, tokens, dollars.
+
+    Needs the slice and the tokenizer, and no server.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        PromptError: if a paper of either side does not fit under the cap even without its abstract.
+        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
+    """
+    config = make_config(options)
+    builder = builder_of(config)
+    preset = resolve_preset(options)
+    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    n_test = len(make_evaluator(options, builder).env_group_builders_P) * preset.eval_group_size
+    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
+    shown = papers.first(n_steps * preset.batch_size)
+    n_counted = min(len(shown), _N_PROMPTS_COUNTED)
+    counted = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
+    prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
+    lengths = [len(prompt) for prompt in prompts]
+    labels = {column: VOCABULARIES[column][1] for column in TARGETS[rules.target]}
+    shortest = render_answer(labels, rules.contract, rules.target)
+    answer = len(renderer.tokenizer.encode(shortest, add_special_tokens=False))
+    n_evaluations = -(-n_steps // options.eval_every) + 1
+    prompt_tokens, n_turns = statistics.fmean(lengths), 1
+    if preset.adversarial is not None:
+        n_turns = 2
+        request = render_request(".", render_question(rules.contract, rules.target))
+        n_request = renderer.build_generation_prompt([request]).length + MAX_TOKENS
+        prompt_tokens += prompt_tokens + preset.max_tokens + n_request
+    usage = estimate_usage(
+        prompt_tokens=prompt_tokens,
+        max_tokens=preset.max_tokens * n_turns,
+        n_steps=n_steps,
+        batch_size=preset.batch_size,
+        group_size=preset.group_size,
+        n_evaluations=n_evaluations,
+        n_test=n_test,
+        n_refills=preset.n_refills,
+    )
+    dollars = usage.dollars(preset.model)
+    cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
+    if preset.adversarial is not None and {preset.adversarial.challenger, preset.adversarial.judge} - {BY_RULES, None}:
+        cost += ", besides what the models cost that challenge and judge"
+    resolved = dump_config(config)
+    del resolved["evaluator_builders"]
+    examples = [
+        f"--- prompt {number} of {counted[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
+        f"{renderer.tokenizer.decode(prompts[number - 1])}"
+        for number in range(1, min(3, len(prompts)) + 1)
+    ]
+    return "\n".join(
+        [
+            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
+            *examples,
+            "---",
+            f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
+            f"{n_evaluations} evaluations of {n_test:,} answers",
+            f"each of {len(papers.papers):,} training papers is shown {len(shown) / len(papers.papers):.1f} times",
+            f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
+            f"({len(lengths):,} prompts counted)",
+            f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
+            "an estimate, as if every answer were as long as it may be: "
+            f"{usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
+        ]
+    )

@@ -1,0 +1,195 @@
+"""A training run: the cookbook's loop, evaluations on the way, and a folder that says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import chz
+import httpx
+from tinker.lib.base_url import resolve_base_url
+from tinker_cookbook.rl import train
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+
+from sciscirl.errors import CollapseError
+from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.presets import describe
+from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
+from sciscirl.rl.config import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
+from sciscirl.runs.folder import (
+    RESUME_HINT,
+    begin_run,
+    disk_errors,
+    find_checkpoint,
+    is_judged,
+    locked_folder,
+    open_store,
+)
+from sciscirl.runs.server import check_opponents, check_server, clear_errors, is_tinker, open_service
+from sciscirl.task.papers import read_split
+
+# ---------- While a run trains: what its server or its disk does to it, said in a line.
+
+
+#: Between two looks at whether the server is there.
+PERIOD_SECONDS: Final = 30.0
+#: That an answer is waited for: a server at work may take its time.
+_TIMEOUT_SECONDS: Final = 30.0
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def guarded_run(
+    folder: Path, base_url: str | None = None, *, period_seconds: float = PERIOD_SECONDS
+) -> AsyncGenerator[None]:
+    """Turn what ends a run into one line, and warn of a server that is gone: the SDK asks it mutely, for hours.
+
+    Args:
+        folder: of the run.
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+        period_seconds: between two looks at whether it is there.
+
+    Raises:
+        SciSciRLError: in place of the SDK's errors that a user can mend.
+        StorageError: in place of those of the disk.
+    """
+    watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
+    try:
+        with disk_errors(folder), clear_errors(base_url, RESUME_HINT):
+            yield
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)  # what went wrong with it is no matter of the run's
+
+
+async def _watch(url: str, period_seconds: float) -> None:
+    """Warn once of each outage, at the second look that finds nobody, and say when it is over."""
+    n_missed = 0
+    async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as client:
+        while True:
+            await asyncio.sleep(period_seconds)
+            try:
+                await client.get(f"{url}/api/v1/healthz")
+            except httpx.HTTPError as error:
+                n_missed += 1
+                if n_missed == 2:
+                    _log.warning(
+                        "no Tinker server answers at %s (%s). The SDK goes on asking, for up to two hours. To stop: "
+                        "Ctrl-C; the run goes on from its last checkpoint with resume=True.",
+                        url,
+                        type(error).__name__,
+                    )
+            else:
+                if n_missed >= 2:
+                    _log.warning("the Tinker server at %s answers again.", url)
+                n_missed = 0
+
+
+async def train_preset(options: TrainOptions) -> Path:
+    """Train, with evaluations on the way and one after the last step.
+
+    With ``collapse="stop"``, a run whose evaluations or training answers show a collapsed model ends at that: its last
+    checkpoint is the one that was kept last, and ``metrics.jsonl`` says ``collapse_stop``.
+
+    The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
+    cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
+
+    Returns:
+        That folder.
+
+    Raises:
+        SliceError: if the slice is missing or was altered.
+        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
+            refuses the key or does not offer the model.
+        CollapseError: if the model has collapsed, and that was to end the run. All of the folder is written by then.
+        StorageError: if the disk fails. The run can be resumed.
+    """
+    config = make_config(options)
+    folder = Path(config.log_path)
+    read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
+    check_server(config.model_name, config.base_url)
+    check_opponents(resolve_preset(options).adversarial, config.base_url)
+    # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
+    concurrently = options.eval_concurrently
+    if concurrently is None:
+        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
+        concurrently = is_tinker(options.base_url) and options.wandb_project is None
+    kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
+    evaluator = make_evaluator(options, builder_of(config), kind=kind)
+    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
+    await config.dataset_builder()
+    with locked_folder(folder):
+        step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
+        config = chz.replace(config, dataset_builder=builder)
+        evaluator.alarm = make_alarm(options, folder)
+        stopped: CollapseError | None = None
+        warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
+        judged_as = _name_evaluation(options, config)
+        async with guarded_run(folder, config.base_url), none_lost_unsaid(evaluator, folder, judged_as):
+            # Training answers may end a run of which an evaluation that goes on, or has just ended, says the same.
+            for work in (partial(train.main, config), evaluator.finish):
+                try:
+                    await work()
+                except CollapseError as collapse:
+                    stopped = stopped or collapse
+                    # The cookbook's loop was left before it logged what it had measured in this step.
+                    step, judged = evaluator.judged
+                    store = open_store(config.log_path)
+                    rest = judged if step == collapse.step and not is_judged(store, step) else {}
+                    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+                    # The run is over: what is still judged can warn, and has nothing to stop.
+                    evaluator.alarm = make_alarm(warning, folder)
+            last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
+            await evaluate_last(folder, last, base_url=config.base_url)
+    if stopped is not None:
+        raise stopped
+    return folder
+
+
+def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
+    """List what decides how a step goes, not how many there are or how often something is saved."""
+    builder = builder_of(config)
+    more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
+    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
+    return describe(resolve_preset(options)) | own
+
+
+def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
+    """List the options of ``scripts/evaluate.py`` with which it judges a checkpoint as the run does on its way."""
+    preset = resolve_preset(options)
+    temperature = preset.temperature if options.eval_temperature is None else options.eval_temperature
+    more = {"--n-papers": options.n_test, "--base-url": config.base_url}
+    words = {"--release": options.release, "--temperature": temperature, "--group-size": preset.eval_group_size, **more}
+    return [str(word) for pair in words.items() if pair[1] is not None for word in pair]
+
+
+async def evaluate_last(
+    folder: Path, evaluator: DisruptionEvaluator, *, step: int | None = None, base_url: str | None = None
+) -> None:
+    """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
+
+    Args:
+        folder: of the run.
+        evaluator: of its held-out side.
+        step: how many steps the last checkpoint has had; None: what it says itself.
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    """
+    checkpoint = find_checkpoint(folder, "sampler_path")
+    step = step if step is not None or checkpoint is None else checkpoint.batch
+    if checkpoint is None or step is None:
+        return
+    store = open_store(folder)
+    if is_judged(store, step):
+        return
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+    with open_service(base_url) as service:
+        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
+        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+    store.write_metrics(metrics, step=step)

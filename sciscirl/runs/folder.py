@@ -1,0 +1,456 @@
+"""The folder of a run: on record what was run on what."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from filelock import FileLock, Timeout
+
+from sciscidata._support.validate import is_whole
+from sciscidata.errors import StorageError
+from sciscidata.release.release import MANIFEST
+from sciscidata.storage import atomic_file, path_inside, real_path
+from sciscidata.storage.disk import errors_about
+from sciscidata.storage.small_files import parse_json, read_json, read_whole
+from sciscirl.errors import SciSciRLError
+from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
+
+if TYPE_CHECKING:
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+
+# ---------- A folder that one process at a time works in.
+
+
+_DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
+
+
+@contextmanager
+def locked_folder(
+    folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
+) -> Generator[None]:
+    """Hold a folder, made if need be, until the block ends or the process does, however it ends.
+
+    Args:
+        folder: where the lock lies, as ``.lock``.
+        user: what holds it, for the message.
+        option: by which another folder is chosen, for the message.
+        error: the class to raise.
+
+    Raises:
+        SciSciRLError: if another process holds the folder, it cannot be written, a link in it leads out of it, through
+            which other files would be written, or it is that of a slice, which would no longer be the one that its
+            manifest describes.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home, locked_folder(Path(home, "run")):
+        ...     [path.name for path in Path(home, "run").iterdir()]
+        ['.lock']
+    """
+    refuse_slice(folder, option, error)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _refuse_links(folder, option, error)
+        lock = FileLock(folder / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout as caught:
+        msg = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
+        raise error(msg) from caught
+    except OSError as caught:
+        raise error(_no_place(folder, caught, option)) from caught
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None:
+    """Refuse a folder with links out of it, as deep as runs, evaluations, sweeps and servers write into theirs."""
+    home = real_path(folder)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and not real_path(path).is_relative_to(home):
+                msg = (
+                    f"{path} is a link that leads out of {folder}, so that what is written there would land elsewhere. "
+                    f"Remove the link, or choose another {option}."
+                )
+                raise error(msg)
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = [name for name in folders if depth + 1 < _DEPTH and not name.startswith(".")]
+
+
+def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:
+    """Make sure that nothing is written into a slice; arguments as for ``locked_folder``.
+
+    Raises:
+        SciSciRLError: if the folder is that of a slice, or cannot be looked into.
+    """
+    try:
+        is_slice = (folder / MANIFEST).exists()
+    except OSError as caught:  # a name that is too long, or a folder above that may not be read
+        raise error(_no_place(folder, caught, option)) from caught
+    if is_slice:
+        msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
+        raise error(msg)
+
+
+def _no_place(folder: Path, caught: OSError, option: str) -> str:
+    return f"{folder} cannot be written: {caught.strerror}. Choose another {option}."
+
+
+RUN_FILE: Final = "run.json"
+METRICS_FILE: Final = "metrics.jsonl"
+CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
+#: A log of a run or of its answers; a step takes some KB, so that this is of tens of thousands.
+LOG_BYTES: Final = 256 << 20
+#: Where a run that trains an adapter on this machine leaves it.
+ADAPTER: Final = "adapter"
+#: What the message of a failure ends with, after which a run can be resumed.
+RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
+#: Settings that make a run what it is; one that goes on has to have the same.
+_FIXED: Final = ("release", "settings")
+_PACKAGES: Final = (
+    "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
+    "bitsandbytes", "polars", "scikit-learn",
+)  # fmt: skip
+
+
+def begin_run(
+    folder: Path,
+    release: Path,
+    settings: Mapping[str, Any],
+    *,
+    resume: bool,
+    steps_per_epoch: int = 0,
+    find: Callable[[Path], CheckpointRecord | None] | None = None,
+) -> int:
+    """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
+
+    Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again. So are
+    lines that a killed run or a full disk has left half written.
+
+    Args:
+        folder: of the run.
+        release: the slice.
+        settings: whatever decides what the run does, in JSON types.
+        resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
+        steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
+        find: says from which checkpoint an older run goes on, or raises; None: from its last.
+
+    Returns:
+        The step at which training begins.
+
+    Raises:
+        SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings or does not
+            say which.
+    """
+    facts = describe_run(release, settings)
+    path = folder / RUN_FILE
+    if not path.exists():
+        if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
+            msg = f"{folder} holds a run of something else. Choose another log_path."
+            raise SciSciRLError(msg)
+        write_json(path, facts)
+        return 0
+    if not resume:
+        msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
+        raise SciSciRLError(msg)
+    older = _read_begun(path)
+    for section in _FIXED:
+        for name in facts[section]:
+            if older[section].get(name) != facts[section][name]:
+                msg = (
+                    f"{folder} was begun with {name}={older[section].get(name)!r}, now it is "
+                    f"{facts[section][name]!r}. Resume with what it was begun with, or choose another log_path."
+                )
+                raise SciSciRLError(msg)
+    # The cookbook's loops read this file themselves, and stumble over half a line.
+    keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
+    checkpoint = (find or find_checkpoint)(folder)
+    step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
+    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or _is_before(row["step"], step))
+    return step
+
+
+def expand_home(path: str) -> Path:
+    """Return the folder that a setting names, where ``~`` is a home.
+
+    Raises:
+        SciSciRLError: if there is no such home.
+
+    Example:
+        >>> expand_home("runs/exp4").as_posix()
+        'runs/exp4'
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        msg = f"{path!r}: there is no such home. Write the folder out."
+        raise SciSciRLError(msg) from error
+
+
+def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
+    """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
+
+    Args:
+        folder: of the run.
+        key: which weights it has to have: ``"state_path"`` to go on from, ``"sampler_path"`` to sample from.
+    """
+    return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
+
+
+def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
+    """Read which checkpoints a run has, in the order in which they were kept; likewise."""
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord  # loads torch, which whoever reads a folder need not
+
+    return [CheckpointRecord.from_dict(row) for row in read_rows(folder / CHECKPOINTS_FILE) if _is_checkpoint(row)]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read a file of JSON lines, without those that are half written or no objects; none where there is no file.
+
+    Raises:
+        OSError: as ``read_lines``.
+    """
+    try:
+        rows = map(parse_row, read_lines(path))
+    except FileNotFoundError:
+        return []
+    return [row for row in rows if row is not None]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Read a log of at most LOG_BYTES and give its lines, each with its end.
+
+    Raises:
+        OSError: at once; it cannot be read, is a pipe or a device, or is larger.
+    """
+    return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
+
+
+def parse_row(line: str) -> dict[str, Any] | None:
+    """Read a line of JSON; None where it is no object.
+
+    Example:
+        >>> parse_row('{"step": 1}'), parse_row('{"st'), parse_row("[" * 100_000)
+        ({'step': 1}, None, None)
+    """
+    try:
+        row: Any = parse_json(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
+
+
+def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
+    """Return the folder in a run's own in which a checkpoint lies; None for one on a server.
+
+    Raises:
+        UnsafeNameError: ``checkpoints.jsonl`` names a place outside the run's folder.
+    """
+    if record.state_path is None or "://" in record.state_path:
+        return None
+    return path_inside(folder, record.state_path, stated_by=folder / CHECKPOINTS_FILE)
+
+
+def list_weights(folder: Path) -> dict[int | None, str]:
+    """Say where the weights lie that a run has kept to sample from, by the number of steps that they have had.
+
+    Returns:
+        A path on the server of the run; or of a run on this machine the folder of an adapter.
+    """
+    kept: dict[int | None, str] = {}
+    for record in read_checkpoints(folder):
+        step, here = record.batch, find_weights(folder, record)
+        if record.epoch:  # the end of the cookbook's supervised loop, which counts from 0 again after our one epoch
+            rows = read_rows(folder / METRICS_FILE)
+            step = 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+        if record.sampler_path is not None:
+            kept[step] = record.sampler_path
+        elif here is not None and (here / ADAPTER_FILES[0]).is_file():
+            kept[step] = str(here)
+    return kept
+
+
+def _is_checkpoint(row: Mapping[str, Any]) -> bool:
+    texts, numbers = (row.get("state_path"), row.get("sampler_path")), (row.get("batch"), row.get("epoch"))
+    return (
+        isinstance(row.get("name"), str)
+        and all(isinstance(text, str | None) for text in texts)
+        and all(number is None or is_whole(number) for number in numbers)
+    )
+
+
+def _is_before(taken: object, step: int) -> bool:
+    return isinstance(taken, int | float) and taken < step
+
+
+def open_store(folder: str | Path) -> TrainingRunStore:
+    """Return what reads and writes the records of a run, lines half written left out; nothing is read before."""
+    return _store_class()(folder)
+
+
+@cache
+def _store_class() -> Callable[[str | Path], TrainingRunStore]:
+    # These load torch, and reading a folder does not need it.
+    from tinker_cookbook.stores.storage import LocalStorage
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+    class RunStore(TrainingRunStore):
+        """Reads what a run or a server wrote, whatever state it is in: the cookbook's own ends at deep nesting."""
+
+        def __init__(self, folder: str | Path) -> None:
+            storage = LocalStorage(folder)
+            super().__init__(storage)
+            self._folder = storage.root
+
+        def _read_jsonl(self, *parts: str) -> list[dict[str, Any]]:
+            return read_rows(self._folder.joinpath(*parts))
+
+        def read_metrics(self) -> list[dict[str, Any]]:
+            return self._read_jsonl(METRICS_FILE)
+
+    return RunStore
+
+
+def is_judged(store: TrainingRunStore, step: int | None) -> bool:
+    """Say whether the metrics of a run hold an evaluation of a step."""
+    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
+
+
+def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        facts: Any = read_json(path)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), dict) for name in _FIXED):
+        msg = (
+            f"{path} is damaged: it does not say what the run was begun with. Put back the file as it was, or choose "
+            f"another log_path; the weights are those that {CHECKPOINTS_FILE} names."
+        )
+        raise SciSciRLError(msg)
+    return cast("dict[str, dict[str, Any]]", facts)
+
+
+def find_adapter(folder: Path) -> Path:
+    """Find what a run of ``train_sft.py --backend peft`` has trained.
+
+    Raises:
+        SciSciRLError: if the run has not ended, is another, or has lost a file of its adapter.
+    """
+    if not (folder / ADAPTER).is_dir():
+        msg = (
+            f"{folder} has no {ADAPTER}: a run of train_sft.py --backend peft leaves one at its end. Resume it if it "
+            "is one: resume=True. The weights of other runs lie on their server."
+        )
+        raise SciSciRLError(msg)
+    for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
+        if not (folder / ADAPTER / name).is_file():
+            msg = (
+                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
+            )
+            raise SciSciRLError(msg)
+    return folder / ADAPTER
+
+
+def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Say in JSON types what is run: settings, the slice's hash, the commit of this code, versions."""
+    return {
+        "settings": dict(settings),
+        "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
+        "release_folder": release.name,
+        "commit": find_commit(),
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+    }
+
+
+def find_commit() -> str | None:
+    """Return the commit of this code, with ``+changes`` if it was edited since; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:  # installed below some other project
+            return None
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Generator[None]:
+    """Say in one line that the disk of a run failed while others, such as the cookbook's loops, wrote to it.
+
+    Raises:
+        StorageError: in place of what the disk said.
+
+    Example:
+        >>> with disk_errors(Path("runs/exp4")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.StorageError: cannot write runs/exp4: No space left on device. Free some disk space, or choose
+        a folder on a larger disk. The run goes on from its last checkpoint: resume=True.
+    """
+    with errors_about(folder, RESUME_HINT):
+        try:
+            yield
+        except RuntimeError as error:
+            if "inline_container" not in str(error):
+                raise
+            # PyTorch's writer of checkpoints, which does not say why.
+            msg = f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
+            raise StorageError(msg) from error
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+    """Drop lines from a file of JSON lines; those that are half written too.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    if not path.exists():
+        return
+    kept: list[str] = []
+    for line in read_lines(path):
+        row = parse_row(line)  # None: the line that a killed run was writing
+        if row is not None and is_kept(row):
+            kept.append(line.rstrip("\r\n"))
+    _write(path, "".join(f"{line}\n" for line in kept))
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as unfinished:
+        unfinished.write_text(text, "utf-8")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,306 @@
+"""Ask a Tinker server before any work is done, say in one line what it will not do, and take leave of it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import os
+import re
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import httpx
+import tinker
+from tinker.lib.base_url import resolve_base_url
+
+from sciscidata._support.addresses import check_address, show_address
+from sciscirl.errors import SciSciRLError
+from sciscirl.presets import HISTORICAL_MODEL
+from sciscirl.runs.folder import CHECKPOINTS_FILE
+from sciscirl.runs.prices import PRICES
+from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
+from sciscirl.task.rules import check_positive
+
+#: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
+DAYS_KEPT: Final = 90
+_DAYS_KEPT_MAX: Final = 3650
+_TIMEOUT_SECONDS = 30.0
+_log = logging.getLogger(__name__)
+_LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
+#: Of what SkyRL answers: the words to know it by, and what it means.
+_SKYRL_ANSWERS: Final = {
+    "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "
+    "model's; each run, and each other model that is sampled from, needs one. Wait for another run to end (of one that "
+    "was killed, 90 s), or start the server with a higher --max-lora-adapters",
+    " not loaded": "does not hold the model that was asked for. It was restarted, or heard nothing of the run for too "
+    "long, or had no adapter slot free. Ask for it again",
+}
+
+
+def find_server(base_url: str | None = None) -> str:
+    """Return the address of a Tinker server, if a key can be sent there. Nothing is sent yet.
+
+    Every door to a server passes here, because each request of the SDK carries the key.
+
+    Args:
+        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
+
+    Raises:
+        ConfigError: if it is neither https nor this machine, or holds a user name or password.
+
+    Example:
+        >>> find_server("http://localhost:8000/"), find_server("https://gpu.example")
+        ('http://localhost:8000', 'https://gpu.example')
+        >>> find_server("http://gpu.example:8000")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: base_url is http://gpu.example:8000: the key would be sent there unencrypted. ...
+    """
+    url = resolve_base_url(base_url)
+    name = "base_url" if base_url else "TINKER_BASE_URL"
+    check_address(url, name=name, key="the key", secret=os.environ.get("TINKER_API_KEY"))
+    return url
+
+
+def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
+    """Make sure that the server answers, takes the key, and offers the model.
+
+    The SDK itself would retry for minutes.
+
+    Args:
+        model_name: the base model.
+        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
+        needs_training: whether the model has to be trainable there too.
+
+    Raises:
+        SciSciRLError: if it does not, with what it offers instead.
+        ConfigError: as ``find_server``.
+    """
+    url = find_server(base_url)
+    with clear_errors(base_url):
+        check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
+
+
+def seconds_to_keep(days: int) -> int:
+    """Return how long Tinker is to keep a checkpoint before the last one, which it keeps for good.
+
+    Raises:
+        SciSciRLError: if it is not from 1 day to 10 years, which is what Tinker takes.
+
+    Example:
+        >>> seconds_to_keep(7)
+        604800
+    """
+    check_positive(keep_days=days)
+    if days > _DAYS_KEPT_MAX:
+        msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
+        raise SciSciRLError(msg)
+    return days * 24 * 60 * 60
+
+
+def check_weights(**paths: str | None) -> None:
+    """Refuse what cannot be the path of weights on a server; None is no path.
+
+    Raises:
+        SciSciRLError: if one of ``paths`` is not, with its name.
+
+    Example:
+        >>> check_weights(checkpoint="tinker://0123:train:0/sampler_weights/000050", load_checkpoint=None)
+        >>> check_weights(checkpoint="runs/exp4")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: checkpoint is 'runs/exp4', needs a path as checkpoints.jsonl of a run has them:
+        tinker://MODEL/CHECKPOINT.
+    """
+    for name, path in paths.items():
+        if path is not None and not re.fullmatch(r"tinker://[^/]+/.+", path):
+            msg = (
+                f"{name} is {path!r}, needs a path as {CHECKPOINTS_FILE} of a run has them: tinker://MODEL/CHECKPOINT."
+            )
+            raise SciSciRLError(msg)
+
+
+def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
+    """Make sure that a server offers the models that challenge and judge.
+
+    Raises:
+        SciSciRLError: if it does not.
+    """
+    for who in () if rules is None else (rules.challenger, rules.judge):
+        if who is not None and who != BY_RULES:
+            check_server(who, base_url, needs_training=False)
+
+
+def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
+    """Return the models that a server offers.
+
+    Raises:
+        SciSciRLError: if nobody answers there, or it redirects to another address.
+        ConfigError: as ``find_server``.
+        tinker.TinkerError: if the server refuses, for example the key; see ``clear_errors``.
+    """
+    url = find_server(base_url)
+    try:
+        answer = httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _no_server(url, error) from error
+    if answer.has_redirect_location:  # the SDK would follow, with the key, to whatever host and scheme it names
+        goal = show_address(str(answer.next_request.url)) if answer.next_request else "another address"
+        msg = f"{url} redirects to {goal}; the key is not sent there. If that is its new address, name it as base_url."
+        raise SciSciRLError(msg)
+
+    def ask() -> tinker.types.GetServerCapabilitiesResponse:
+        # The client's constructor asks the server too, and blocks while it retries.
+        return tinker.RestClient(base_url=base_url).get_server_capabilities().result()
+
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+    try:
+        return pool.submit(ask).result(timeout=_TIMEOUT_SECONDS).supported_models
+    except TimeoutError as error:
+        raise _no_server(url, error) from error
+    finally:
+        pool.shutdown(wait=False)
+
+
+def check_offer(
+    model_name: str, models: Sequence[tinker.types.SupportedModel], url: str, *, needs_training: bool = True
+) -> None:
+    """Make sure that a model is among those that a server offers.
+
+    Raises:
+        SciSciRLError: if it is not; the message names the cheapest that are.
+
+    Example:
+        >>> offer = [tinker.types.SupportedModel(model_name="Qwen/Qwen3-8B")]
+        >>> check_offer("meta-llama/Llama-3.1-8B-Instruct", offer, "https://tinker.example")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: https://tinker.example does not offer 'meta-llama/Llama-3.1-8B-Instruct'
+        (Tinker retired it on 2026-06-12). Choose one that it offers: model=Qwen/Qwen3-8B
+    """
+    offered = [
+        model.model_name
+        for model in models
+        if model.model_name is not None and (model.trainable if needs_training else model.sampleable) is not False
+    ]
+    if model_name in offered:
+        return
+    retired = " (Tinker retired it on 2026-06-12)" if model_name == HISTORICAL_MODEL else ""
+    # Cheapest first: what is tried out first should be.
+    ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
+    choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
+    more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
+    msg = f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}"
+    raise SciSciRLError(msg)
+
+
+def is_tinker(base_url: str | None = None) -> bool:
+    """Say whether a server is Tinker itself, and not one of one's own, on this machine or another.
+
+    Example:
+        >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
+        (False, True)
+    """
+    host = urlsplit(resolve_base_url(base_url)).hostname or ""
+    return host.endswith(".thinkingmachines.dev")
+
+
+@contextmanager
+def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]:
+    """Give a client of a server, and say goodbye with it in the end, so that what it held is free at once.
+
+    ``with tinker.ServiceClient()`` says goodbye too, but SDK 0.38 waits for ever if just then it was saying that it
+    is alive: the task that does so every ten seconds can miss that it was cancelled, and is awaited (one goodbye of 40
+    that came in that moment). Here nobody waits for longer than half a minute, and a goodbye that fails costs nothing
+    of what was done before.
+
+    Args:
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+
+    Raises:
+        ConfigError: as ``find_server``.
+    """
+    service = tinker.ServiceClient(base_url=find_server(base_url))
+    status: Literal["success", "errored", "interrupted"] = "interrupted"
+    try:
+        yield service
+        status = "success"
+    except Exception:
+        status = "errored"
+        raise
+    finally:
+        try:
+            service.close(status).result(timeout=_TIMEOUT_SECONDS)
+        except (TimeoutError, tinker.TinkerError) as error:  # a server that did not hear it learns it from the silence
+            _log.info("the goodbye to %s failed: %s %s", resolve_base_url(base_url), type(error).__name__, error)
+
+
+@contextmanager
+def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]:
+    """Turn the errors of the SDK that a user can mend into one line.
+
+    Args:
+        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+        hint: behind the message of what failed on the way, and not at the start.
+
+    Raises:
+        SciSciRLError: in place of them.
+    """
+    url, end = resolve_base_url(base_url), f".{hint}" if hint else ""
+    try:
+        yield
+    except tinker.APIConnectionError as error:
+        raise _no_server(url, error, end) from error
+    except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
+        msg = f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
+        raise SciSciRLError(msg) from error
+    except (tinker.APIStatusError, tinker.RequestFailedError) as error:
+        raise _refused(url, error, end) from error
+    except tinker.TinkerError as error:  # the key is missing or malformed
+        msg = f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}"
+        raise SciSciRLError(msg) from error
+    except ValueError as error:  # of work that the server failed at, where it says so by an HTTP status, as SkyRL does
+        if not isinstance(error.__cause__, tinker.APIStatusError):
+            raise
+        raise _refused(url, error.__cause__, end) from error
+
+
+@asynccontextmanager
+async def open_sampling(
+    model: str, checkpoint: str | None = None, base_url: str | None = None
+) -> AsyncGenerator[tinker.SamplingClient]:
+    """Give a client of the base model, or of a checkpoint.
+
+    Raises:
+        SciSciRLError: if the server refuses.
+        ConfigError: as ``find_server``.
+    """
+    with clear_errors(base_url), open_service(base_url) as service:
+        if checkpoint is None:
+            yield await service.create_sampling_client(base_model=model)
+        else:
+            yield await service.create_sampling_client(model_path=checkpoint)
+
+
+def _no_server(url: str, error: BaseException, end: str = "") -> SciSciRLError:
+    return SciSciRLError(
+        f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection, "
+        f"{_LOCAL_HINT}{end}"
+    )
+
+
+def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError, end: str) -> SciSciRLError:
+    said = _one_line(error)
+    for words, meaning in _SKYRL_ANSWERS.items():
+        if words in said:
+            return SciSciRLError(f"{url} {meaning} ({said}){end or '.'}")
+    what = (
+        f"answered {error.status_code}" if isinstance(error, tinker.APIStatusError) else "could not do what was asked"
+    )
+    return SciSciRLError(f"{url} {what}: {said}{end}")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

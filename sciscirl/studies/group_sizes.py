@@ -1,0 +1,273 @@
+"""The same training with groups of other sizes: how often rewards tie, what is earned, and how fast it goes."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import chz
+import polars as pl
+
+from sciscidata.plots import save
+from sciscidata.storage import atomic_file
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import expand_home, is_judged, locked_folder, open_store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_log = logging.getLogger(__name__)
+
+_TIES: Final = (
+    "reward_tie_group_rate",
+    "reward_uniform_group_rate",
+    "reward_tie_pair_rate",
+    "reward_unique_fraction_mean",
+)
+#: One row for each training step of each group size.
+STEPS: Final = pl.Schema(
+    {
+        "group_size": pl.Int64(),
+        "step": pl.Int64(),
+        "rollouts": pl.Int64(),
+        **dict.fromkeys((*_TIES, "mean_reward", "correct_rate"), pl.Float64()),
+        "rollouts_per_second": pl.Float64(),
+        "sampled_per_second": pl.Float64(),
+    }
+)
+#: One row for each group size.
+GROUP_SIZES: Final = pl.Schema(
+    {
+        "group_size": pl.Int64(),
+        "papers_per_step": pl.Int64(),
+        "steps": pl.Int64(),
+        **{name: dtype for name, dtype in STEPS.items() if name not in {"group_size", "step", "rollouts"}},
+        "test_label_match": pl.Float64(),
+        "test_macro_f1": pl.Float64(),
+    }
+)
+_EVALUATION: Final = "time/run_evaluations_parallel"  # seconds of a step before its training
+
+
+@chz.chz
+class GroupSizeOptions(TrainOptions):
+    """What ``scripts/group_size_sweep.py`` takes: that of a training run, and which group sizes."""
+
+    sizes: tuple[int, ...] = chz.field(default=(4, 8, 16), doc="group sizes")
+    rollouts_per_step: int = chz.field(
+        default=128, doc="answers in a step whatever the group size: the same cost, fewer papers in larger groups"
+    )
+    out: str = chz.field(default="runs/group_sizes", doc="folder of the sweep; one that is there goes on")
+
+
+def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
+    """Return the training run of each group size.
+
+    Raises:
+        SciSciRLError: if a size is below 2, given twice or no divisor of the rollouts of a step; or an option is given
+            that the sweep itself decides.
+
+    Example:
+        >>> runs = plan_runs(GroupSizeOptions(sizes=(4, 8), rollouts_per_step=32))
+        >>> [(run.group_size, run.batch_size, run.log_path) for run in runs.values()]
+        [(4, 8, 'runs/group_sizes/group_004'), (8, 4, 'runs/group_sizes/group_008')]
+    """
+    given = [name for name in ("log_path", "group_size", "batch_size") if getattr(options, name) is not None]
+    if given or options.resume:
+        msg = (
+            f"{', '.join(given) or 'resume'} cannot be set: the sweep decides. Set sizes=, rollouts_per_step= and "
+            "out=; a sweep that is there goes on by itself."
+        )
+        raise SciSciRLError(msg)
+    unfit = [size for size in options.sizes if size < 2 or options.rollouts_per_step % size]
+    if unfit or not options.sizes or len(set(options.sizes)) < len(options.sizes):
+        msg = (
+            f"sizes is {options.sizes!r} with {options.rollouts_per_step} rollouts in a step. Needs sizes from 2, each "
+            "once, that divide the rollouts: sizes=4,8,16 rollouts_per_step=128"
+        )
+        raise SciSciRLError(msg)
+    out = expand_home(options.out)
+    shared: Any = {name: getattr(options, name) for name in chz.chz_fields(TrainOptions)}
+    return {
+        size: chz.replace(
+            TrainOptions(**shared),
+            group_size=size,
+            batch_size=options.rollouts_per_step // size,
+            log_path=(out / f"group_{size:03d}").as_posix(),
+            resume=True,
+        )
+        for size in options.sizes
+    }
+
+
+async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
+    """Train once with each group size, and compare.
+
+    Each run lies in ``out/group_004`` and so on (see ``training.train_preset``). Beside them are written
+    ``group_sizes.parquet``, ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Runs that
+    have ended are not begun again, one that was stopped goes on at its last checkpoint.
+
+    Returns:
+        GROUP_SIZES, in the order of ``sizes``; see ``summarize``.
+
+    Raises:
+        SciSciRLError: as ``plan_runs`` and ``train_preset`` do, or the folder is in use.
+        StorageError: if the disk is full, or the folder cannot be written.
+    """
+    runs, out = plan_runs(options), expand_home(options.out)
+    with locked_folder(out, user="sweep", option="folder: out="):
+        for size, run in runs.items():
+            if is_judged(open_store(str(run.log_path)), run.max_steps):
+                _log.info("group size %d has been trained before", size)
+            else:
+                try:
+                    await train_preset(run)
+                except CollapseError as collapse:  # no reason not to train the others
+                    _log.warning("group size %d: %s", size, collapse)
+        folders = {size: Path(str(run.log_path)) for size, run in runs.items()}
+        steps = pl.concat([read_steps(folder, size) for size, folder in folders.items()])
+        table = summarize(steps, {size: _read_last_test(folder) for size, folder in folders.items()})
+        with atomic_file(out / "steps.parquet") as path:
+            steps.write_parquet(path)
+        with atomic_file(out / "group_sizes.parquet") as path:
+            table.write_parquet(path)
+        with atomic_file(out / "group_sizes.csv") as path:
+            table.write_csv(path)
+        with atomic_file(out / "group_sizes.png") as path:
+            draw_group_sizes(steps, table, path)
+    return table
+
+
+def _read_last_test(folder: Path) -> dict[str, float]:
+    return next((row for row in reversed(open_store(folder).read_metrics()) if "test/label_match" in row), {})
+
+
+def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
+    """Read the training steps of a run's ``metrics.jsonl``.
+
+    Returns:
+        STEPS: ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and
+        ``correct_rate`` (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in
+        which they were sampled, ``rollouts_per_second`` by the whole of the step without evaluations; null where not
+        logged.
+    """
+    rows: list[dict[str, Any]] = []
+    for row in open_store(folder).read_metrics():
+        if "env/all/reward/total" not in row:
+            continue
+        n_rollouts, seconds = row["env/all/total_episodes"], row.get("time/total")
+        training = seconds - row.get(_EVALUATION, 0.0) if seconds is not None else None
+        sampling = row.get("time/sampling")
+        rows.append(
+            {name: row.get(f"env/all/{name}") for name in _TIES}
+            | {
+                "group_size": group_size,
+                "step": row["step"],
+                "rollouts": n_rollouts,
+                "mean_reward": row["env/all/reward/total"],
+                "correct_rate": row["env/all/label_match"],
+                "rollouts_per_second": n_rollouts / training if training else None,
+                "sampled_per_second": n_rollouts / sampling if sampling else None,
+            }
+        )
+    return pl.DataFrame(rows, schema=STEPS)
+
+
+def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.DataFrame:
+    """Put each group size into one row.
+
+    Args:
+        steps: STEPS.
+        tests: the last row of held-out metrics of each group size.
+
+    Returns:
+        GROUP_SIZES: means over the steps; of the speeds medians, since the first step of a server is slow.
+
+    Example:
+        >>> steps = pl.DataFrame([{"group_size": 4, "step": step, "rollouts": 8, "mean_reward": step / 2,
+        ...     "rollouts_per_second": 10.0 ** step} for step in range(3)], schema=STEPS)
+        >>> summarize(steps, {4: {}}).select("papers_per_step", "steps", "mean_reward", "rollouts_per_second").row(0)
+        (2, 3, 0.5, 10.0)
+    """
+    rows: list[dict[str, Any]] = []
+    for size, test in tests.items():
+        part = steps.filter(group_size=size)
+        means = {name: _mean(part[name]) for name in (*_TIES, "mean_reward", "correct_rate")}
+        speeds = {name: part[name].median() for name in ("rollouts_per_second", "sampled_per_second")}
+        most = int(max(part["rollouts"], default=0))
+        told = {name: test.get(name.replace("_", "/", 1)) for name in ("test_label_match", "test_macro_f1")}
+        rows.append({"group_size": size, "papers_per_step": most // size, "steps": len(part)} | means | speeds | told)
+    return pl.DataFrame(rows, schema=GROUP_SIZES)
+
+
+def _mean(values: pl.Series) -> float | None:
+    known = values.drop_nulls().to_list()
+    return statistics.fmean(known) if known else None
+
+
+def render_group_sizes(table: pl.DataFrame) -> str:
+    """Write GROUP_SIZES as a table for a terminal, a column for each group size."""
+    rows = [[name, *(_cell(value) for value in table[name])] for name in table.columns]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def draw_group_sizes(steps: pl.DataFrame, table: pl.DataFrame, path: str | Path) -> None:
+    """Draw ties, reward, right answers and speed over the group size: every step a dot, their mean a mark.
+
+    Args:
+        steps: STEPS.
+        table: GROUP_SIZES.
+        path: the PNG file to write.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.2), layout="constrained")
+    panels: Sequence[Axes] = figure.subplots(2, 2).ravel()
+    names = {
+        "reward_tie_group_rate": ("groups with a tie", "#0072B2", "o"),
+        "reward_uniform_group_rate": ("groups all equal: nothing to learn from", "#D55E00", "D"),
+        "reward_tie_pair_rate": ("pairs that tie", "#009E73", "s"),
+        "reward_unique_fraction_mean": ("distinct rewards by answers", "#CC79A7", "^"),
+    }
+    _draw(panels[0], steps, table, names, "reward ties")
+    panels[0].set_ylim(-0.03, 1.03)
+    _draw(panels[1], steps, table, {"mean_reward": ("", "#0072B2", "o")}, "mean reward")
+    _draw(panels[2], steps, table, {"correct_rate": ("", "#0072B2", "o")}, "right answers")
+    speeds = {
+        "sampled_per_second": ("sampling alone", "#0072B2", "o"),
+        "rollouts_per_second": ("sampling and training", "#D55E00", "D"),
+    }
+    _draw(panels[3], steps, table, speeds, "rollouts per second (mark: median)")
+    panels[3].set_ylim(bottom=0)
+    save(figure, path)
+
+
+def _draw(
+    panel: Axes, steps: pl.DataFrame, table: pl.DataFrame, names: dict[str, tuple[str, str, str]], title: str
+) -> None:
+    sizes = table["group_size"].to_list()
+    for number, (name, (label, colour, mark)) in enumerate(names.items()):
+        shift = 0.09 * (number - (len(names) - 1) / 2)
+        for place, size in enumerate(sizes):
+            values = steps.filter(group_size=size)[name].drop_nulls().to_list()
+            panel.plot([place + shift] * len(values), values, ".", color=colour, alpha=0.3, markersize=4)
+        places = [place + shift for place in range(len(sizes))]
+        panel.plot(places, table[name].to_list(), f"{mark}-", color=colour, label=label, markersize=7, lw=1.2)
+    panel.set_xticks(range(len(sizes)), [f"{size}" for size in sizes])
+    panel.set_xlabel("group size")
+    panel.set_title(title)
+    panel.grid(axis="y", color="#DDDDDD")
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+    if len(names) > 1:
+        panel.legend(frameon=False, fontsize=8.5)

@@ -1,0 +1,257 @@
+"""What an answer earns that was challenged: R = R_correctness + R_reasoning + R_adaptation."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from sciscirl.errors import RewardError
+from sciscirl.task.contracts import Answer, read_json
+from sciscirl.task.papers import VOCABULARIES, PaperView
+
+Credit = Literal["both", "mean"]
+#: What ``AdversarialRules.challenger`` says where no model is to challenge: ``challenges.RuleBasedChallenger``.
+BY_RULES: Final = "rules"
+#: R_reasoning is awarded in so many equal steps, by the rubric's criteria or by a judge.
+N_STEPS: Final = 3
+
+_MOST_REASONING: Final = 0.3
+_MOST_ADAPTATION: Final = 0.2
+_WORD: Final = re.compile(r"[^\W_]+")
+_QUOTE: Final = range(2, 13)  # words
+_MAX_SIGNALS: Final = 4
+_ARGUMENT: Final = range(8, 121)  # words
+_RUN: Final = 4  # so many words in a row, the same as elsewhere, are copied
+_N_TAKEN_UP: Final = 2
+# Five letters or more say something about a paper, but for these and the names of the labels.
+_COMMON_WORDS: Final = """\
+about above after again against answer because before being below between challenge could during every first further
+having label labels later never objection other others paper rather record reviewer shall should since still their
+theirs there these they thing things those though through under until where whether which while whose within without
+would yours"""
+_COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES.values() for label in vocabulary)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdversarialRules:
+    """How an answer that was challenged is paid, and who challenges and judges it.
+
+    Attributes:
+        credit: R_correctness of two labels: ``"both"``: +1 if both are right, else -1, as published; ``"mean"``: the
+            mean of +1 or -1 for each. Of one label they are the same.
+        reasoning: the most that R_reasoning can be.
+        revision: R_adaptation of a label that was wrong and is right in the end.
+        defence: R_adaptation of a label that was right and still is.
+        challenger: who challenges, Agent B: ``"rules"``, or a base model that the server offers, which stays as it is.
+        judge: a base model that awards R_reasoning; None: the rubric does.
+
+    Raises:
+        RewardError: on construction, if a value is out of its range: reasoning 0 to 0.3, revision and defence 0 to
+            0.2, and revision not above defence, so that it never pays to be wrong at first.
+
+    Example:
+        >>> AdversarialRules(revision=0.2, defence=0.1)
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.RewardError: revision is 0.2 and defence 0.1: to be wrong at first would pay. Raise defence.
+    """
+
+    credit: Credit = "both"
+    reasoning: float = _MOST_REASONING
+    revision: float = _MOST_ADAPTATION
+    defence: float = _MOST_ADAPTATION
+    challenger: str = BY_RULES
+    judge: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.credit not in get_args(Credit):
+            msg = f"credit is {self.credit!r}, needs one of {', '.join(get_args(Credit))}."
+            raise RewardError(msg)
+        for name, most in (
+            ("reasoning", _MOST_REASONING),
+            ("revision", _MOST_ADAPTATION),
+            ("defence", _MOST_ADAPTATION),
+        ):
+            if not 0 <= getattr(self, name) <= most:
+                msg = f"{name} is {getattr(self, name)!r}, needs a number from 0 to {most}."
+                raise RewardError(msg)
+        if self.revision > self.defence:
+            msg = (
+                f"revision is {self.revision} and defence {self.defence}: to be wrong at first would pay. Raise "
+                "defence."
+            )
+            raise RewardError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episode:
+    """What was shown, said, objected and said in the end. Like PaperView, it has no field for a label that is right.
+
+    Attributes:
+        view: the paper as the model saw it.
+        first: the answer before the challenge.
+        first_text: likewise, as written.
+        challenge: what was objected; ``""`` if nothing was, because the first answer was not valid.
+        final: the answer after it; the first one, if that was cut off and there was no second turn.
+        final_text: likewise, as written.
+    """
+
+    view: PaperView
+    first: Answer
+    first_text: str
+    challenge: str
+    final: Answer
+    final_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """The three criteria of the rubric; each is worth a third of R_reasoning.
+
+    Attributes:
+        grounded: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
+            words in a row, at least one of which says something.
+        responsive: the justification takes up two words or more of the challenge that say something and that the
+            first justification did not have.
+        own_words: the justification has 8 to 120 words, and at least half of its runs of four words occur once, and
+            neither in the first justification, nor the challenge, nor title or abstract.
+    """
+
+    grounded: bool = False
+    responsive: bool = False
+    own_words: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        """How many of the criteria are met."""
+        return self.grounded + self.responsive + self.own_words
+
+
+@dataclass(frozen=True, slots=True)
+class AdversarialParts:
+    """The three parts of one reward, and their sum."""
+
+    correctness: float
+    reasoning: float
+    adaptation: float
+    total: float
+
+
+def judge_by_rubric(episode: Episode) -> Reasoning:
+    """Check the reasoning of a final answer against the rubric. It knows no label that is right, only texts.
+
+    Of an answer that is not valid, or has no justification under its contract, no criterion is met. Words are runs of
+    letters and digits, whatever their case; one that says something has five letters or more, and is neither a label
+    nor one of a few dozen common ones.
+
+    Example:
+        >>> from sciscirl.task.contracts import parse_answer, render_answer
+        >>> view = PaperView("On sleep", "Mice kept awake forget a learned maze.", 2001, 3, None)
+        >>> first, final = (
+        ...     render_answer("neutral", "four_keys", justification=words, signals=["a learned maze"])
+        ...     for words in ("It is one finding among many.", "Memory loss in animals was known, as objected; but the "
+        ...                   "maze task itself was older, so neither side gains.")
+        ... )
+        >>> answers = [parse_answer(text, "four_keys") for text in (first, final)]
+        >>> judge_by_rubric(Episode(
+        ...     view=view, first=answers[0], first_text=first, challenge="Others know memory loss in animals already.",
+        ...     final=answers[1], final_text=final,
+        ... ))
+        Reasoning(grounded=True, responsive=True, own_words=True)
+    """
+    if not episode.final.is_valid:
+        return Reasoning()
+    justification, signals = _read_reasons(episode.final_text)
+    before = _words(_read_reasons(episode.first_text)[0]) if episode.first.is_valid else []
+    paper = [_words(episode.view.title or ""), _words(episode.view.abstract or "")]
+    said, objected = _words(justification), _words(episode.challenge)
+    taken_up = (set(filter(_says_something, objected)) & set(said)) - set(before)
+    return Reasoning(
+        grounded=_are_quotations(signals, paper),
+        responsive=len(taken_up) >= _N_TAKEN_UP,
+        own_words=_is_own(said, [before, objected, *paper]),
+    )
+
+
+def score_episode(
+    episode: Episode, gold: Mapping[str, str], rules: AdversarialRules, n_steps: int | None = None
+) -> AdversarialParts:
+    """Reward one episode.
+
+    R_correctness is -1 to +1, and -1 of an answer that is not valid. R_reasoning is ``n_steps`` thirds of
+    ``rules.reasoning``, and 0 of such an answer. R_adaptation is the mean over the labels of ``revision`` (wrong, then
+    right), ``defence`` (right both times) or 0; 0 where either answer is not valid.
+
+    Args:
+        episode: what happened.
+        gold: the label of each label column that is asked for (``Paper.labels``).
+        rules: what it is worth.
+        n_steps: 0 to N_STEPS, what a judge awarded; None: what the rubric does.
+
+    Raises:
+        RewardError: if ``n_steps`` is no such number.
+    """
+    awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
+    if awarded not in range(N_STEPS + 1):
+        msg = f"n_steps is {n_steps!r}, needs a whole number from 0 to {N_STEPS}."
+        raise RewardError(msg)
+    if not episode.final.is_valid:
+        return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
+    hits = {column: episode.final.labels[column] == label for column, label in gold.items()}
+    right = float(all(hits.values())) if rules.credit == "both" else _mean(map(float, hits.values()))
+    correctness = 2 * right - 1
+    reasoning = rules.reasoning * awarded / N_STEPS
+    adaptation = 0.0
+    if episode.first.is_valid:
+        worth = {column: rules.defence if episode.first.labels[column] == gold[column] else rules.revision
+                 for column in gold}  # fmt: skip
+        adaptation = _mean(worth[column] * hit for column, hit in hits.items())
+    # Rounded, equal cases tie.
+    correctness, reasoning, adaptation = (round(part, 9) for part in (correctness, reasoning, adaptation))
+    total = round(math.fsum((correctness, reasoning, adaptation)), 9)
+    return AdversarialParts(correctness, reasoning, adaptation, total)
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = [*values]
+    return math.fsum(numbers) / len(numbers)
+
+
+def _read_reasons(text: str) -> tuple[str, list[str]]:
+    """Read justification and signals of a valid answer; a contract may have none."""
+    fields = cast("dict[str, Any]", read_json(text)[0])
+    return fields.get("label_justification", ""), fields.get("evidence_signals", [])
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _says_something(word: str) -> bool:
+    return len(word) >= 5 and word.isalpha() and word not in _COMMON
+
+
+def _runs(words: list[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(words[start : start + length]) for start in range(len(words) - length + 1)]
+
+
+def _are_quotations(signals: list[str], paper: list[list[str]]) -> bool:
+    quotes = [tuple(_words(signal)) for signal in signals]
+    if not quotes or len(quotes) > _MAX_SIGNALS or len(set(quotes)) < len(quotes):
+        return False
+    return all(
+        len(quote) in _QUOTE
+        and any(map(_says_something, quote))
+        and any(quote in _runs(source, len(quote)) for source in paper)
+        for quote in quotes
+    )
+
+
+def _is_own(said: list[str], sources: list[list[str]]) -> bool:
+    runs = _runs(said, _RUN)
+    copied = {run for source in sources for run in _runs(source, _RUN)}
+    return len(said) in _ARGUMENT and 2 * sum(runs.count(run) == 1 and run not in copied for run in runs) >= len(runs)

@@ -1,0 +1,364 @@
+"""What an answer must look like: one JSON object with exactly the keys of its contract.
+
+The verdict is a function of the text alone. It never raises, takes time linear in the text, and does not depend on
+how deep in a program it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from sciscirl.task.papers import TARGETS, VOCABULARIES, TargetName, name_gold
+
+# ---------- JSON as RFC 8259 has it, where Python's reader is more generous: the same verdict in the same time everywhere.
+
+
+JsonProblem = Literal["", "not_json", "nested_too_deep", "duplicate_key"]
+#: RFC 8259 lets a reader limit depth. A fixed limit, unlike Python's stack, is the same wherever it is reached.
+MAX_DEPTH: Final = 32
+
+# Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear.
+STRING_PATTERN: Final = r'"(?:[^"\\]|\\.)*+"?'
+_BRACKETS: Final = re.compile(rf"{STRING_PATTERN}|([\[{{])|([\]}}])", re.DOTALL)
+
+
+def read_json(text: str) -> tuple[Any, JsonProblem]:
+    """Read one JSON value; every number becomes a float. Never raises.
+
+    Returns:
+        The value and ``""``, or None and what is wrong. A key twice in an object is JSON by the letter, but no value.
+
+    Source: RFC 8259.
+
+    Example:
+        >>> read_json('{"a": 1}')
+        ({'a': 1.0}, '')
+        >>> read_json('{"a": NaN}'), read_json('{"a": 1, "a": 1}')
+        ((None, 'not_json'), (None, 'duplicate_key'))
+    """
+    if not is_utf8(text):
+        return None, "not_json"
+    if _depth(text) > MAX_DEPTH:
+        return None, "nested_too_deep"
+    try:
+        # As floats, numbers of any length are read in linear time and without Python's limit on digits.
+        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse_constant)
+    except ValueError:
+        return None, "not_json"
+    try:
+        return _as_dicts(pairs), ""
+    except _DuplicateKeyError:
+        return None, "duplicate_key"
+
+
+def is_utf8(text: str) -> bool:
+    """Say whether a text can be encoded: it holds no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _DuplicateKeyError(ValueError):
+    pass
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as read, before its keys are known to differ."""
+
+
+def _as_dicts(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, _Pairs):
+        whole = {key: _as_dicts(inner) for key, inner in value}
+        if len(whole) < len(value):
+            raise _DuplicateKeyError
+        return whole
+    return [_as_dicts(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _refuse_constant(name: str) -> float:
+    msg = f"{name} is no JSON number"
+    raise ValueError(msg)
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for match in _BRACKETS.finditer(text):
+        depth += bool(match[1]) - bool(match[2])
+        deepest = max(deepest, depth)
+    return deepest
+
+
+ContractName = Literal["four_keys", "two_keys", "probabilities"]
+CONTRACTS: Final[tuple[ContractName, ...]] = get_args(ContractName)
+Problem = (
+    JsonProblem
+    | Literal[
+        "not_an_object",
+        "wrong_keys",
+        "bad_label",
+        "bad_justification",
+        "bad_signals",
+        "bad_confidence",
+        "bad_probability",
+        "bad_sum",
+        "tie",  # several labels are the most probable, so that it says none
+        "cut_off",  # said by who sampled it, never by a text alone
+    ]
+)
+THINK: Final = "<think>"
+#: How far from 1 probabilities may add up to: thirds may be written with three digits (0.333 each), not with two.
+#: Forecasts are divided by their sum, so that nothing is won or lost inside; outside, somebody did not add up.
+SUM_TOLERANCE: Final = 1e-3
+
+_ROUNDING: Final = 1e-9  # of sums of decimal fractions in binary
+_FLAT_OBJECT: Final = re.compile(rf'\{{(?:{STRING_PATTERN}|[^{{"}}])*+(\}}?)', re.DOTALL)
+
+
+def contract_keys(contract: ContractName, target: TargetName = "disruption") -> tuple[str, ...]:
+    """Return the keys of a contract, in the order in which prompts show them.
+
+    The contracts are named after the keys that they have where one label is asked for. Of a joint task,
+    ``four_keys`` and ``two_keys`` have one label key more, and ``probabilities`` has the six label names.
+
+    Example:
+        >>> contract_keys("two_keys"), contract_keys("probabilities", "novelty")
+        (('disruption_label', 'confidence'), ('novel', 'balanced', 'conventional'))
+    """
+    columns = TARGETS[target]
+    if contract == "probabilities":
+        return tuple(label for column in columns for label in VOCABULARIES[column])
+    words = ("label_justification", "evidence_signals") if contract == "four_keys" else ()
+    return (*columns, *words, "confidence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one model output.
+
+    Attributes:
+        target: what was asked for.
+        labels: of a valid answer, the label of each label column; empty of any other.
+        forecast: of a valid answer under ``probabilities``, the probability of each label name, of a label column
+            adding up to 1; empty of any other.
+        confidence: 0 to 1, of a valid answer, else None. Under ``probabilities`` that of its label, and where there
+            are two labels the product of theirs.
+        is_json: the whole text is one JSON value (RFC 8259), whatever its type.
+        is_valid: it also keeps the contract.
+        tolerant_labels: what a lenient reader finds in JSON objects inside the text, where they agree; reported,
+            never rewarded.
+        tolerant_confidence: the confidence beside it, if it is a number from 0 to 1.
+        has_think: the raw text ``<think>`` is anywhere in it.
+        problem: the first reason why it is not valid, ``""`` if it is.
+    """
+
+    target: TargetName = "disruption"
+    labels: Mapping[str, str]
+    forecast: Mapping[str, float]
+    confidence: float | None
+    is_json: bool
+    is_valid: bool
+    tolerant_labels: Mapping[str, str]
+    tolerant_confidence: float | None
+    has_think: bool
+    problem: Problem
+
+    @property
+    def label(self) -> str | None:
+        """The label of a valid answer (the first, where there are two), else None."""
+        return next(iter(self.labels.values()), None)
+
+    @property
+    def tolerant_label(self) -> str | None:
+        """The label that a lenient reader finds (the first, where there are two), else None."""
+        return next(iter(self.tolerant_labels.values()), None)
+
+
+def parse_answer(text: str, contract: ContractName, target: TargetName = "disruption") -> Answer:
+    """Judge one model output by its contract. Never raises.
+
+    Valid is one JSON object with exactly the contract's keys, each once; a label one of its vocabulary, to the
+    letter; ``confidence`` and each probability a JSON number that as a double is from 0 to 1 (true, "0.9" and NaN are
+    none); ``label_justification`` a string and ``evidence_signals`` an array of one or more strings, none of them
+    blank.
+    The probabilities of a vocabulary add up to 1 within SUM_TOLERANCE, and one of them is above the others: its label
+    is the answer's. Where several tie at the top, no label is said, and to choose one, by whatever order, would be to
+    say it in the model's stead. Before and after the object only JSON's own white space: no fence, no byte order
+    mark, no remark. ``<think>`` inside a string breaks nothing here; the reward has a term of its own for it.
+
+    Args:
+        text: the output as sampled, thinking and all; one that was cut off is not JSON any more.
+        contract: one of CONTRACTS.
+        target: which labels are asked for.
+
+    Example:
+        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.6}', "two_keys")
+        >>> answer.is_valid, answer.label, answer.confidence
+        (True, 'neutral', 0.6)
+        >>> answer = parse_answer('Sure: {"disruption_label": "neutral", "confidence": 0.6}', "two_keys")
+        >>> answer.is_json, answer.label, answer.problem, answer.tolerant_label
+        (False, None, 'not_json', 'neutral')
+        >>> answer = parse_answer('{"novel": 0.75, "balanced": 0, "conventional": 0.25}', "probabilities", "novelty")
+        >>> answer.label, answer.confidence, answer.forecast["balanced"]
+        ('novel', 0.75, 0.0)
+        >>> parse_answer('{"novel": 0.5, "balanced": 0, "conventional": 0.5}', "probabilities", "novelty").problem
+        'tie'
+    """
+    value, problem = read_json(text)
+    found = problem or _find_problem(value, contract, target)
+    tolerant_labels, tolerant_confidence = _read_tolerantly(text, contract, target)
+    labels, forecast, confidence = ({}, {}, None) if found else _read(value, contract, target)
+    return Answer(
+        target=target,
+        labels=labels,
+        forecast=forecast,
+        confidence=confidence,
+        is_json=problem in {"", "duplicate_key"},
+        is_valid=not found,
+        tolerant_labels=tolerant_labels,
+        tolerant_confidence=tolerant_confidence,
+        has_think=THINK in text,
+        problem=found,
+    )
+
+
+def render_answer(
+    labels: str | Mapping[str, str],
+    contract: ContractName,
+    target: TargetName = "disruption",
+    *,
+    confidence: float = 1.0,
+    justification: str = "Stated by the citation record.",
+    signals: Sequence[str] = ("citation record",),
+) -> str:
+    """Write a valid answer in the one form that prompts show and supervised targets have.
+
+    Args:
+        labels: the label, or one for each label column.
+        contract: one of CONTRACTS.
+        target: which labels are asked for.
+        confidence: under ``probabilities`` that of each label, rounded to four digits; what is left is shared by the
+            others. It has to be above 1/3 there: else these tie, and the answer is none.
+        justification: of ``four_keys``.
+        signals: likewise.
+
+    Raises:
+        SliceError: if a label is missing or unknown.
+
+    Example:
+        >>> render_answer("neutral", "two_keys", confidence=0.5)
+        '{"disruption_label": "neutral", "confidence": 0.5}'
+        >>> render_answer("neutral", "probabilities", confidence=0.5)
+        '{"disruptive": 0.25, "consolidating": 0.25, "neutral": 0.5}'
+    """
+    gold = name_gold(labels, target)
+    if contract == "probabilities":
+        values: dict[str, Any] = {}
+        for column, label in gold.items():
+            rest = (1 - confidence) / (len(VOCABULARIES[column]) - 1)
+            values |= {name: round(confidence if name == label else rest, 4) for name in VOCABULARIES[column]}
+    else:
+        words = {"label_justification": justification, "evidence_signals": list(signals)}
+        values = {**gold, **words, "confidence": confidence}
+    return json.dumps({key: values[key] for key in contract_keys(contract, target)}, ensure_ascii=False)
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and is_utf8(value)
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, float) and 0.0 <= value <= 1.0
+
+
+def _find_problem(value: Any, contract: ContractName, target: TargetName) -> Problem:  # noqa: ANN401 (JSON)
+    if not isinstance(value, dict):
+        return "not_an_object"
+    fields = cast("dict[str, Any]", value)
+    keys = contract_keys(contract, target)
+    if set(fields) != set(keys):
+        return "wrong_keys"
+    for key in keys:
+        if problem := _check_field(key, fields[key]):
+            return problem
+    if contract != "probabilities":
+        return ""
+    sums = (math.fsum(fields[label] for label in VOCABULARIES[column]) for column in TARGETS[target])
+    if any(abs(total - 1) > SUM_TOLERANCE + _ROUNDING for total in sums):
+        return "bad_sum"
+    return "tie" if _is_tied(fields, target) else ""
+
+
+def _is_tied(fields: Mapping[str, float], target: TargetName) -> bool:
+    """Say whether a vocabulary's highest probability is there twice, as written, before any division could round."""
+    chances = [[fields[label] for label in VOCABULARIES[column]] for column in TARGETS[target]]
+    return any(each.count(max(each)) > 1 for each in chances)
+
+
+def _check_field(key: str, value: Any) -> Problem:  # noqa: ANN401 (JSON)
+    if key in VOCABULARIES:
+        return "" if value in VOCABULARIES[key] else "bad_label"
+    if key == "label_justification":
+        return "" if _is_words(value) else "bad_justification"
+    if key == "evidence_signals":
+        holds = isinstance(value, list) and bool(value) and all(map(_is_words, cast("list[Any]", value)))
+        return "" if holds else "bad_signals"
+    if key == "confidence":
+        return "" if _is_share(value) else "bad_confidence"
+    return "" if _is_share(value) else "bad_probability"
+
+
+def _read(
+    fields: dict[str, Any], contract: ContractName, target: TargetName
+) -> tuple[dict[str, str], dict[str, float], float]:
+    columns = TARGETS[target]
+    if contract != "probabilities":
+        return {column: fields[column] for column in columns}, {}, abs(fields["confidence"])  # -0 is 0
+    forecast: dict[str, float] = {}
+    for column in columns:
+        total = math.fsum(fields[label] for label in VOCABULARIES[column])
+        forecast |= {label: abs(fields[label]) / total for label in VOCABULARIES[column]}
+    labels = {column: most_probable(fields, column) for column in columns}
+    return labels, forecast, math.prod(forecast[label] for label in labels.values())
+
+
+def most_probable(forecast: Mapping[str, float], column: str) -> str:
+    """Return the label with the highest probability; of several, the first in the vocabulary.
+
+    Example:
+        >>> most_probable({"disruptive": 0.2, "consolidating": 0.4, "neutral": 0.4}, "disruption_label")
+        'consolidating'
+    """
+    return max(VOCABULARIES[column], key=lambda label: forecast[label])  # max keeps the first
+
+
+def _read_tolerantly(text: str, contract: ContractName, target: TargetName) -> tuple[dict[str, str], float | None]:
+    found = list(_find_labelled_objects(text, contract, target))
+    if len({tuple(labels.values()) for labels, _ in found}) != 1:  # two labels that differ are no answer
+        return {}, None
+    return found[-1]
+
+
+def _find_labelled_objects(
+    text: str, contract: ContractName, target: TargetName
+) -> Iterator[tuple[dict[str, str], float | None]]:
+    columns = TARGETS[target]
+    for match in _FLAT_OBJECT.finditer(text):
+        value, _ = read_json(match[0]) if match[1] else (None, "")
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if contract == "probabilities":
+            known = all(_is_share(fields.get(label)) for label in contract_keys(contract, target))
+            if known and not _is_tied(fields, target):
+                labels, _, confidence = _read(fields, contract, target)
+                yield labels, confidence
+            continue
+        said = {column: fields[column].strip().lower() for column in columns if isinstance(fields.get(column), str)}
+        if len(said) == len(columns) and all(label in VOCABULARIES[column] for column, label in said.items()):
+            confidence = fields.get("confidence")
+            yield said, confidence if _is_share(confidence) else None

@@ -1,0 +1,282 @@
+"""From a judged answer to its reward, in named parts that are logged one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final
+
+from sciscirl.errors import RewardError, SliceError
+from sciscirl.task.contracts import Answer
+from sciscirl.task.papers import VOCABULARIES, name_gold
+
+_LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
+#: What is nearly right: balanced stands between novel and conventional. Disruption has no such middle: neutral is a
+#: third kind of mark, not half of each.
+ADJACENT: Final = frozenset(
+    {("novel", "balanced"), ("balanced", "novel"), ("conventional", "balanced"), ("balanced", "conventional")}
+)
+
+
+#: The largest factor on a label's task part. The natural shares of labels, 12.5 % at least, need 2.7.
+MAX_WEIGHT: Final = 10
+
+
+def _total(*parts: float) -> float:
+    # 0.05 - 0.6 is not -0.55 in binary. Rounded, totals are what the table says, and equal cases tie.
+    return round(math.fsum(parts), 9)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewardTable:
+    """What each case earns: R = R_parse + R_contract + R_task + R_think.
+
+    The task part of one label is ``wrong + s * (correct - wrong)``. A bare label has s = 1 if it is right, else 0. A
+    forecast p has the quadratic score ``s = 1 - sum((p - y)**2) / 2``, y being 1 for the gold label and 0 for the
+    others: the same for a forecast that is certain, and highest on average for the forecast that says what one
+    believes. Where two labels are asked for, the task part is the mean of theirs.
+
+    A balanced table multiplies the task part of a paper by 1 / (K * share of its label on the training side), K
+    labels. Each constant answer then earns ``kept + correct / K + wrong * (K - 1) / K`` on average there, whatever it
+    says; constant forecasts earn the more, the nearer they are to w * q, normed, of weights w and shares q: to uniform.
+
+    Attributes:
+        name: by which presets and logs call it.
+        not_json: the parse part of an answer that is not JSON; nothing else but ``think`` is added to it.
+        broken: the contract part of JSON that breaks the contract; no task part.
+        kept: the contract part of a valid answer.
+        correct: the task part of a valid answer with the right label, before its weights.
+        wrong: the task part of a valid answer with another label.
+        adjacent: the task part of a valid answer with a label that is ADJACENT to the right one; None: ``wrong``.
+        think: added to any of these if the raw text ``<think>`` is anywhere in the answer.
+        class_weights: pairs of gold label and factor on ``correct``; a label that is not there has 1.
+        is_balanced: whether the task part is weighted by gold_weights.
+        gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
+        share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
+            training side)``: see ``share_tracker.batch_term``.
+
+    Raises:
+        RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
+            if a better case would not earn more than a worse one.
+
+    Source: quadratic score, Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2; Gneiting & Raftery 2007,
+    doi:10.1198/016214506000001437.
+    """
+
+    name: str
+    not_json: float = -1.0
+    broken: float
+    kept: float
+    correct: float
+    wrong: float
+    adjacent: float | None = None
+    think: float = -1.0
+    class_weights: tuple[tuple[str, float], ...] = ()
+    is_balanced: bool = False
+    gold_weights: tuple[tuple[str, float], ...] = ()
+    share_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        numbers = [value for value in own.values() if isinstance(value, (int, float))]
+        weights = (*self.class_weights, *self.gold_weights)
+        if not all(math.isfinite(value) for value in (*numbers, *(value for _, value in weights))):
+            msg = f"reward table {self.name!r} holds a value that is not finite. Give numbers."
+            raise RewardError(msg)
+        for name in ("class_weights", "gold_weights"):
+            pairs = dict(own[name])
+            if len(own[name]) != len(set(pairs) & set(_LABELS)) or min(pairs.values(), default=1) <= 0:
+                msg = (
+                    f"reward table {self.name!r} has {name} {own[name]!r}, needs positive factors, one for "
+                    f"a label of {', '.join(_LABELS)}."
+                )
+                raise RewardError(msg)
+        if self.gold_weights and not self.is_balanced:
+            msg = (
+                f"reward table {self.name!r} has gold_weights and is not balanced. Set is_balanced, or leave them out."
+            )
+            raise RewardError(msg)
+        if self.is_balanced and (self.adjacent is not None or self.class_weights):
+            msg = (
+                f"reward table {self.name!r} is balanced, and pays partial credit or a class more: constant answers "
+                "would no longer earn the same. Leave adjacent and class_weights out."
+            )
+            raise RewardError(msg)
+        for label in _LABELS:
+            self._check_ladder(label)
+
+    def _check_ladder(self, label: str) -> None:
+        between = () if self.adjacent is None else (self._paid(label, self.adjacent),)
+        worst = _total(self._paid(label, self.wrong), -self.share_penalty)
+        ladder = (self.not_json, self.broken, worst, *between, self.best(label))
+        if any(worse >= better for worse, better in pairwise(ladder)) or self.think > 0 or self.share_penalty < 0:
+            msg = (
+                f"reward table {self.name!r} pays {ladder} for not JSON, broken, wrong, correct ({label}), "
+                f"{self.think} for <think>, and has share_penalty {self.share_penalty}. Needs rising values, nothing "
+                "above 0 for <think>, and a penalty from 0."
+            )
+            raise RewardError(msg)
+
+    def _paid(self, label: str, task: float) -> float:
+        return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
+
+    def best(self, *gold_labels: str) -> float:
+        """Return the most that an answer can earn on a paper of this class, or of these two; without batch term."""
+        return _total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
+
+    def weighted(self, gold_label: str) -> float:
+        """Return the task part of a right answer on a paper of this class."""
+        return self.task_part(gold_label, 1.0)
+
+    def task_part(self, gold_label: str, score: float) -> float:
+        """Return the task part of an answer of quadratic score ``score`` (0 to 1) on a paper of this class."""
+        correct = self.correct * dict(self.class_weights).get(gold_label, 1.0)
+        return dict(self.gold_weights).get(gold_label, 1.0) * math.fsum((score * correct, (1 - score) * self.wrong))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that any answer can earn, without batch term."""
+        return _total(self.not_json, self.think), max(map(self.best, _LABELS))
+
+
+@dataclass(frozen=True, slots=True)
+class RewardParts:
+    """The four parts of one reward, and their sum.
+
+    ``tasks`` holds the task part of each label column before their mean; where there is one, it is the task part.
+    """
+
+    parse: float
+    contract: float
+    task: float
+    think: float
+    total: float
+    tasks: Mapping[str, float] = field(default_factory=dict[str, float], repr=False)
+
+    def named(self) -> dict[str, float]:
+        """Return the four parts and their total by name, for a log."""
+        return {"parse": self.parse, "contract": self.contract, "task": self.task, "think": self.think,
+                "total": self.total}  # fmt: skip
+
+
+_SOFT: Final = RewardTable(name="soft", broken=-0.5, kept=0.0, correct=0.75, wrong=0.0)
+_STRONG: Final = RewardTable(name="strong", broken=-0.75, kept=0.05, correct=1.0, wrong=-0.6)
+_BALANCED: Final = RewardTable(name="balanced", broken=-0.75, kept=0.05, correct=1.0, wrong=0.0, is_balanced=True)
+#: The published tables (soft: Baseline and Exp1; strong: Exp2 to Exp4; disruptive_x3: Exp5; partial: the novelty and
+#: joint tasks), and ours.
+REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
+    {
+        table.name: table
+        for table in (
+            _SOFT,
+            _STRONG,
+            replace(_STRONG, name="disruptive_x3", class_weights=(("disruptive", 3.0),)),
+            replace(_STRONG, name="partial", wrong=0.0, adjacent=0.2),
+            _BALANCED,
+            replace(_BALANCED, name="balanced_shares", share_penalty=0.5),
+        )
+    }
+)
+
+
+def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:
+    """Weight a balanced table by the class counts of a training side.
+
+    Args:
+        table: with ``is_balanced``.
+        counts: papers of each label, as ``task.count_labels`` counts them.
+
+    Raises:
+        RewardError: if a label has fewer papers than a MAX_WEIGHT-th of an even share, so that next to nothing would
+            have to make up for all the others, or the table is not balanced.
+
+    Example:
+        >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
+        >>> [round(weight, 3) for _, weight in balance(REWARDS["balanced"], counts).gold_weights]
+        [3.333, 1.111, 0.556]
+    """
+    known = dict(counts)
+    weights: list[tuple[str, float]] = []
+    for vocabulary in VOCABULARIES.values():
+        held = [known[label] for label in vocabulary if label in known]
+        needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
+        if held and (len(held) < len(vocabulary) or min(held) < needed):
+            msg = (
+                f"the training side has {known} papers, reward {table.name!r} needs at least {needed:,} of each label: "
+                f"with fewer, one right answer would earn more than {MAX_WEIGHT} times what it does on balanced "
+                "classes. Build a slice that is balanced by this label, or choose another reward."
+            )
+            raise RewardError(msg)
+        weights += [(label, sum(held) / (len(held) * known[label])) for label in vocabulary if held]
+    return replace(table, gold_weights=tuple(weights))
+
+
+def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: RewardTable) -> RewardParts:
+    """Reward one judged answer.
+
+    Args:
+        answer: what ``parse_answer`` returned.
+        gold: the paper's label, or one for each label column (``Paper.labels``).
+        table: one of REWARDS, ``TaskRules.table``, or another.
+
+    Raises:
+        RewardError: if a gold label is not in its vocabulary: such a paper cannot be rewarded. Or if the table is
+            balanced and has no weight for it.
+
+    Example:
+        >>> from sciscirl.task.contracts import parse_answer
+        >>> answer = parse_answer('{"disruption_label": "disruptive", "confidence": 0.9}', "two_keys")
+        >>> score_answer(answer, "disruptive", REWARDS["disruptive_x3"])
+        RewardParts(parse=0.0, contract=0.05, task=3.0, think=0.0, total=3.05)
+        >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0, "neutral": 0.5}', "probabilities")
+        >>> score_answer(answer, "disruptive", REWARDS["strong"])  # two labels are said at once: none is
+        RewardParts(parse=0.0, contract=-0.75, task=0.0, think=0.0, total=-0.75)
+        >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0.1, "neutral": 0.4}', "probabilities")
+        >>> score_answer(answer, "disruptive", REWARDS["strong"]).task  # score 1 - (0.25 + 0.01 + 0.16) / 2
+        0.664
+    """
+    try:
+        golds = name_gold(gold, answer.target)
+    except SliceError as error:
+        msg = f"the answer cannot be scored: {error}"
+        raise RewardError(msg) from error
+    if table.is_balanced and not set(golds.values()) <= {label for label, _ in table.gold_weights}:
+        msg = (
+            f"reward {table.name!r} is balanced and has no weight for {', '.join(golds.values())}. Give it the class "
+            "counts of the training side: TaskRules.fitted(papers), or balance(table, counts)."
+        )
+        raise RewardError(msg)
+    parse = contract = task = 0.0
+    tasks: dict[str, float] = {}
+    if not answer.is_json:
+        parse = table.not_json
+    elif not answer.is_valid:
+        contract = table.broken
+    else:
+        contract = table.kept
+        tasks = {column: _task_part(answer, column, label, table) for column, label in golds.items()}
+        task = _total(math.fsum(tasks.values()) / len(tasks))
+    think = table.think if answer.has_think else 0.0
+    return RewardParts(parse, contract, task, think, _total(parse, contract, task, think), tasks)
+
+
+def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> float:
+    said = answer.labels[column]
+    if answer.forecast:
+        return _total(table.task_part(gold, 1 - quadratic_loss(answer.forecast, column, gold)))
+    if table.adjacent is not None and (said, gold) in ADJACENT:
+        return table.adjacent
+    return _total(table.task_part(gold, float(said == gold)))
+
+
+def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
+    """Return half the squared distance of a forecast from what was so: 0 certain and right, 1 certain and wrong.
+
+    Example:
+        >>> quadratic_loss({"novel": 0.5, "balanced": 0.5, "conventional": 0.0}, "novelty_label", "novel")
+        0.25
+    """
+    return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES[column]) / 2
