@@ -85,7 +85,7 @@ def peer(size: str, focal: str, out: Path) -> None:
 
 def check_counts(size: str, scores: pl.DataFrame, n: int) -> None:
     """Recount n_i, n_j and n_k of a sample of works with joins, which share nothing with the kernels."""
-    citations, works = (frame.collect() for frame in scan_graph(size))
+    works, citations = (frame.collect() for frame in scan_graph(size))
     focal = scores["work_id"].sample(n, seed=SEED).implode()
     year = works.rename({"work_id": "citer", "publication_year": "year"})
     refs = citations.filter(pl.col("citing_id").is_in(focal)).rename({"citing_id": "focal", "cited_id": "ref"})

@@ -70,7 +70,7 @@ def write_tables(size: str, folder: Path) -> None:
     from benchmarks.scale import make, scan
 
     make(size)
-    citations, works = scan(size)
+    works, citations = scan(size)
     if size in ("S", "M"):
         venues = pl.scan_parquet(CACHE / size / "papers.parquet").select(work_id="paper_id", source="journal")
     else:  # that graph has no venues: some have many works, as in make_sciscinet.py, by a number mixed from the id

@@ -1,7 +1,7 @@
 """How scalar rewards collapse onto one class, and balanced ones do not: python benchmarks/collapse.py.
 
 A bag-of-words policy learns from a slice as the presets say, paid by their own reward code. Each evaluation is on the
-held-out side, which nothing is chosen by. Writes collapse.png beside this file and prints the table of README.md.
+held-out split, which nothing is chosen by. Writes collapse.png beside this file and prints the table of README.md.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SHOWN = {
     "exp7": "Exp7: Exp6 without batch term",
     "exp8": "Exp8: probabilities",
 }
-#: Papers of each class on the published held-out side; that of the training side is not published.
+#: Papers of each class on the published held-out split; that of the training split is not published.
 PUBLISHED_CLASSES = {"disruptive": 145, "consolidating": 166, "neutral": 189}
-#: How much the texts say of the label: of these, by choose_signal, which looks at the training side only.
+#: How much the texts say of the label: of these, by choose_signal, which looks at the training split only.
 TEXT_SIGNALS = (0.1, 0.2, 0.3, 0.4)
 TEXT_SIGNAL = 0.2
 #: label_match of the best published run: what texts are known to tell, at least. The mean of the five, 0.351, is less
@@ -58,7 +58,7 @@ Runs = dict[str, list[tuple[Curve, Ends]]]
 
 @dataclass(frozen=True)
 class Slice:
-    """Both sides, as papers and as features."""
+    """Both splits, as papers and as features."""
 
     train: Sequence[Paper]
     test: Sequence[Paper]
@@ -67,8 +67,8 @@ class Slice:
 
 
 def read_slice(folder: Path) -> Slice:
-    """Read a release, and keep of each side as many papers of each class as give the published proportions."""
-    train, test = (keep_proportions(read_split(folder, side)) for side in ("train", "test"))
+    """Read a release, and keep of each split as many papers of each class as give the published proportions."""
+    train, test = (keep_proportions(read_split(folder, split)) for split in ("train", "test"))
     texts = Texts(train)
     return Slice(train, test, texts(train), texts(test))
 
@@ -84,7 +84,7 @@ def keep_proportions(papers: Sequence[Paper]) -> list[Paper]:
 def choose_signal(n_folds: int = 3) -> float:
     """Find the signal under which the classifier of words is right about as often as the best published run was.
 
-    It is cross-validated on the training side of each slice, and prints what it finds.
+    It is cross-validated in the training split of each slice, and prints what it finds.
     """
     match: dict[float, float] = {}
     for signal in TEXT_SIGNALS:

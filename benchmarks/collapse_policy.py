@@ -40,7 +40,7 @@ WIDTH = 0.15  # standard deviation of the forecasts that one paper gets
 
 
 class Texts:
-    """Title and abstract as hashed bags of words: log counts, weighted by rarity on the training side, length 1."""
+    """Title and abstract as hashed bags of words: log counts, weighted by rarity in the training split, length 1."""
 
     def __init__(self, papers: Sequence[Paper]) -> None:
         counts = self._count(papers)

@@ -38,4 +38,4 @@ def scan_graph(size: str, *, venues: bool = False) -> tuple[pl.LazyFrame, pl.Laz
     columns = {"work_id": "paper_id", "publication_year": pl.col("year").cast(pl.Int32)}
     if venues:
         columns["source_id"] = pl.col("journal").cast(pl.Int64)
-    return citations, works.select(**columns)
+    return works.select(**columns), citations

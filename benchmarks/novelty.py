@@ -46,8 +46,8 @@ def one_year(size: str, year: int) -> None:
     from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
     from sciscidata.novelty.config import NoveltyConfig
 
-    citations, works = scan_graph(size, venues=True)
-    graph = build_graph(citations, works)
+    works, citations = scan_graph(size, venues=True)
+    graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     figures = {}
     for null in ("analytic", "permutation"):
@@ -63,8 +63,8 @@ def all_years(size: str, n_threads: int) -> None:
     from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
     from sciscidata.novelty.config import NoveltyConfig
 
-    citations, works = scan_graph(size, venues=True)
-    graph = build_graph(citations, works)
+    works, citations = scan_graph(size, venues=True)
+    graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     score_atypicality(graph, venues, NoveltyConfig(years=(1982, 1982)))
     start = time.process_time()
@@ -80,8 +80,8 @@ def count_cells(size: str) -> None:
     from sciscidata.novelty.atypicality import venue_numbers
     from sciscidata.novelty.venue_pairs import group, observe, year_slots
 
-    citations, works = scan_graph(size, venues=True)
-    graph = build_graph(citations, works)
+    works, citations = scan_graph(size, venues=True)
+    graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
     n_cells = n_pairs = 0
@@ -96,7 +96,7 @@ def count_cells(size: str) -> None:
 def write_year(size: str, year: int, folder: Path) -> None:
     """Write what the peers read: the works of one year, all their references, and what is known of these."""
     folder.mkdir()
-    citations, works = (frame.collect() for frame in scan_graph(size, venues=True))
+    works, citations = (frame.collect() for frame in scan_graph(size, venues=True))
     citing = works.filter(pl.col("publication_year") == year)["work_id"]
     citations = citations.filter(pl.col("citing_id").is_in(citing.implode()))
     wanted = pl.concat([citing, citations["cited_id"]]).unique()
@@ -123,11 +123,11 @@ def run_peer(python: str, peer: str, year: int, folder: Path) -> dict[str, float
 def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
     from sciscidata.novelty.atypicality import compute_atypicality
-    from sciscidata.novelty.background import write_background
+    from sciscidata.novelty.background import write_pair_table
     from sciscidata.novelty.config import NoveltyConfig
 
     config = NoveltyConfig(years=(year, year))
-    path = write_background(*scan_graph(size, venues=True), folder / "background.parquet", config)
+    path = write_pair_table(*scan_graph(size, venues=True), folder / "background.parquet", config)
     ours = pl.scan_parquet(path).filter(pl.col("source_id_a") < pl.col("source_id_b"))
     ours = ours.select(a="source_id_a", b="source_id_b", n=pl.col("n_observed").cast(pl.Int64)).sort("a", "b").collect()
     theirs = pl.read_parquet(folder / "pyscisci_pairs.parquet", columns=["a", "b", "n"])

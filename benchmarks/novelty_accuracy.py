@@ -10,6 +10,7 @@ import polars as pl
 import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
 from sciscidata.graph.graph import build_graph
+from sciscidata.labels import compute_novelty_labels
 from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
 from sciscidata.novelty.config import NoveltyConfig
 
@@ -24,18 +25,18 @@ def corpora() -> dict[str, Frames]:
     records = ssd.scan_records(ssd.RecordsConfig(inputs=(str(folder / "openalex" / "synergy_A.works.jsonl.gz"),)))
     return {
         "graph_handball": (
-            edges.select(citing_id="citing", cited_id="cited"),
             nodes.select(work_id="id", publication_year="year", source_id="source_no"),
+            edges.select(citing_id="citing", cited_id="cited"),
         ),
-        "synergy_A": (records[1], records[0]),
+        "synergy_A": (records[0], records[1]),
     }
 
 
 class Scorer:
     """Scores one corpus under several configurations; the graph is built once."""
 
-    def __init__(self, citations: pl.LazyFrame, works: pl.LazyFrame, base: NoveltyConfig | None = None) -> None:
-        self.graph = build_graph(citations, works)
+    def __init__(self, works: pl.LazyFrame, citations: pl.LazyFrame, base: NoveltyConfig | None = None) -> None:
+        self.graph = build_graph(works, citations)
         self.venues = venue_numbers(self.graph, works)
         self.base = base or NoveltyConfig()
 
@@ -50,7 +51,7 @@ class Scorer:
     def score(self, config: NoveltyConfig) -> pl.DataFrame:
         """Return the works that have a z, and their labels."""
         scores = score_atypicality(self.graph, self.venues, config).drop_nulls("z_p10")
-        return ssd.label_novelty(scores).select("work_id", "z_p10", "z_median", "novelty_label").collect()
+        return compute_novelty_labels(scores).select("work_id", "z_p10", "z_median", "novelty_label").collect()
 
 
 def compare(a: pl.DataFrame, b: pl.DataFrame) -> dict[str, float]:
@@ -108,8 +109,8 @@ def accuracy(size: str, years: list[int], n_shuffles: int) -> None:
 def shuffle_guidance(n_seeds: int) -> None:
     """Print, per corpus and number of shuffles, how much the seed decides, and how near the closed form is."""
     print(f"| corpus | shuffles | compared with | {HEAD} |\n|{'---|' * 8}")
-    for corpus, (citations, works) in corpora().items():
-        scorer = Scorer(citations, works)
+    for corpus, (works, citations) in corpora().items():
+        scorer = Scorer(works, citations)
         closed = scorer.analytic()
         for n in (10, 100, 1_000):
             runs = [scorer.shuffles(n, seed) for seed in range(n_seeds)]

@@ -42,7 +42,7 @@ def scan(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     if size not in SIZES:
         return scan_graph(size)
     folder = CACHE / f"scale-{size}"
-    return pl.scan_parquet(folder / "edges-*.parquet"), pl.scan_parquet(folder / "works.parquet")
+    return pl.scan_parquet(folder / "works.parquet"), pl.scan_parquet(folder / "edges-*.parquet")
 
 
 def graph_folder(size: str) -> Path:
@@ -90,13 +90,13 @@ def build(size: str) -> dict[str, float]:
 
 def cd(size: str) -> dict[str, float]:
     """From the graph on disk to the scores of every work, in Parquet."""
-    from sciscidata.disruption.index import write_cd_index
-    from sciscidata.graph.graph import open_graph
+    from sciscidata.disruption.index import cache_cd_index
+    from sciscidata.graph.graph import read_graph
 
     (folder,) = graph_folder(size).glob("graph-*")
     for scores in graph_folder(size).glob("cd-*"):
         shutil.rmtree(scores)
-    write_cd_index(open_graph(folder), graph_folder(size))
+    cache_cd_index(read_graph(folder), graph_folder(size))
     return {}
 
 
@@ -106,7 +106,7 @@ def neighbourhood(size: str, n: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.Dat
     That is the works (focal, y), their references (focal, paper), and who cites either (citer, cited_id,
     publication_year).
     """
-    citations, works = scan(size)
+    works, citations = scan(size)
     citations = citations.filter(pl.col("citing_id") != pl.col("cited_id"))
     ids = works.select("work_id").collect(engine="streaming")["work_id"]
     chosen = pl.DataFrame({"focal": ids.sample(n, seed=SEED)})
@@ -168,7 +168,7 @@ def peer(size: str) -> dict[str, float]:
     import cdindex
 
     from sciscidata.disruption.index import CDConfig, score_graph
-    from sciscidata.graph.graph import open_graph
+    from sciscidata.graph.graph import read_graph
 
     focal, refs, cites = neighbourhood(size, N_PEER)
     edges = pl.concat([refs.select("focal", "paper").rename({"focal": "citer", "paper": "cited_id"}), cites[:, :2]])
@@ -192,7 +192,7 @@ def peer(size: str) -> dict[str, float]:
     values: list[float] = []
     theirs = timed(lambda: values.extend(graph.cdindex(name, 5) for name in names) or {})
     (folder,) = graph_folder(size).glob("graph-*")
-    whole = open_graph(folder)
+    whole = read_graph(folder)
     scored: list[pl.DataFrame] = []
     ours = timed(lambda: scored.append(score_graph(whole, CDConfig.compat("cdindex"), n_threads=1)) or {})
     told = pl.DataFrame({"work_id": focal["focal"], "cd": values}, schema_overrides={"cd": pl.Float64}).fill_nan(None)
@@ -274,7 +274,7 @@ def warm_up() -> None:
 
     works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]})
     citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 7]})
-    score_graph(build_graph(citations, works.cast({"publication_year": pl.Int32})))
+    score_graph(build_graph(works.cast({"publication_year": pl.Int32}), citations))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def bytes_read():
 def write_all(folder, out):
     import polars as pl
 
-    from sciscidata.labels import label_disruption, label_novelty
+    from sciscidata.labels import compute_disruption_labels, compute_novelty_labels
     from sciscidata.release.export import write_labelled
     from sciscidata.release.json_lines import render_lines
     from sciscidata.sources.sciscinet.joins import plain_texts
@@ -50,7 +50,7 @@ def write_all(folder, out):
     render_lines(pl.DataFrame({"a": ["x"], "b": [["y"]]}))
     pl.DataFrame({"a": ['{"a":[0]}']}).select(plain_texts("a", inverted=True))
     tables = scan_sciscinet(SciSciNetConfig(folder=folder))
-    labelled = label_novelty(label_disruption(tables.structure))
+    labelled = compute_novelty_labels(compute_disruption_labels(tables.structure))
     start, cpu = time.perf_counter(), cpu_seconds()
     written = write_labelled(tables.in_text_order(), labelled, Path(out) / "all", source=tables.provenance)
     seconds = time.perf_counter() - start
@@ -137,11 +137,11 @@ def id_bytes(path):
 
 def write_corpus_of(folder, out):
     from sciscidata.sources.sciscinet.source import SciSciNetConfig
-    from sciscidata.stages import ingest_corpus
+    from sciscidata.stages import ingest
 
     start, cpu = time.perf_counter(), cpu_seconds()
     texts = (Path(folder) / TEXTS).exists()
-    corpus = ingest_corpus(SciSciNetConfig(folder=folder), Path(out) / "corpus", cache_dir=out, texts=texts)
+    corpus = ingest(SciSciNetConfig(folder=folder), Path(out) / "corpus", cache_dir=out, texts=texts)
     rows = corpus.provenance["works"]
     report(rows=rows, seconds=time.perf_counter() - start, cpu=cpu_seconds() - cpu)
 

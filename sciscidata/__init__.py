@@ -1,25 +1,16 @@
-"""Labels for scientific impact from the citation record: lazy Polars frames in, lazy Polars frames out.
+"""Labels for scientific impact, computed from the citation record at the scale of all science.
 
-What is public stands in ``sciscidata.exports``, and is loaded when a part of it is first asked for.
+``works, citations, _ = scan_records(...)`` reads a source; ``compute_cd_index(works, citations)`` and
+``compute_atypicality(works, citations)`` score its works; ``compute_labels(scores)`` labels them; ``draw_split(labelled)``
+draws a balanced split that more data never changes. ``build(BuildConfig(...))`` does all of it and writes a release;
+``read_release(folder)`` reads one back.
+
+``scan_*`` and ``compute_*`` are lazy: nothing runs before ``collect()``. Everything else runs when it is called.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sciscidata.exports import *  # noqa: F403
+# Names are loaded on first use, so that the command answers Ctrl-C from its first line on; __init__.pyi lists them.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
-
-
-# The command imports this package before its first line runs, and has to be ready for Ctrl-C at once.
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    exports = import_module("sciscidata.exports")
-    if name == "__all__" or name in exports.__all__:
-        return getattr(exports, name)
-    if name in globals():  # a module, loaded just now
-        return globals()[name]
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)

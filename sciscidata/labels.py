@@ -46,7 +46,7 @@ class LabelThresholds:
         inclusive: a CD index equal to a cut-off is already disruptive or consolidating; else it is still neutral.
         novelty_margin: of the rule ``"margin"``: how far apart novelty and conventionality score need to be; the
             margin itself is balanced.
-        novelty_rule: ``"margin"`` or ``"uzzi"``; see label_novelty.
+        novelty_rule: ``"margin"`` or ``"uzzi"``; see compute_novelty_labels.
         uzzi_tail_max: of the rule ``"uzzi"``: a z_p10 below it is tail novelty.
         uzzi_median_share: of the rule ``"uzzi"``: a z_median above this quantile of all scored works is high
             conventionality; 0.5 is the median.
@@ -119,7 +119,9 @@ PRESETS: Final[Mapping[str, LabelThresholds]] = MappingProxyType(
 )
 
 
-def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+def compute_disruption_labels(
+    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None
+) -> pl.LazyFrame:
     """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded CD index. Runs nothing.
 
     Args:
@@ -135,10 +137,12 @@ def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThres
 
     Example:
         >>> scores = pl.LazyFrame({"cd_index": [0.001, 0.0, -0.02, None]})
-        >>> label_disruption(scores).collect()["disruption_label"].to_list()
+        >>> compute_disruption_labels(scores).collect()["disruption_label"].to_list()
         ['disruptive', 'neutral', 'consolidating', None]
     """
-    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="label_disruption", columns=["cd_index"])
+    frame = require_columns(
+        scores, CD_SCORES, frame_name="CD_SCORES", stage="compute_disruption_labels", columns=["cd_index"]
+    )
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     cd = pl.col("cd_index").fill_nan(None)
     if cut.inclusive:
@@ -149,7 +153,7 @@ def label_disruption(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThres
     return frame.with_columns(label.alias("disruption_label"))
 
 
-def label_novelty(
+def compute_novelty_labels(
     scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
     """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values. Runs nothing.
@@ -161,7 +165,7 @@ def label_novelty(
     Rule ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality, conventional is
     high conventionality (z_median above the median of all rows given: give all scored works, not only eligible
     ones) without tail novelty; balanced is both or neither. So the works of high impact in Uzzi et al., which have
-    both, are among the balanced; mark_uzzi_cells tells them apart.
+    both, are among the balanced; compute_uzzi_cells tells them apart.
 
     Args:
         scores: any frame with what the rule reads, Float64: the two scores, or z_p10 and z_median; other columns
@@ -181,21 +185,21 @@ def label_novelty(
 
     Example:
         >>> scores = {"novelty_score": [0.9, 0.5, 0.1], "conventionality_score": [0.1, 0.5, 0.9]}
-        >>> label_novelty(pl.LazyFrame(scores)).collect()["novelty_label"].to_list()
+        >>> compute_novelty_labels(pl.LazyFrame(scores)).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'conventional']
         >>> z = {"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]}
-        >>> label_novelty(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
+        >>> compute_novelty_labels(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'balanced', 'conventional']
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
     if rule.novelty_rule == "uzzi":
-        frame = _require_z(scores, "label_novelty")
+        frame = _require_z(scores, "compute_novelty_labels")
         return frame.with_columns(uzzi_label(*_uzzi_halves(rule, cut)).alias("novelty_label"))
     frame = require_columns(
         scores,
         EXAMPLE,
         frame_name="the novelty scores",
-        stage="label_novelty",
+        stage="compute_novelty_labels",
         columns=["novelty_score", "conventionality_score"],
     )
     excess = (pl.col("novelty_score") - pl.col("conventionality_score")).fill_nan(None)
@@ -203,7 +207,7 @@ def label_novelty(
     return frame.with_columns(_novelty_label(excess.is_not_null(), novel, conventional).alias("novelty_label"))
 
 
-def mark_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+def compute_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
     """Say of every work in which of the four cells of Uzzi et al. it lies. Runs nothing.
 
     Args:
@@ -221,10 +225,10 @@ def mark_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresh
 
     Example:
         >>> scores = pl.LazyFrame({"z_p10": [-1.0, 2.0, None], "z_median": [4.0, 3.0, None]})
-        >>> mark_uzzi_cells(scores).select("has_tail_novelty", "has_high_conventionality").collect().rows()
+        >>> compute_uzzi_cells(scores).select("has_tail_novelty", "has_high_conventionality").collect().rows()
         [(True, True), (False, False), (None, None)]
     """
-    frame = _require_z(scores, "mark_uzzi_cells")
+    frame = _require_z(scores, "compute_uzzi_cells")
     tail, high = _uzzi_halves(checked_config(thresholds, LabelThresholds, name="thresholds"))
     return frame.with_columns(has_tail_novelty=tail, has_high_conventionality=high)
 

@@ -26,12 +26,12 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.scaling import rank_on_disk
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.openalex.store import ResponseStore
-from sciscidata.plots import draw_comparison
+from sciscidata.plots import plot_comparison
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED
 from sciscidata.schemas import CITATIONS, Corpus
-from sciscidata.scoring import add_novelty
+from sciscidata.scoring import compute_with_novelty
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_answers, pull_openalex
 from sciscidata.sources.record_files import find_record_files
@@ -55,7 +55,7 @@ class ScoredSource:
     the labels, one row per work; and ``names`` are the titles and DOIs of all works, unless these are too dear to pass
     over. ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
     ``concentrations`` is filled when ``scores`` are collected, as of score_atypicality.
-    ``draw_comparison`` draws its published scores beside ours into a PNG file, where it has both.
+    ``plot_comparison`` draws its published scores beside ours into a PNG file, where it has both.
     """
 
     works: pl.LazyFrame
@@ -66,7 +66,7 @@ class ScoredSource:
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
     names: pl.LazyFrame | None = None
     concentrations: dict[int, float] = field(default_factory=dict[int, float])
-    draw_comparison: Callable[[Path], None] | None = None
+    plot_comparison: Callable[[Path], None] | None = None
 
 
 @contextmanager
@@ -84,9 +84,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
-        disruption = compute_cd_index(citations, works, config.cd, cache_dir=config.cache_dir)
+        disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
         null_model, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-        scores = add_novelty(disruption, citations, works, config.novelty, **null_model, concentrations=told)
+        scores = compute_with_novelty(disruption, works, citations, config.novelty, **null_model, concentrations=told)
         yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=told)
 
 
@@ -111,8 +111,8 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
 
 
 def score_structure(
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     cd: CDConfig,
     novelty: NoveltyConfig | None,
     *,
@@ -142,16 +142,16 @@ def score_structure(
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]})
-        >>> scores = score_structure(citations, works, CDConfig(), None)
+        >>> scores = score_structure(works, citations, CDConfig(), None)
         >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
         [(1, None, 0, 0), (2, 1.0, 1, 1), (3, None, 2, 0)]
     """
-    graph = build_graph(citations, works, cache_dir=cache_dir)
+    graph = build_graph(works, citations, cache_dir=cache_dir)
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     scores = score_graph(graph, cd).select("work_id", "cd_index", n_references, n_citers)
     if novelty is None:
-        return add_novelty(scores, citations, works, None).collect()
+        return compute_with_novelty(scores, works, citations, None).collect()
     table = None if background is None else read_background(background).for_venues_of(works)
     given = (graph, venue_numbers(graph, works), novelty)
     atypicality = score_atypicality(*given, background=table, concentrations=concentrations)
@@ -172,7 +172,7 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     """Score by structure alone; texts are read of the works that are drawn."""
     works, citations, provenance = corpus
     places, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-    scores = score_structure(citations, works, config.cd, config.novelty, **places, concentrations=told)
+    scores = score_structure(works, citations, config.cd, config.novelty, **places, concentrations=told)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
     structure = _beside_scores(facts, scores, config.novelty)
 
@@ -192,7 +192,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
     if not tables.config.recompute:
         tables.require_published(novelty="novelty_label" in BALANCED[config.split.balance])
         if novelty is None or "z_p10" not in structure.collect_schema():
-            structure = add_novelty(structure, structure, structure, None)
+            structure = compute_with_novelty(structure, structure, structure, None)
         elif novelty.score == "rank":
             structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
         counts = {"n_references": "reference_count", "n_citers": "citation_count"}
@@ -201,7 +201,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
     # The table of works is read for year and venue, and no other of its columns.
     places = {"cache_dir": config.cache_dir, "background": config.background}
     told: dict[int, float] = {}
-    scores = score_structure(tables.citations, tables.works, config.cd, novelty, **places, concentrations=told)
+    scores = score_structure(tables.works, tables.citations, config.cd, novelty, **places, concentrations=told)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
     source = replace(_late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=told)
@@ -211,9 +211,9 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 
     def draw(path: Path) -> None:
         published = structure.select("work_id", "cd_index")
-        draw_comparison(published, computed, provenance["comparison"], config.thresholds, path=path)
+        plot_comparison(published, computed, provenance["comparison"], config.thresholds, path=path)
 
-    return replace(source, draw_comparison=draw)
+    return replace(source, plot_comparison=draw)
 
 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:

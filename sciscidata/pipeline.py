@@ -20,16 +20,16 @@ from sciscidata.config import (
 )
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
-from sciscidata.novelty.background import Background, read_background, write_background
+from sciscidata.novelty.background import Background, read_background, write_pair_table
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.open_source import ScoredSource, open_corpus, open_source
-from sciscidata.plots import draw_disruption, draw_novelty, draw_novelty_by_year
+from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, draw_after_text
 from sciscidata.sampling.late_text import draw_before_text
 from sciscidata.sampling.statement import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.scoring import label_scores
+from sciscidata.scoring import compute_labels
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
@@ -81,7 +81,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result),
             overwrite=config.overwrite,
-            extra=lambda folder: _draw_pictures(result, source, config.thresholds, novelty, folder),
+            extra=lambda folder: _plot_pictures(result, source, config.thresholds, novelty, folder),
         )
 
 
@@ -100,9 +100,9 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
     """Label all works; where they may be too many for memory, what Uzzi's rule compares them with is found before."""
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
-        return label_scores(source.scores, thresholds)
+        return compute_labels(source.scores, thresholds)
     cut = find_conventionality_cut(source.scores, thresholds)
-    return label_scores(source.scores, thresholds, cut=0.0 if cut is None else cut)  # of none, any will do
+    return compute_labels(source.scores, thresholds, cut=0.0 if cut is None else cut)  # of none, any will do
 
 
 def export_labelled(config: BuildConfig) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
         return write_labelled(source.works, labelled, config.out, source=source.provenance)
 
 
-def build_background(
+def write_background(
     source: SourceConfig,
     path: str | Path,
     config: NoveltyConfig | None = None,
@@ -162,7 +162,7 @@ def build_background(
         overwrite: replace an existing background. Anything else that is there is never replaced.
 
     Returns:
-        The table on disk; see write_background.
+        The table on disk; see write_pair_table.
 
     Raises:
         ConfigError: at once, if the source is the API.
@@ -174,7 +174,7 @@ def build_background(
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     source = SyntheticConfig(n_works=2_000)
-        ...     table = build_background(source, Path(home) / "pairs.parquet", cache_dir=home)
+        ...     table = write_background(source, Path(home) / "pairs.parquet", cache_dir=home)
         ...     table.counts["publication_year"].max()
         2024
     """
@@ -192,7 +192,7 @@ def build_background(
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
         works, citations, _ = open_corpus(source, cache_dir)
-        write_background(citations, works, path, config, cache_dir=cache_dir, overwrite=overwrite)
+        write_pair_table(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
         return read_background(path)
 
 
@@ -209,25 +209,25 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
         raise ReleaseExistsError(msg) from error
 
 
-def _draw_pictures(
+def _plot_pictures(
     result: Drawn, source: ScoredSource, thresholds: LabelThresholds, novelty: dict[str, Any] | None, folder: Path
 ) -> None:
     """Draw what a release holds beside its data; of novelty only where a work has a score."""
-    if source.draw_comparison is not None:
-        source.draw_comparison(folder / "comparison.png")
+    if source.plot_comparison is not None:
+        source.plot_comparison(folder / "comparison.png")
     disruption, atypicality = (
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )
     cd = result.eligible.select("cd_index")
-    draw_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
+    plot_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
     if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
         cut = novelty["conventionality_cut"] if novelty else None
-        draw_novelty(
+        plot_novelty(
             result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, cut=cut, path=path
         )
-        draw_novelty_by_year(result.scored, folder / "novelty_by_year.png")
+        plot_novelty_by_year(result.scored, folder / "novelty_by_year.png")
 
 
 def _describe_novelty(

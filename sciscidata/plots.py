@@ -39,7 +39,7 @@ _WIDEST_LINEAR = 0.1
 _AT_ONCE = 1 << 18  # binning takes a hundred bytes for each of them
 
 
-def draw_disruption(
+def plot_disruption(
     cd_index: pl.Series | pl.LazyFrame,
     thresholds: LabelThresholds,
     *,
@@ -55,7 +55,7 @@ def draw_disruption(
             which no more than some works at a time are in memory.
         thresholds: where the shaded bands end.
         eligible: works per disruption label before the draw.
-        drawn: works per disruption label in the release, both sides together.
+        drawn: works per disruption label in the release, both splits together.
         path: the PNG file to write.
         title: shown above the picture.
 
@@ -65,7 +65,7 @@ def draw_disruption(
         >>> with TemporaryDirectory() as folder:
         ...     picture = Path(folder) / "cd.png"
         ...     cd = pl.Series([-0.2, 0.0, 0.4])
-        ...     draw_disruption(cd, LabelThresholds(), eligible=counts, drawn=counts, path=picture)
+        ...     plot_disruption(cd, LabelThresholds(), eligible=counts, drawn=counts, path=picture)
         ...     picture.read_bytes()[1:4]
         b'PNG'
     """
@@ -194,7 +194,7 @@ _COLOURS = "cividis"  # told apart by colour-blind readers, and in grey
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
 
-def draw_comparison(
+def plot_comparison(
     published: pl.LazyFrame | pl.DataFrame,
     computed: pl.LazyFrame | pl.DataFrame,
     compared: Mapping[str, Any],
@@ -224,7 +224,7 @@ def draw_comparison(
         >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
         >>> with TemporaryDirectory() as folder:
         ...     picture = Path(folder) / "comparison.png"
-        ...     draw_comparison(theirs, ours, compare_scores(theirs, ours), path=picture)
+        ...     plot_comparison(theirs, ours, compare_scores(theirs, ours), path=picture)
         ...     picture.read_bytes()[1:4]
         b'PNG'
     """
@@ -310,7 +310,7 @@ _SERIES = {"z_median": ("#0072B2", "conventionality"), "z_p10": ("#D55E00", "tai
 Float64Array = npt.NDArray[np.float64]
 
 
-def draw_novelty(
+def plot_novelty(
     scored: pl.LazyFrame | pl.DataFrame,
     eligible: pl.LazyFrame | pl.DataFrame,
     thresholds: LabelThresholds,
@@ -330,9 +330,9 @@ def draw_novelty(
         eligible: ATYPICALITY of the works to show; nulls are left out.
         thresholds: the rule, and where its regions end.
         eligible_counts: works per novelty label before the draw.
-        drawn_counts: works per novelty label in the release, both sides together.
+        drawn_counts: works per novelty label in the release, both splits together.
         n_unlabelled: works in the release without a novelty label, which no bar shows.
-        cut: that median, where it is known already; as in label_novelty.
+        cut: that median, where it is known already; as in compute_novelty_labels.
         path: the PNG file to write.
 
     Example:
@@ -341,7 +341,7 @@ def draw_novelty(
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
         >>> with TemporaryDirectory() as folder:
         ...     picture = Path(folder) / "novelty.png"
-        ...     draw_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts,
+        ...     plot_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts,
         ...         path=picture)
         ...     picture.read_bytes()[1:4]
         b'PNG'
@@ -365,7 +365,7 @@ def draw_novelty(
     save(figure, path)
 
 
-def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) -> None:
+def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) -> None:
     """Draw for each year the median of z_median and of z_p10 and the band of the middle 80 % of works. Executes.
 
     Args:
@@ -377,7 +377,7 @@ def draw_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
         >>> from tempfile import TemporaryDirectory
         >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
         >>> with TemporaryDirectory() as folder:
-        ...     draw_novelty_by_year(scored, Path(folder) / "years.png")
+        ...     plot_novelty_by_year(scored, Path(folder) / "years.png")
         ...     [path.name for path in Path(folder).iterdir()]
         ['years.png']
     """

@@ -79,7 +79,7 @@ COMMONNESS = pl.Schema(
 )
 
 #: One row per work of WORKS; both are null when undefined, and 0 is a value.
-FIRST_TIME_PAIRS = pl.Schema({"work_id": pl.Int64(), "n_new_pairs": pl.Int64(), "wang_novelty": pl.Float64()})
+WANG_NOVELTY = pl.Schema({"work_id": pl.Int64(), "n_new_pairs": pl.Int64(), "wang_novelty": pl.Float64()})
 
 #: One row per (citing year, venue pair) of a corpus; source_id_a <= source_id_b. ``std`` is null where the count cannot
 #: vary under the null model.

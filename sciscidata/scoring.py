@@ -6,16 +6,16 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscidata.labels import LabelThresholds, label_disruption, label_novelty
+from sciscidata.labels import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, require_columns
 
 
-def add_novelty(
+def compute_with_novelty(
     scores: pl.LazyFrame | pl.DataFrame,
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     config: NoveltyConfig | None,
     *,
     background: str | Path | None = None,
@@ -44,16 +44,18 @@ def add_novelty(
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
-        >>> add_novelty(pl.LazyFrame({"work_id": [1]}), edges, pl.LazyFrame(), None).collect()["z_p10"].to_list()
+        >>> compute_with_novelty(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
         [None]
     """
     names = [name for name in ATYPICALITY if name != "work_id"]
-    scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="add_novelty", columns=["work_id"])
+    scored = require_columns(
+        scores, ATYPICALITY, frame_name="scores", stage="compute_with_novelty", columns=["work_id"]
+    )
     scored = scored.drop(names, strict=False)
     if config is None:
         return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)
     atypicality = compute_atypicality(
-        citations, works, config, background=background, cache_dir=cache_dir, concentrations=concentrations
+        works, citations, config, background=background, cache_dir=cache_dir, concentrations=concentrations
     )
 
     def join() -> pl.DataFrame:
@@ -65,25 +67,33 @@ def add_novelty(
     return pl.defer(join, schema=schema)
 
 
-def label_scores(
+def compute_labels(
     scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
-    """Add both labels; of the novelty rule that compares works, the works compared are all rows. Runs nothing.
+    """Add a label for each measure that the scores hold. Runs nothing.
+
+    The novelty rule ``"uzzi"`` compares each work with all rows given: give all scored works, not a sample.
 
     Args:
-        scores: CD_SCORES with the columns of ATYPICALITY, as add_novelty returns them.
+        scores: CD_SCORES, ATYPICALITY, or both joined; further columns pass through.
         thresholds: ``LabelThresholds()`` when None.
-        cut: what that rule compares them with, where it is known already; as in label_novelty.
+        cut: what that rule compares them with, where it is known already; as in compute_novelty_labels.
 
     Returns:
-        The rows of ``scores``, in their order, with ``disruption_label`` and ``novelty_label``.
+        The rows of ``scores``, in their order, with ``disruption_label`` where they have a ``cd_index`` and
+        ``novelty_label`` where they have novelty scores or z-scores. A label is null where its score is undefined.
 
     Raises:
-        SchemaMismatchError: at once, if a score is missing or mistyped.
+        SchemaMismatchError: at once, if no score is there, or one is mistyped.
 
     Example:
         >>> row = {"cd_index": 0.5, "novelty_score": 0.1, "conventionality_score": 0.9}
-        >>> label_scores(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
+        >>> compute_labels(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
         ('disruptive', 'conventional')
     """
-    return label_novelty(label_disruption(scores, thresholds), thresholds, cut=cut)
+    is_frame = isinstance(scores, pl.LazyFrame | pl.DataFrame)  # pyright: ignore[reportUnnecessaryIsInstance]
+    columns = scores.lazy().collect_schema().names() if is_frame else []
+    if "novelty_score" not in columns and "z_p10" not in columns:
+        return compute_disruption_labels(scores, thresholds)
+    labelled = compute_disruption_labels(scores, thresholds) if "cd_index" in columns else scores
+    return compute_novelty_labels(labelled, thresholds, cut=cut)

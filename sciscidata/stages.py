@@ -16,12 +16,12 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import checked_config, parse_shard
 from sciscidata.config import SourceConfig, check_source
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
-from sciscidata.corpus.graph import open_graph_of
+from sciscidata.corpus.graph import open_corpus_graph
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.disruption.index import CDConfig, shard_range, write_cd_index
+from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.errors import ConfigError
-from sciscidata.novelty.atypicality import venue_numbers, write_atypicality
+from sciscidata.novelty.atypicality import cache_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.open_source import open_corpus
@@ -34,7 +34,7 @@ from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, 
 from sciscidata.storage.year_parts import by_work_id
 
 
-def ingest_corpus(
+def ingest(
     source: SourceConfig, out: str | Path, *, cache_dir: str | Path, texts: bool = True, overwrite: bool = False
 ) -> Corpus:
     """Read a source once into a corpus on disk, from where every later stage reads it. Executes.
@@ -59,7 +59,7 @@ def ingest_corpus(
         >>> from tempfile import TemporaryDirectory
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
-        ...     corpus = ingest_corpus(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
+        ...     corpus = ingest(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
@@ -97,7 +97,7 @@ def ingest_corpus(
         return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
 
 
-def write_cd_scores(
+def write_cd_index(
     folder: str | Path,
     out: str | Path,
     config: CDConfig | None = None,
@@ -122,7 +122,7 @@ def write_cd_scores(
         and by which conventions.
 
     Raises:
-        InputNotFoundError, EmptyInputError: as open_graph_of.
+        InputNotFoundError, EmptyInputError: as open_corpus_graph.
         ConfigError: at once, if ``out`` is named like another kind of file than Parquet, or there is no such ``shard``.
         ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
             ``overwrite``.
@@ -130,13 +130,13 @@ def write_cd_scores(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.corpus.scores import read_result
+        >>> from sciscidata.corpus.scores import read_score_facts
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     world = Path(home) / "world"
-        ...     _ = ingest_corpus(SyntheticConfig(n_works=500), world, cache_dir=home)
-        ...     file = write_cd_scores(world, Path(home) / "cd.parquet", cache_dir=home)
-        ...     pl.read_parquet(file).height, read_result(file)["stage"]
+        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
+        ...     file = write_cd_index(world, Path(home) / "cd.parquet", cache_dir=home)
+        ...     pl.read_parquet(file).height, read_score_facts(file)["stage"]
         (500, 'cd')
     """
     config = checked_config(config, CDConfig)
@@ -147,13 +147,13 @@ def write_cd_scores(
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     replace = Path(out).exists()  # another result, or a damaged one
-    graph = open_graph_of(folder, cache_dir=cache_dir)
+    graph = open_corpus_graph(folder, cache_dir=cache_dir)
     focal = shard_range(graph, number - 1, n_shards)
-    parts = write_cd_index(graph, cache_dir, config, focal=focal)
+    parts = cache_cd_index(graph, cache_dir, config, focal=focal)
     return write_scores(by_work_id(parts, graph.work_ids[focal.start : focal.stop]), Path(out), facts, replace=replace)
 
 
-def write_novelty_scores(
+def write_atypicality(
     folder: str | Path,
     out: str | Path,
     config: NoveltyConfig | None = None,
@@ -166,27 +166,27 @@ def write_novelty_scores(
 
     Args:
         folder: the corpus.
-        out: as in write_cd_scores.
+        out: as in write_cd_index.
         config: the null model; ``NoveltyConfig()`` when None.
         background: a saved null model to score against; that of the corpus itself when None.
-        cache_dir: as in write_cd_scores.
-        overwrite: as in write_cd_scores.
+        cache_dir: as in write_cd_index.
+        overwrite: as in write_cd_index.
 
     Returns:
         ``out``: ATYPICALITY, sorted by work_id; its metadata say of which corpus and under which null model.
 
     Raises:
-        InputNotFoundError, EmptyInputError: as open_graph_of.
+        InputNotFoundError, EmptyInputError: as open_corpus_graph.
         BackgroundError, ConfigError: at once, if ``background`` is no such file, or of another null model.
-        ReleaseExistsError, StorageError: as write_cd_scores.
+        ReleaseExistsError, StorageError: as write_cd_index.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig
         >>> with TemporaryDirectory() as home:
         ...     world = Path(home) / "world"
-        ...     _ = ingest_corpus(SyntheticConfig(n_works=500), world, cache_dir=home)
-        ...     file = write_novelty_scores(world, Path(home) / "novelty.parquet", cache_dir=home)
+        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
+        ...     file = write_atypicality(world, Path(home) / "novelty.parquet", cache_dir=home)
         ...     pl.read_parquet(file)["z_p10"].count() > 100
         True
     """
@@ -197,9 +197,9 @@ def write_novelty_scores(
         return Path(out)
     replace = Path(out).exists()
     works = scan_corpus(folder).works
-    graph = open_graph_of(folder, cache_dir=cache_dir)
+    graph = open_corpus_graph(folder, cache_dir=cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
-    parts = write_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
+    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
     return write_scores(by_work_id(parts, graph.work_ids[: graph.n_known]), Path(out), facts, replace=replace)
 
 

@@ -1,4 +1,4 @@
-"""Compare models on one held-out side: python scripts/compare.py sft=runs/sft rl=runs/exp6 evaluations/majority.
+"""Compare models on one held-out split: python scripts/compare.py sft=runs/sft rl=runs/exp6 evaluations/majority.
 
 Each is the folder of a training run (its last evaluation), that of an evaluation, or a predictions file.
 """

@@ -1,4 +1,4 @@
-"""Evaluate a model or checkpoint on a side of a slice: python scripts/evaluate.py --help."""
+"""Evaluate a model or checkpoint in a split of a slice: python scripts/evaluate.py --help."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = TextParser(description=__doc__, argument_default=argparse.SUPPRESS)
     parser.add_argument("--release", type=expand_home, metavar="FOLDER", help="a slice")
-    parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
+    parser.add_argument("--split", choices=("train", "test"), help="of the slice (test)")
     parser.add_argument("--model", help="a base model; with --checkpoint, the one it was trained from")
     parser.add_argument("--checkpoint", metavar="PATH", help="weights to sample from (tinker://...)")
     parser.add_argument(

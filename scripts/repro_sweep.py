@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--base-url", metavar="URL", help="that server (TINKER_BASE_URL, else Tinker)")
     parser.add_argument("--preset", help="whose prompt, contract and length of answer (baseline)")
     parser.add_argument("--renderer", help="chat format (the model's own, without thinking)")
-    parser.add_argument("--side", choices=("train", "test"), help="of the slice (test)")
+    parser.add_argument("--split", choices=("train", "test"), help="of the slice (test)")
     parser.add_argument("--n-papers", type=int, help="prompts: the first so many (32)")
     parser.add_argument("--max-tokens", type=int, help="of an answer (the preset's)")
     parser.add_argument("--temperature", type=float, help="of the sampled runs (1)")

@@ -161,13 +161,13 @@ def rows_of(path: str) -> str:
 
 def facts_of(path: str) -> dict[str, Any]:
     """Read what a file of scores says of itself, but for what follows from the report of its corpus as a whole."""
-    from sciscidata import read_result
+    from sciscidata import read_score_facts
 
-    return {name: fact for name, fact in read_result(path).items() if name not in ("corpus_sha256", "background")}
+    return {name: fact for name, fact in read_score_facts(path).items() if name not in ("corpus_sha256", "background")}
 
 
 def sides_of(folder: str) -> list[str]:
-    """Hash both sides of a release, as a notebook reads them."""
+    """Hash both splits of a release, as a notebook reads them."""
     from sciscidata import read_release
 
     release = read_release(folder)

@@ -160,7 +160,7 @@ def _build(options: argparse.Namespace) -> None:
 
 def _background(options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import print_background
-    from sciscidata.pipeline import build_background
+    from sciscidata.pipeline import write_background
 
     start = time.monotonic()
     config = _configuration(options)
@@ -168,7 +168,7 @@ def _background(options: argparse.Namespace) -> None:
         what = "novelty is switched off" if config.novelty is None else f"background names {config.background}"
         msg = f"{what}, but this command makes the null model of novelty, from the source's own works. Leave that out."
         raise ConfigError(msg)
-    table = build_background(
+    table = write_background(
         config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
     )
     print_background(table, time.monotonic() - start)
@@ -189,9 +189,9 @@ def _configuration(options: argparse.Namespace, base: dict[str, Any] | None = No
 
 def _verify(options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import print_verified
-    from sciscidata.release.verify_path import verify_path
+    from sciscidata.release.verify import verify
 
-    print_verified(verify_path(options.path))
+    print_verified(verify(options.path))
 
 
 def _describe(options: argparse.Namespace) -> None:

@@ -81,33 +81,31 @@ def _add_corpus(parser: argparse.ArgumentParser, top: set[str], sections: tuple[
 
 def _ingest(configure: Configure, options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import measured, print_corpus
-    from sciscidata.stages import ingest_corpus
+    from sciscidata.stages import ingest
 
     config = configure(options, {})
     with measured():
-        ingest_corpus(
-            config.source, config.out, cache_dir=config.cache_dir, texts=options.texts, overwrite=config.overwrite
-        )
+        ingest(config.source, config.out, cache_dir=config.cache_dir, texts=options.texts, overwrite=config.overwrite)
         print_corpus(config.out)
 
 
 def _graph(configure: Configure, options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import measured, print_graph
-    from sciscidata.corpus.graph import graph_folder, open_graph_of
+    from sciscidata.corpus.graph import graph_folder, open_corpus_graph
 
     folder, config = _of_corpus(configure, options)
     with measured():
-        graph = open_graph_of(folder, cache_dir=config.cache_dir)
+        graph = open_corpus_graph(folder, cache_dir=config.cache_dir)
         print_graph(graph, graph_folder(graph))
 
 
 def _cd(configure: Configure, options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import measured, print_result
-    from sciscidata.stages import write_cd_scores
+    from sciscidata.stages import write_cd_index
 
     folder, config = _of_corpus(configure, options)
     with measured():
-        path = write_cd_scores(
+        path = write_cd_index(
             folder,
             config.out,
             config.cd,
@@ -120,11 +118,11 @@ def _cd(configure: Configure, options: argparse.Namespace) -> None:
 
 def _novelty(configure: Configure, options: argparse.Namespace) -> None:
     from sciscidata.cli.summary import measured, print_result
-    from sciscidata.stages import write_novelty_scores
+    from sciscidata.stages import write_atypicality
 
     folder, config = _of_corpus(configure, options)
     with measured():
-        path = write_novelty_scores(
+        path = write_atypicality(
             folder,
             config.out,
             config.novelty,

@@ -17,14 +17,14 @@ from rich.text import Text
 from sciscidata._support.terminal import discard, printable
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
-from sciscidata.graph.graph import CitationGraph, open_graph
+from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.labels import VOCABULARIES
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file
 from sciscidata.release.release import Release, read_release
-from sciscidata.release.verify_path import Verified, kind_of
-from sciscidata.sampling.split import SIDES
+from sciscidata.release.verify import Verified, kind_of
+from sciscidata.sampling.split import SPLITS
 from sciscidata.sampling.statement import remark_on_novelty, remark_on_venues, remark_on_years
 from sciscidata.storage import real_path, storage_error
 
@@ -175,14 +175,14 @@ def _filters(manifest: dict[str, Any]) -> Table:
 
 
 def _classes(manifest: dict[str, Any], column: str) -> Table:
-    """Tabulate the classes of a label column, from all scored works to the two sides."""
+    """Tabulate the classes of a label column, from all scored works to the two splits."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
     for label in (*VOCABULARIES[column], "all"):
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    for name, found in (stages | {side: manifest["class_counts"][side] for side in SIDES}).items():
+    for name, found in (stages | {split: manifest["class_counts"][split] for split in SPLITS}).items():
         numbers = [found[column][label] for label in VOCABULARIES[column]]
         table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table
@@ -228,7 +228,7 @@ def print_path(path: Path) -> None:
     """
     kind = kind_of(path)
     if kind == "graph":
-        print_graph(open_graph(path), path)
+        print_graph(read_graph(path), path)
     elif kind == "export":
         print_labelled(read_labelled(path), path)
     elif kind == "corpus":

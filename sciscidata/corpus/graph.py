@@ -9,12 +9,12 @@ from typing import Any
 
 from sciscidata.corpus.folder import read_report, recorded_sums, refuse_linked_cache, scan_corpus
 from sciscidata.errors import EmptyInputError, StorageError
-from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, open_graph, write_graph
+from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
 from sciscidata.schemas import Corpus
 from sciscidata.storage import cached_folder
 
 
-def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
+def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
     """Build the citation graph of a corpus on disk, or map the one that is there. Executes.
 
     The graph lies under a hash of the content of the corpus. One that is there is compared with its SHA-256, and the
@@ -33,10 +33,10 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig
-        >>> from sciscidata.stages import ingest_corpus
+        >>> from sciscidata.stages import ingest
         >>> with TemporaryDirectory() as home:
-        ...     _ = ingest_corpus(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
-        ...     open_graph_of(Path(home) / "world", cache_dir=home).n_works
+        ...     _ = ingest(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
+        ...     open_corpus_graph(Path(home) / "world", cache_dir=home).n_works
         500
     """
     refuse_linked_cache(folder, cache_dir)
@@ -46,14 +46,14 @@ def open_graph_of(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph
         if corpus.citations.head(1).collect().is_empty():
             msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
             raise EmptyInputError(msg)
-        write_graph(corpus.citations, corpus.works, path)
+        write_graph(corpus.works, corpus.citations, path)
 
     key = _content_key(Path(folder), corpus)
-    return open_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
+    return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
 
 
 def graph_folder(graph: CitationGraph) -> Path:
-    """Return where a graph of open_graph_of lies."""
+    """Return where a graph of open_corpus_graph lies."""
     mapped: Any = graph.ref_offsets  # never empty, so it is mapped
     return Path(mapped.filename).parent
 

@@ -31,8 +31,8 @@ _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
 _REMEDY: Final = "Run the command that made it again, with --overwrite."
 
 
-def read_result(path: str | Path) -> dict[str, Any]:
-    """Read what a file of write_cd_scores or write_novelty_scores says of itself.
+def read_score_facts(path: str | Path) -> dict[str, Any]:
+    """Read what a file of write_cd_index or write_atypicality says of itself.
 
     Returns:
         ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256``: of what; ``rows``;
@@ -43,7 +43,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
         VerificationError: it is a file of scores whose facts are damaged.
 
     Example:
-        >>> read_result("none.parquet")
+        >>> read_score_facts("none.parquet")
         Traceback (most recent call last):
         ...
         sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
@@ -74,7 +74,7 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
     """Compare a file of scores, all of it, with the SHA-256 that it holds.
 
     Returns:
-        What ``read_result`` gives.
+        What ``read_score_facts`` gives.
 
     Raises:
         InputNotFoundError: there is no such file, or it is something else.
@@ -87,7 +87,7 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
         sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
         path.
     """
-    facts = read_result(path)
+    facts = read_score_facts(path)
     if not is_sealed(Path(path)):
         msg = f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}"
         raise VerificationError(msg)
@@ -143,7 +143,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
 def _find_result(out: Path) -> dict[str, Any]:
     """Read what a file of scores says of itself, nothing if it is damaged; refuse to replace anything else."""
     try:
-        return read_result(out)
+        return read_score_facts(out)
     except InputNotFoundError as error:
         msg = (
             f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "

@@ -98,7 +98,7 @@ _CHOICES = {
 
 #: How other implementations differ from the default. Two things are the same in all of them here: a work or citer
 #: without a year never counts (the originals assume that every work has one), and self-citations are ignored (in the
-#: originals a work that cites itself is among its own citers). tests/data/test_cd_conventions.py has the originals'
+#: originals a work that cites itself is among its own citers). tests/disruption/test_conventions.py has the originals'
 #: own values where a set is empty or a window ends.
 COMPAT: dict[str, dict[str, Any]] = {
     # PyPI cdindex and fast-cdindex, at year resolution; the C code of Funk & Owen-Smith 2017.

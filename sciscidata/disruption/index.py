@@ -29,10 +29,10 @@ __all__ = [
     "STRONG",
     "CDConfig",
     "add_indices",
+    "cache_cd_index",
     "compute_cd_index",
     "score_graph",
     "shard_range",
-    "write_cd_index",
 ]
 
 _FORMAT_VERSION = 1
@@ -40,8 +40,8 @@ _ROWS_AT_ONCE = 1 << 22
 
 
 def compute_cd_index(
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     config: CDConfig | None = None,
     *,
     cache_dir: str | Path | None = None,
@@ -81,7 +81,7 @@ def compute_cd_index(
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "publication_year": [1990, 2000, 2001, 2002, 2003]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
-        >>> compute_cd_index(citations, works).filter(pl.col("work_id") == 2).collect().row(0)
+        >>> compute_cd_index(works, citations).filter(pl.col("work_id") == 2).collect().row(0)
         (2, 1, 1, 1, 0.0)
     """
     require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
@@ -90,7 +90,7 @@ def compute_cd_index(
     config = _checked(config, n_threads)
 
     def score() -> pl.DataFrame:
-        graph = build_graph(citations, works, cache_dir=cache_dir, n_threads=n_threads)
+        graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
         return score_graph(graph, config, n_threads=n_threads)
 
     return pl.defer(score, schema=score_schema(config))
@@ -123,7 +123,7 @@ def score_graph(
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2, 3], "cited_id": [1, 2]}), works)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3], "cited_id": [1, 2]}))
         >>> score_graph(graph, focal=range(1, 2)).rows()
         [(2, 1, 0, 0, 1.0)]
     """
@@ -142,7 +142,7 @@ def score_graph(
     return pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
 
 
-def write_cd_index(
+def cache_cd_index(
     graph: CitationGraph,
     cache_dir: str | Path,
     config: CDConfig | None = None,
@@ -175,9 +175,9 @@ def write_cd_index(
         >>> from tempfile import TemporaryDirectory
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, None]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
         >>> with TemporaryDirectory() as home:
-        ...     folder = write_cd_index(graph, home)
+        ...     folder = cache_cd_index(graph, home)
         ...     sorted(path.name for path in folder.glob("*.parquet"))
         ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_graph(graph))
         ['00000-1990.parquet', '00001-2000.parquet', '00002-undated.parquet']
@@ -212,7 +212,7 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 2000, 2001, 2002]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2, 3, 4, 4], "cited_id": [1, 2, 3, 2]}), works)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3, 4, 4], "cited_id": [1, 2, 3, 2]}))
         >>> [shard_range(graph, shard, 2) for shard in range(2)]
         [range(0, 3), range(3, 4)]
     """

@@ -82,8 +82,8 @@ class CitationGraph:
 
 
 def build_graph(
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     *,
     cache_dir: str | Path | None = None,
     memory_limit_mb: int = _MEMORY_LIMIT_MB,
@@ -118,20 +118,20 @@ def build_graph(
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 99]})
-        >>> graph = build_graph(citations, works)
+        >>> graph = build_graph(works, citations)
         >>> graph.work_ids, graph.year_offsets, graph.citers
         (array([10, 20, 30, 99]), array([0, 1, 3]), array([1, 2, 2], dtype=int32))
     """
-    citations, nodes, means = _prepare(citations, works, memory_limit_mb, n_threads)
+    citations, nodes, means = _prepare(works, citations, memory_limit_mb, n_threads)
     if cache_dir is None:
         with scratch_folder() as scratch:
             return CitationGraph(n_known=nodes.ids.size, **lay_out(citations, nodes, scratch, None, means))
     n_edges, key = _content_key(citations, nodes, means.n_threads)
     make = partial(_make, citations, nodes, replace(means, n_edges=n_edges))
-    return open_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
+    return read_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
 
 
-def write_graph(citations: pl.LazyFrame, works: pl.LazyFrame, folder: Path) -> None:
+def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
     """Write the arrays of a graph into a folder of cached_folder, whose name says of what content they are. Executes.
 
     Args:
@@ -142,12 +142,12 @@ def write_graph(citations: pl.LazyFrame, works: pl.LazyFrame, folder: Path) -> N
     Raises:
         SciSciDataError: as build_graph raises.
     """
-    citations, nodes, means = _prepare(citations, works, _MEMORY_LIMIT_MB, None)
+    citations, nodes, means = _prepare(works, citations, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
 
 
 def _prepare(
-    citations: pl.LazyFrame, works: pl.LazyFrame, memory_limit_mb: int, n_threads: int | None
+    works: pl.LazyFrame, citations: pl.LazyFrame, memory_limit_mb: int, n_threads: int | None
 ) -> tuple[pl.LazyFrame, Nodes, Means]:
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
     columns = ("work_id", "publication_year")
@@ -165,7 +165,7 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
     (folder / _FACTS).write_text(json.dumps(facts) + "\n")
 
 
-def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
+def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     """Map the arrays of a folder that build_graph has made into memory.
 
     Args:
@@ -181,9 +181,9 @@ def open_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> with TemporaryDirectory() as home:
-        ...     _ = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works, cache_dir=home)
+        ...     _ = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), cache_dir=home)
         ...     (folder,) = Path(home).glob("graph-*")
-        ...     open_graph(folder).n_citations
+        ...     read_graph(folder).n_citations
         1
     """
     folder = Path(folder)

@@ -31,7 +31,7 @@ def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) 
             raise ConfigError(msg)
 
 
-def require_corpus(citations: pl.LazyFrame, works: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """Return citations, and of works the three columns that venue pairs are made from.
 
     Raises:
@@ -40,7 +40,7 @@ def require_corpus(citations: pl.LazyFrame, works: pl.LazyFrame, stage: str) -> 
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
-    return citations, works.select(read)
+    return works.select(read), citations
 
 
 def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:

@@ -42,7 +42,7 @@ from sciscidata.storage.year_parts import part_path, write_part
 # Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 
 
-__all__ = ["COMPAT", "NoveltyConfig", "compute_atypicality", "score_atypicality", "venue_numbers", "write_atypicality"]
+__all__ = ["COMPAT", "NoveltyConfig", "cache_atypicality", "compute_atypicality", "score_atypicality", "venue_numbers"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ Int64Array = npt.NDArray[np.int64]
 
 
 def compute_atypicality(
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     config: NoveltyConfig | None = None,
     *,
     focal: pl.LazyFrame | pl.Series | None = None,
@@ -76,7 +76,7 @@ def compute_atypicality(
         config: conventions; ``NoveltyConfig()`` when None.
         focal: score these works only (a Series of ids, or a frame with work_id), each as if all were scored: all works
             of ``works`` make up the null model. Much cheaper if they are few.
-        background: a file of write_background: take the z of a pair from there, whatever ``works`` holds besides. A
+        background: a file of write_pair_table: take the z of a pair from there, whatever ``works`` holds besides. A
             work gets the value of the large corpus if all its references are in ``citations``, with year and venue in
             ``works``. A pair that the background does not hold is undefined, as is a year that it lacks.
         cache_dir: keep the graph here for later runs; see build_graph.
@@ -106,14 +106,14 @@ def compute_atypicality(
         ...     "publication_year": [1990, 1990, 1990, 1990, 2000, 2000]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6], "cited_id": [1, 2, 3, 4]})
-        >>> scores = compute_atypicality(citations, works).filter(pl.col("work_id") > 4).sort("work_id").collect()
+        >>> scores = compute_atypicality(works, citations).filter(pl.col("work_id") > 4).sort("work_id").collect()
         >>> scores.select("work_id", "n_pairs", pl.col("z_median", "novelty_score").round(4)).rows()
         [(5, 1, 1.4142, 0.1956), (6, 1, 1.4142, 0.1956)]
-        >>> compute_atypicality(citations, works, focal=pl.Series([6])).collect().equals(scores[1:])
+        >>> compute_atypicality(works, citations, focal=pl.Series([6])).collect().equals(scores[1:])
         True
     """
     stage = "compute_atypicality"
-    citations, works = require_corpus(citations, works, stage)
+    works, citations = require_corpus(works, citations, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
@@ -123,7 +123,7 @@ def compute_atypicality(
         table.check_null_model(config)
 
     def score() -> pl.DataFrame:
-        graph = build_graph(citations, works, cache_dir=cache_dir)
+        graph = build_graph(works, citations, cache_dir=cache_dir)
         wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
         known = None if table is None else table.for_venues_of(works)
         venues = venue_numbers(graph, works)
@@ -180,7 +180,7 @@ def score_atypicality(
     return pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
 
 
-def write_atypicality(
+def cache_atypicality(
     graph: CitationGraph,
     venues: Int32Array,
     cache_dir: str | Path,
@@ -214,10 +214,10 @@ def write_atypicality(
         >>> from tempfile import TemporaryDirectory
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "source_id": [7, 8, 8, None, None],
         ...     "publication_year": [1990, 1990, 1991, 2000, None]}, schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}), works)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}))
         >>> venues = venue_numbers(graph, works)
         >>> with TemporaryDirectory() as home:
-        ...     folder = write_atypicality(graph, venues, home)
+        ...     folder = cache_atypicality(graph, venues, home)
         ...     sorted(path.name for path in folder.glob("*.parquet"))
         ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_atypicality(graph, venues))
         ['00000-1990.parquet', '00001-1991.parquet', '00002-2000.parquet', '00003-undated.parquet']

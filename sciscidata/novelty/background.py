@@ -50,7 +50,7 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """A table written by write_background, checked, and ready to be looked up.
+    """A table written by write_pair_table, checked, and ready to be looked up.
 
     Attributes:
         path: the file.
@@ -111,7 +111,7 @@ class Background:
         try:
             rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left", validate="1:1")
         except pl.exceptions.ComputeError as error:
-            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
+            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_pair_table."
             raise BackgroundError(msg) from error
         observed, mean, deviation = (
             rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
@@ -136,7 +136,7 @@ def read_background(path: str | Path) -> Background:
     """Open a table of venue pairs: compare the file with the SHA-256 that it holds. Its rows are read when asked for.
 
     Args:
-        path: a file of write_background.
+        path: a file of write_pair_table.
 
     Raises:
         ConfigError: ``path`` is no path.
@@ -148,14 +148,14 @@ def read_background(path: str | Path) -> Background:
         Traceback (most recent call last):
         ...
         sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with `sciscidata background`
-        (write_background), or check the path.
+        (write_pair_table), or check the path.
     """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"background is {path!r}, needs the path of a file of write_background."
+        msg = f"background is {path!r}, needs the path of a file of write_pair_table."
         raise ConfigError(msg)
     path = Path(path)
     if not path.is_file():
-        msg = f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
+        msg = f"no background at {path}. Write one with `sciscidata background` (write_pair_table), or check the path."
         raise InputNotFoundError(msg)
     try:
         metadata = pq.read_metadata(path)
@@ -166,7 +166,7 @@ def read_background(path: str | Path) -> Background:
     names = metadata.schema.names
     missing = [name for name in PAIR_STATISTICS if name not in names]
     if version is None:
-        problem = "is a Parquet file, but no background: it lacks the metadata of write_background"
+        problem = "is a Parquet file, but no background: it lacks the metadata of write_pair_table"
     elif version != FORMAT_VERSION:
         problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
     elif missing:
@@ -177,7 +177,7 @@ def read_background(path: str | Path) -> Background:
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
         return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
-    msg = f"{path} {problem}. Write it anew with write_background."
+    msg = f"{path} {problem}. Write it anew with write_pair_table."
     raise BackgroundError(msg)
 
 
@@ -201,10 +201,10 @@ def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
 
 def _damaged(path: Path, error: Exception) -> BackgroundError:
     reason = str(error).strip().splitlines()[0].rstrip(".")
-    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
+    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_pair_table.")
 
 
-__all__ = ["Background", "read_background", "write_background"]
+__all__ = ["Background", "read_background", "write_pair_table"]
 
 _ROWS_PER_GROUP = 1 << 20
 
@@ -213,9 +213,9 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
 
-def write_background(
-    citations: pl.LazyFrame,
+def write_pair_table(
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     path: str | Path,
     config: NoveltyConfig | None = None,
     *,
@@ -257,20 +257,20 @@ def write_background(
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6], "cited_id": [1, 2, 3, 4]})
         >>> with TemporaryDirectory() as home:
-        ...     table = read_background(write_background(citations, works, f"{home}/pairs.parquet"))
+        ...     table = read_background(write_pair_table(works, citations, f"{home}/pairs.parquet"))
         ...     rows = table.scan().select(pl.all().exclude("publication_year").round(3)).collect().rows()
         >>> rows
         [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
     """
-    stage = "write_background"
-    citations, works = require_corpus(citations, works, stage)
+    stage = "write_pair_table"
+    works, citations = require_corpus(works, citations, stage)
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
     check_threads(n_threads)
     path = Path(path)
     require_parquet_name(path, "a background is")
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
-    graph = build_graph(citations, works, cache_dir=cache_dir)
+    graph = build_graph(works, citations, cache_dir=cache_dir)
     corpus = _Corpus(graph, venue_numbers(graph, works), venue_ids(works), year_places(graph), config)
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []

@@ -83,8 +83,8 @@ class CommonnessConfig:
 
 
 def compute_commonness(
-    citations: pl.LazyFrame,
     works: pl.LazyFrame,
+    citations: pl.LazyFrame,
     config: CommonnessConfig | None = None,
     *,
     cache_dir: str | Path | None = None,
@@ -125,17 +125,17 @@ def compute_commonness(
         ...     "publication_year": [1990, 1990, 1990, 1990, 2000, 2000]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 5, 6, 6], "cited_id": [1, 2, 3, 3, 4]})
-        >>> scores = compute_commonness(citations, works).filter(pl.col("work_id") > 4).sort("work_id").collect()
+        >>> scores = compute_commonness(works, citations).filter(pl.col("work_id") > 4).sort("work_id").collect()
         >>> scores.select("work_id", "n_pairs", pl.col("commonness_median", "commonness_novelty").round(4)).rows()
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
     stage = "compute_commonness"
-    citations, works = require_corpus(citations, works, stage)
+    works, citations = require_corpus(works, citations, stage)
     config = checked_config(config, CommonnessConfig)
     check_threads(n_threads)
 
     def score() -> pl.DataFrame:
-        graph = build_graph(citations, works, cache_dir=cache_dir)
+        graph = build_graph(works, citations, cache_dir=cache_dir)
         return score_commonness(graph, venue_numbers(graph, works), config, n_threads=n_threads)
 
     return pl.defer(score, schema=COMMONNESS)

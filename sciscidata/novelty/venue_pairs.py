@@ -80,7 +80,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> from sciscidata.graph.graph import build_graph
-        >>> graph = build_graph(pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), works)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
         >>> venue_numbers(graph, works)
         array([-1,  0], dtype=int32)
     """

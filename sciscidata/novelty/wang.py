@@ -32,13 +32,13 @@ from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.last_year import find_last_year
 from sciscidata.novelty._per_work import check_venues, check_whole_numbers, one_row_per_work, require_corpus
 from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
-from sciscidata.schemas import FIRST_TIME_PAIRS
+from sciscidata.schemas import WANG_NOVELTY
 
 # ---------- Which venue pairs are new, which of them count, and which years can tell.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FirstTimePairsConfig:
+class WangConfig:
     """What is new, what counts, and which years can tell.
 
     Attributes:
@@ -61,7 +61,7 @@ class FirstTimePairsConfig:
         ConfigError: on construction, if a value is not one of those named here.
 
     Example:
-        >>> FirstTimePairsConfig(reuse_years=None).burn_in_years
+        >>> WangConfig(reuse_years=None).burn_in_years
         10
     """
 
@@ -91,11 +91,11 @@ class FirstTimePairsConfig:
                 f"profile_years look back. Set burn_in_years={longest}, or look back less far."
             )
         if problem:
-            msg = f"FirstTimePairsConfig: {problem}"
+            msg = f"WangConfig: {problem}"
             raise ConfigError(msg)
 
 
-__all__ = ["FirstTimePairsConfig", "compute_first_time_pairs", "score_first_time_pairs"]
+__all__ = ["WangConfig", "compute_wang_novelty", "score_wang_novelty"]
 
 _BLOCKS_PER_THREAD = 8  # rows differ in length
 
@@ -105,10 +105,10 @@ Int64Array = npt.NDArray[np.int64]
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see venue_pair_kernels.py
 
 
-def compute_first_time_pairs(
-    citations: pl.LazyFrame,
+def compute_wang_novelty(
     works: pl.LazyFrame,
-    config: FirstTimePairsConfig | None = None,
+    citations: pl.LazyFrame,
+    config: WangConfig | None = None,
     *,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
@@ -127,19 +127,19 @@ def compute_first_time_pairs(
     Args:
         citations: CITATIONS, in any order; repeats and self-citations are ignored.
         works: WORKS; only work_id, publication_year and source_id are read.
-        config: conventions; ``FirstTimePairsConfig()`` when None.
+        config: conventions; ``WangConfig()`` when None.
         cache_dir: keep the graph here for later runs; see build_graph.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        FIRST_TIME_PAIRS, one row per work, unordered. n_new_pairs: the pairs that count, each once; wang_novelty: the
+        WANG_NOVELTY, one row per work, unordered. n_new_pairs: the pairs that count, each once; wang_novelty: the
         sum of their difficulties, each 0 .. 1; high is novel. Both are 0 for a work with pairs of which none counts,
         and null for a work without a year, without a pair of different venues or with too many references, for works
         of the first burn_in_years, where no work joined a pair in the profile years (a gap in the data, not a work
         without novelty), and where reuse_years reach beyond the last year.
 
     Raises:
-        ConfigError: at once, if ``config`` is no FirstTimePairsConfig or ``n_threads`` no number of threads.
+        ConfigError: at once, if ``config`` is no WangConfig or ``n_threads`` no number of threads.
         SchemaMismatchError: at once, before any row is read.
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
@@ -154,30 +154,30 @@ def compute_first_time_pairs(
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6, 6, 7, 7, 8, 8],
         ...     "cited_id": [1, 3, 2, 3, 4, 1, 2, 1, 2]})
-        >>> config = FirstTimePairsConfig(profile_years=1, reuse_years=1, drop_least_cited=0, burn_in_years=1)
-        >>> compute_first_time_pairs(citations, works, config).filter(pl.col("work_id") == 7).collect().row(0)
+        >>> config = WangConfig(profile_years=1, reuse_years=1, drop_least_cited=0, burn_in_years=1)
+        >>> compute_wang_novelty(works, citations, config).filter(pl.col("work_id") == 7).collect().row(0)
         (7, 1, 0.29289321881345254)
     """
-    stage = "compute_first_time_pairs"
-    citations, works = require_corpus(citations, works, stage)
-    config = checked_config(config, FirstTimePairsConfig)
+    stage = "compute_wang_novelty"
+    works, citations = require_corpus(works, citations, stage)
+    config = checked_config(config, WangConfig)
     check_threads(n_threads)
 
     def score() -> pl.DataFrame:
-        graph = build_graph(citations, works, cache_dir=cache_dir)
-        return score_first_time_pairs(graph, venue_numbers(graph, works), config, n_threads=n_threads)
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return score_wang_novelty(graph, venue_numbers(graph, works), config, n_threads=n_threads)
 
-    return pl.defer(score, schema=FIRST_TIME_PAIRS)
+    return pl.defer(score, schema=WANG_NOVELTY)
 
 
-def score_first_time_pairs(
+def score_wang_novelty(
     graph: CitationGraph,
     venues: Int32Array,
-    config: FirstTimePairsConfig | None = None,
+    config: WangConfig | None = None,
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph built before. Executes; the frame is that of compute_first_time_pairs.
+    """Score every work of a graph built before. Executes; the frame is that of compute_wang_novelty.
 
     Rows come in the graph's index order, that is by (year, id), works without a year last. In memory are the pairs of
     the years in reach of one year's windows, and every pair that occurred so far, once.
@@ -185,16 +185,16 @@ def score_first_time_pairs(
     Args:
         graph: the citation graph.
         venues: from ``venue_numbers``.
-        config: as in compute_first_time_pairs.
-        n_threads: as in compute_first_time_pairs; later years, and venues of a year, are shared among threads.
+        config: as in compute_wang_novelty.
+        n_threads: as in compute_wang_novelty; later years, and venues of a year, are shared among threads.
 
     Raises:
-        ConfigError: at once, if ``config`` is no FirstTimePairsConfig, ``n_threads`` no number of threads, or
+        ConfigError: at once, if ``config`` is no WangConfig, ``n_threads`` no number of threads, or
             ``venues`` not of this graph.
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    config = checked_config(config, FirstTimePairsConfig)
+    config = checked_config(config, WangConfig)
     check_threads(n_threads)
     n_threads = n_threads or pl.thread_pool_size()
     check_venues(graph, venues)
@@ -235,7 +235,7 @@ def score_first_time_pairs(
         "n_new_pairs": pl.select(pl.when(pl.Series(~np.isnan(novelty))).then(pl.Series(n_new))).to_series(),
         "wang_novelty": novelty,
     }
-    return one_row_per_work(graph, columns, FIRST_TIME_PAIRS)
+    return one_row_per_work(graph, columns, WANG_NOVELTY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class _Year:
 
 def _windows(
     years: Int64Array,
-    config: FirstTimePairsConfig,
+    config: WangConfig,
     pool: ThreadPoolExecutor,
     read: Callable[[int], _Year],
     n_ahead: int,
@@ -295,7 +295,7 @@ def _difficulties(
     past: list[_Year],
     later: list[PairTable],
     is_new: npt.NDArray[np.bool_],
-    config: FirstTimePairsConfig,
+    config: WangConfig,
     pool: ThreadPoolExecutor,
     n_threads: int,
 ) -> Float64Array:
@@ -306,7 +306,7 @@ def _difficulties(
         past: the years of the profiles; at least one with a pair.
         later: the pairs of the years of reuse.
         is_new: for each pair of ``table``; overwritten.
-        config: as in compute_first_time_pairs.
+        config: as in compute_wang_novelty.
         pool: does the work.
         n_threads: of the pool.
     """

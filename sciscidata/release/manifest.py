@@ -14,14 +14,14 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
-from sciscidata.sampling.split import SIDES, SplitConfig
+from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
-DATA_FILES: Final = tuple(f"{side}.{form}" for side in SIDES for form in ("jsonl", "parquet"))
+DATA_FILES: Final = tuple(f"{split}.{form}" for split in SPLITS for form in ("jsonl", "parquet"))
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
@@ -38,7 +38,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
 
     Args:
         stated: the caller's part, already through :func:`check_stated`.
-        examples: EXAMPLE rows by side.
+        examples: EXAMPLE rows by split.
         folder: holds DATA_FILES, and perhaps further files.
 
     Returns:
@@ -51,7 +51,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
         >>> with TemporaryDirectory() as home:
         ...     for name in DATA_FILES:
         ...         (Path(home) / name).touch()
-        ...     empty = dict.fromkeys(SIDES, pl.DataFrame(schema=EXAMPLE))
+        ...     empty = dict.fromkeys(SPLITS, pl.DataFrame(schema=EXAMPLE))
         ...     sorted(complete_manifest({"source": "none"}, empty, Path(home)))
         ['class_counts', 'files', 'format_version', 'manifest_sha256', 'novelty', 'sides', 'source', 'versions']
     """
@@ -171,10 +171,10 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
     r"""Derive the part of a manifest that follows from the rows alone, so that it can be derived again.
 
     Args:
-        examples: EXAMPLE rows by side.
+        examples: EXAMPLE rows by split.
 
     Returns:
-        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by side
+        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by split
         and label column) and ``novelty`` (whether the novelty columns hold anything).
 
     Example:
@@ -189,11 +189,11 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
         novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null in every row."
     return {
         "sides": {
-            side: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}
-            for side, frame in examples.items()
+            split: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}
+            for split, frame in examples.items()
         },
         "class_counts": {
-            side: {column: count_labels(frame, column) for column in VOCABULARIES} for side, frame in examples.items()
+            split: {column: count_labels(frame, column) for column in VOCABULARIES} for split, frame in examples.items()
         },
         "novelty": novelty,
     }

@@ -36,7 +36,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     render_manifest,
 )
-from sciscidata.sampling.split import SIDES
+from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 
@@ -45,7 +45,7 @@ _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count",
 DRAWN: Final = pl.Schema(
     {
         "work_id": WORKS["work_id"],
-        "side": pl.String(),
+        "split": pl.String(),
         "split_key": pl.UInt64(),
         "cd_index": EXAMPLE["cd_index"],
         "disruption_label": EXAMPLE["disruption_label"],
@@ -82,8 +82,8 @@ class Release:
         """The test works, as ``train``."""
         return self._read("test")
 
-    def _read(self, side: str) -> pl.DataFrame:
-        path = self.folder / f"{side}.parquet"
+    def _read(self, split: str) -> pl.DataFrame:
+        path = self.folder / f"{split}.parquet"
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -145,7 +145,7 @@ def write_release(
         >>> from sciscidata.sampling.split import SplitConfig
         >>> work = {"work_id": 7, "title": "On sleep", "publication_year": 2001, "concepts": ["Sleep"]}
         >>> works = pl.LazyFrame([work], schema=WORKS)
-        >>> scored = {"work_id": 7, "side": "train", "split_key": 5, "cd_index": 0.5}
+        >>> scored = {"work_id": 7, "split": "train", "split_key": 5, "cd_index": 0.5}
         >>> drawn = pl.LazyFrame([scored | {"disruption_label": "disruptive"}], schema=DRAWN)
         >>> settings = {
         ...     "thresholds": asdict(LabelThresholds()),
@@ -167,9 +167,9 @@ def write_release(
     examples = _join_examples(rows, texts)
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
-        for side, frame in examples.items():
-            (unfinished / f"{side}.jsonl").write_bytes(render_jsonl(frame))
-            (unfinished / f"{side}.parquet").write_bytes(_render_parquet(frame))
+        for split, frame in examples.items():
+            (unfinished / f"{split}.jsonl").write_bytes(render_jsonl(frame))
+            (unfinished / f"{split}.parquet").write_bytes(_render_parquet(frame))
         if extra is not None:
             extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
@@ -312,7 +312,7 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.Data
         .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
         .sort("split_key", "work_id")
     )
-    return {side: _plain(joined.filter(side=side).select(EXAMPLE.names())) for side in SIDES}
+    return {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in SPLITS}
 
 
 def _plain(examples: pl.DataFrame) -> pl.DataFrame:

@@ -1,11 +1,11 @@
-"""Check that a release on disk holds what its manifest says, and that this obeys the project's rules."""
+"""Check whatever this package has written; of a release, recompute all that its files allow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -13,15 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._kernels.portable_math import sigmoid
-from sciscidata.errors import ConfigError, VerificationError
+from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
+from sciscidata.corpus.scores import SCORES_KEY, verify_scores
+from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
+from sciscidata.graph.graph import read_graph
 from sciscidata.labels import (
     NOVELTY_LABELS,
     VOCABULARIES,
     LabelThresholds,
-    label_disruption,
-    label_novelty,
+    compute_disruption_labels,
+    compute_novelty_labels,
     uzzi_label,
 )
+from sciscidata.novelty.background import METADATA_KEY, read_background
+from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -33,8 +38,18 @@ from sciscidata.release.manifest import (
 )
 from sciscidata.release.release import Release, render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
-from sciscidata.sampling.split import BALANCED, SIDES, SplitConfig, class_quotas, quota_cells, side_of_keys, split_keys
+from sciscidata.sampling.split import (
+    BALANCED,
+    SPLITS,
+    SplitConfig,
+    class_quotas,
+    quota_cells,
+    split_keys,
+    split_of_keys,
+)
 from sciscidata.schemas import EXAMPLE
+from sciscidata.storage import is_whole_folder
+from sciscidata.storage.parquet import is_parquet
 
 _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
@@ -44,14 +59,14 @@ def verify_release(folder: str | Path) -> Release:
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema,
     number, list of ids, class counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the
-    scores and thresholds (novelty by Uzzi's rule only as far as the scores tell, see below); the order and the side
-    that follow from ids and seed (without balance the side follows from all eligible works, which a release does not
-    hold); the class quotas; no id and no normalised title on both sides. Of the counts of works that are not in the
+    scores and thresholds (novelty by Uzzi's rule only as far as the scores tell, see below); the order and the split
+    that follow from ids and seed (without balance the split follows from all eligible works, which a release does not
+    hold); the class quotas; no id and no normalised title in both splits. Of the counts of works that are not in the
     release, that they add up.
 
     Uzzi's rule labels by z, which a release does not hold. A sigmoid at that of a cut decides nothing about this cut,
     and z beyond ±8 have one sigmoid: where a cut lies beyond, no score above it can be told from one below. Ranks
-    only tell whether the labels of one side and year agree with one another. What is not decided is not checked.
+    only tell whether the labels of one split and year agree with one another. What is not decided is not checked.
 
     Args:
         folder: what ``write_release`` made, perhaps elsewhere and long ago.
@@ -91,14 +106,14 @@ def _differences(release: Release) -> Iterator[str]:
         return
     yield from _compare_files(folder, manifest)
     examples: dict[str, pl.DataFrame] = {}
-    for side in SIDES:
+    for split in SPLITS:
         try:
-            examples[side] = _read_parquet(folder / f"{side}.parquet")
+            examples[split] = _read_parquet(folder / f"{split}.parquet")
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            yield f"{side}.parquet cannot be read: {error}"
+            yield f"{split}.parquet cannot be read: {error}"
             continue
-        yield from _compare_schema(side, examples[side])
-    if list(examples) != list(SIDES) or any(frame.schema != EXAMPLE for frame in examples.values()):
+        yield from _compare_schema(split, examples[split])
+    if list(examples) != list(SPLITS) or any(frame.schema != EXAMPLE for frame in examples.values()):
         return
     described = describe_examples(examples)
     for key, found in described.items():
@@ -108,14 +123,14 @@ def _differences(release: Release) -> Iterator[str]:
     except (AttributeError, KeyError, TypeError) as error:
         yield f"counts cannot be read: {error!r}"
     try:
-        thresholds, split = read_settings(manifest)
+        thresholds, settings = read_settings(manifest)
     except ConfigError as error:
         yield str(error)
         return
-    for side, frame in examples.items():
-        yield from _compare_jsonl(folder / f"{side}.jsonl", frame)
-        yield from _check_labels(side, frame, thresholds, manifest.get("atypicality"))
-        yield from _check_places(side, frame, split)
+    for split, frame in examples.items():
+        yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
+        yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
+        yield from _check_places(split, frame, settings)
     yield from _check_apart(examples["train"], examples["test"])
 
 
@@ -149,12 +164,12 @@ def _compare(found: Any, stated: Any, where: str) -> Iterator[str]:  # noqa: ANN
         yield f"{where}: the manifest says {stated!r}, found {found!r}"
 
 
-def _compare_schema(side: str, frame: pl.DataFrame) -> Iterator[str]:
+def _compare_schema(split: str, frame: pl.DataFrame) -> Iterator[str]:
     if frame.schema != EXAMPLE:
         wrong = [f"{name} {dtype}" for name, dtype in frame.schema.items() if EXAMPLE.get(name) != dtype] + [
             f"no {name}" for name in EXAMPLE if name not in frame.schema
         ]
-        yield f"{side}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
+        yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
 
 
 def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
@@ -185,25 +200,25 @@ def _check_counts(
             yield f"counts: eligible: the classes add up to {total:,}, not to {counts['filters']['eligible']:,}"
         for column, labels in counts["eligible"].items():
             for label, eligible in labels.items():
-                n_drawn = sum(side[column][label] for side in drawn.values())
+                n_drawn = sum(split[column][label] for split in drawn.values())
                 scored = counts.get("scored", counts["eligible"])[column][label]
                 if not n_drawn <= eligible <= scored:
                     yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
 
 
 def _check_labels(
-    side: str, frame: pl.DataFrame, thresholds: LabelThresholds, atypicality: Mapping[str, Any] | None
+    split: str, frame: pl.DataFrame, thresholds: LabelThresholds, atypicality: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    relabelled = label_disruption(frame, thresholds)
+    relabelled = compute_disruption_labels(frame, thresholds)
     if thresholds.novelty_rule == "uzzi":
         relabelled = relabelled.with_columns(_uzzi_label(thresholds, atypicality or {}))
     else:
-        relabelled = label_novelty(relabelled, thresholds)
+        relabelled = compute_novelty_labels(relabelled, thresholds)
     expected = relabelled.collect()
     for column in VOCABULARIES:
         wrong = frame.filter(~frame[column].eq_missing(expected[column]))["openalex_id"]
         if len(wrong):
-            yield f"{side}: {column} of {len(wrong):,} rows contradicts their score, first {wrong[0]}"
+            yield f"{split}: {column} of {len(wrong):,} rows contradicts their score, first {wrong[0]}"
 
 
 def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
@@ -223,7 +238,7 @@ def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> 
 
 
 def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tuple[pl.Expr, pl.Expr]:
-    """Say of every work of a side whether it has tail novelty, and whether high conventionality; null: undecided."""
+    """Say of every work of a split whether it has tail novelty, and whether high conventionality; null: undecided."""
     novelty, conventionality, label = pl.col("novelty_score"), pl.col("conventionality_score"), pl.col("novelty_label")
     cut = atypicality.get("conventionality_cut")
     if cut is None:
@@ -247,26 +262,26 @@ def _from_neighbours(score: pl.Expr, has: pl.Expr, has_not: pl.Expr) -> pl.Expr:
     return pl.when(score >= lowest.over(year)).then(True).when(score <= highest.over(year)).then(False)
 
 
-def _check_places(side: str, frame: pl.DataFrame, split: SplitConfig) -> Iterator[str]:
+def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Iterator[str]:
     ids = frame["openalex_id"].str.extract("^W([0-9]+)$").cast(pl.Int64, strict=False)
     if ids.null_count():
-        yield f"{side}: {ids.null_count():,} ids are not 'W' and a number"
+        yield f"{split}: {ids.null_count():,} ids are not 'W' and a number"
         return
-    keys = split_keys(ids, split.seed)
+    keys = split_keys(ids, settings.seed)
     places = pl.DataFrame([keys, ids.alias("work_id")])
     if not places.equals(places.sort("split_key", "work_id")):
-        yield f"{side}: rows are not in the order of their split keys"
-    columns = BALANCED[split.balance]
+        yield f"{split}: rows are not in the order of their split keys"
+    columns = BALANCED[settings.balance]
     if columns:
-        strays = frame.filter(side_of_keys(keys, split) != side)["openalex_id"]
+        strays = frame.filter(split_of_keys(keys, settings) != split)["openalex_id"]
         if len(strays):
-            yield f"{side}: {len(strays):,} rows belong to the other side by their id, first {strays[0]}"
+            yield f"{split}: {len(strays):,} rows belong to the other split by their id, first {strays[0]}"
     drawn = frame.group_by(*columns).len().rows() if columns else [(frame.height,)]
     found = {tuple(cell): count for *cell, count in drawn}
-    for cell, quota in class_quotas(split.sizes[side], quota_cells(columns)).items():
+    for cell, quota in class_quotas(settings.sizes[split], quota_cells(columns)).items():
         if found.get(cell, 0) != quota:
             name = " + ".join(cell) or "any"
-            yield f"{side}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
+            yield f"{split}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
 
 
 def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
@@ -274,4 +289,150 @@ def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
         left, right = (frame.select(key).to_series().drop_nulls().unique() for frame in (train, test))
         shared = left.filter(left.is_in(right.implode())).sort()
         if len(shared):
-            yield f"{len(shared):,} works lie on both sides by {what}, first {shared[0]!r}"
+            yield f"{len(shared):,} works lie in both splits by {what}, first {shared[0]!r}"
+
+
+Kind: TypeAlias = Literal["release", "corpus", "graph", "export", "cache", "scores", "background"]
+#: The file by which each kind of folder is known. A graph is a folder of the cache too.
+_MARKS: Final[dict[str, Kind]] = {
+    "graph.json": "graph",
+    REPORT: "export",
+    INDEX: "corpus",
+    MANIFEST: "release",
+    "SHA256SUMS": "cache",
+}
+#: The same for the metadata of Parquet files.
+_KEYS: Final[dict[bytes, Kind]] = {SCORES_KEY: "scores", METADATA_KEY: "background"}
+_KINDS = "a release, a corpus, a graph, an export, a file of scores or a background"
+
+
+class Verified(NamedTuple):
+    """What was checked, and what it holds: works of a release by split, rows or files of anything else."""
+
+    kind: Kind
+    path: Path
+    counts: dict[str, int]
+
+
+def kind_of(path: str | Path) -> Kind:
+    """Say what lies at a path, by the names of its files; of a file, by its first bytes and its metadata.
+
+    Raises:
+        InputNotFoundError: nothing is there, or nothing that this package has written.
+        VerificationError: it is a Parquet file, too damaged to tell its kind.
+
+    Example:
+        >>> kind_of("no/such/path")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Name a release, a corpus, a graph, an export,
+        a file of scores or a background.
+    """
+    path = Path(path)
+    if path.is_dir():
+        for mark, kind in _MARKS.items():
+            if (path / mark).is_file():
+                return kind
+        return "corpus" if (path / "works").is_dir() else "release"  # an unfinished one; and what is none of these
+    if not path.is_file():
+        what = "is neither a file nor a folder" if path.exists() else "does not exist"
+        msg = f"{path} {what}. Name {_KINDS}."
+        raise InputNotFoundError(msg)
+    if not is_parquet(path):
+        msg = f"{path} is no Parquet file. Name {_KINDS}."
+        raise InputNotFoundError(msg)
+    again = "If this package has made it, remove it and run the command that made it again."
+    try:
+        metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
+        raise VerificationError(msg) from error
+    for key, kind in _KEYS.items():
+        if key in metadata:
+            return kind
+    msg = f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
+    raise InputNotFoundError(msg)
+
+
+def verify(path: str | Path) -> Verified:
+    """Compare what this package has written with what it says of itself. Executes; reads every byte.
+
+    Of a release this is ``verify_release``. Of a corpus: the SHA-256 of the report and of every file. Of a graph, and
+    any other folder of a cache: the SHA-256 of every file. Of a file of scores or a background: its own SHA-256. Of an
+    export: size, SHA-256, rows and classes.
+
+    Args:
+        path: the folder or file.
+
+    Raises:
+        InputNotFoundError: nothing is there, or nothing that this package has written.
+        SciSciDataError: it differs; the message names what does: VerificationError, StorageError or BackgroundError.
+
+    Example:
+        >>> from sciscidata.novelty.background import write_pair_table
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+        >>> from tempfile import TemporaryDirectory
+        >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=500))
+        >>> with TemporaryDirectory() as home:
+        ...     verified = verify(write_pair_table(works, citations, f"{home}/pairs.parquet"))
+        >>> verified.kind, verified.counts["pairs"] > 0
+        ('background', True)
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    return Verified(kind, path, _CHECKS[kind](path))
+
+
+def _verify_release(path: Path) -> dict[str, int]:
+    return {split: facts["rows"] for split, facts in verify_release(path).manifest["sides"].items()}
+
+
+def _verify_corpus(path: Path) -> dict[str, int]:
+    provenance = scan_corpus(path).provenance
+    sums = recorded_sums(read_report(path)[0])
+    damaged = find_damaged(path, sums)
+    if damaged:
+        listed = "".join(f"\n- {name}" for name in damaged)
+        msg = (
+            f"{path}: {len(damaged):,} of {len(sums):,} files are damaged or missing:{listed}\n"
+            "Run the same ingest again: it mends what is damaged."
+        )
+        raise VerificationError(msg)
+    counts = {name: provenance[name] for name in ("works", "citations") if isinstance(provenance.get(name), int)}
+    return {**counts, "files": len(sums)}
+
+
+def _verify_graph(path: Path) -> dict[str, int]:
+    graph = read_graph(path)
+    return {"works": graph.n_known, "citations": graph.n_citations}
+
+
+def _verify_cache(path: Path) -> dict[str, int]:
+    if not is_whole_folder(path):
+        msg = f"{path} is damaged: its files differ from SHA256SUMS. Remove the folder: it is made again when needed."
+        raise VerificationError(msg)
+    return {"files": sum(1 for _ in path.iterdir()) - 1}
+
+
+def _verify_scores(path: Path) -> dict[str, int]:
+    return {"works": verify_scores(path)["rows"]}
+
+
+def _verify_background(path: Path) -> dict[str, int]:
+    counts = read_background(path).counts
+    return {"years": counts.height, "pairs": int(counts["n_pairs"].sum())}
+
+
+def _verify_export(path: Path) -> dict[str, int]:
+    return {"works": verify_labelled(path)["rows"]}
+
+
+_CHECKS = {
+    "release": _verify_release,
+    "corpus": _verify_corpus,
+    "graph": _verify_graph,
+    "cache": _verify_cache,
+    "scores": _verify_scores,
+    "background": _verify_background,
+    "export": _verify_export,
+}

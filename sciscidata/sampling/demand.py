@@ -8,10 +8,18 @@ from typing import TypeAlias
 
 import polars as pl
 
-from sciscidata.labels import LabelThresholds, label_disruption
-from sciscidata.sampling.eligibility import EligibilityConfig, join_candidates, mark_ineligible
-from sciscidata.sampling.split import BALANCED, SIDES, SplitConfig, class_quotas, quota_cells, side_of_keys, split_keys
-from sciscidata.scoring import label_scores
+from sciscidata.labels import LabelThresholds, compute_disruption_labels
+from sciscidata.sampling.eligibility import EligibilityConfig, compute_candidates, compute_removals
+from sciscidata.sampling.split import (
+    BALANCED,
+    SPLITS,
+    SplitConfig,
+    class_quotas,
+    quota_cells,
+    split_keys,
+    split_of_keys,
+)
+from sciscidata.scoring import compute_labels
 
 #: What is balanced: ("disruptive",), say, or ("disruptive", "novel") of a joint draw.
 Cell: TypeAlias = tuple[str, ...]
@@ -21,7 +29,7 @@ _ORDERED = ("consolidating", "neutral", "disruptive")  # by rising cd_index
 
 @dataclass
 class Demand:
-    """Quotas of the cells of both sides, filled by scored works.
+    """Quotas of the cells of both splits, filled by scored works.
 
     Attributes:
         columns: the labels that make up a cell; of a draw that balances none, the one it needs.
@@ -38,8 +46,8 @@ class Demand:
         self.columns = BALANCED[self.split.balance] or ("disruption_label",)
         self.cells: list[Cell] = quota_cells(self.columns)
         self._need: dict[tuple[str, Cell], int] = {
-            (str(side), cell): quota
-            for side, size in self.split.sizes.items()
+            (str(split), cell): quota
+            for split, size in self.split.sizes.items()
             for cell, quota in class_quotas(size, self.cells).items()
         }
         self._have: dict[tuple[str, Cell], int] = dict.fromkeys(self._need, 0)
@@ -54,11 +62,11 @@ class Demand:
 
     @property
     def open_cells(self) -> dict[str, frozenset[Cell]]:
-        """For each side, the cells that still have room; all of them until a natural draw has enough works."""
+        """For each split, the cells that still have room; all of them until a natural draw has enough works."""
         if self.split.balance == "none":
             is_open = self._total < self.split.n_train + self.split.n_test
-            return dict.fromkeys(SIDES, frozenset(self.cells if is_open else ()))
-        return {side: frozenset(cell for cell in self.cells if self.missing(side, cell) > 0) for side in SIDES}
+            return dict.fromkeys(SPLITS, frozenset(self.cells if is_open else ()))
+        return {split: frozenset(cell for cell in self.cells if self.missing(split, cell) > 0) for split in SPLITS}
 
     @property
     def filled(self) -> int:
@@ -69,16 +77,16 @@ class Demand:
 
     @property
     def is_met(self) -> bool:
-        """Whether every quota on both sides is full."""
+        """Whether every quota in both splits is full."""
         return not any(self.open_cells.values())
 
-    def missing(self, side: str, cell: Cell) -> int:
-        """Works that a cell of a side still lacks."""
-        return max(0, self._need[side, cell] - self._have[side, cell])
+    def missing(self, split: str, cell: Cell) -> int:
+        """Works that a cell of a split still lacks."""
+        return max(0, self._need[split, cell] - self._have[split, cell])
 
     @property
     def still_missing(self) -> dict[tuple[str, Cell], int]:
-        """What the draw still lacks, by side and cell; for a natural draw in all, as ``("", ())``."""
+        """What the draw still lacks, by split and cell; for a natural draw in all, as ``("", ())``."""
         if self.split.balance == "none":
             n = max(0, self.split.n_train + self.split.n_test - self._total)
             return {("", ()): n}
@@ -90,20 +98,20 @@ class Demand:
         Of texts only whether they are blank matters here, and of titles whether they repeat. ``scores`` is CD_SCORES
         with the columns of ATYPICALITY, which may be null unless ``needs_novelty``.
         """
-        candidates = join_candidates(works, label_scores(scores, self.thresholds), citations)
-        marked = mark_ineligible(candidates, self.eligibility, window_years=self.window_years)
+        candidates = compute_candidates(works, compute_labels(scores, self.thresholds), citations)
+        marked = compute_removals(candidates, self.eligibility, window_years=self.window_years)
         has_cell = pl.all_horizontal(pl.col(column).is_not_null() for column in self.columns)
         eligible = marked.filter(pl.col("removed_by").is_null(), has_cell).select("work_id", *self.columns).collect()
         self.cell_of = {work_id: tuple(cell) for work_id, *cell in eligible.rows()}
-        sided = eligible.select(*self.columns, side=self.sides(eligible["work_id"]))
+        placed = eligible.select(*self.columns, split=self.splits(eligible["work_id"]))
         counts: dict[tuple[str, Cell], int] = dict.fromkeys(self._need, 0)
-        for side, *cell, n in sided.group_by("side", *self.columns).len().rows():
-            counts[side, tuple(cell)] = n
+        for split, *cell, n in placed.group_by("split", *self.columns).len().rows():
+            counts[split, tuple(cell)] = n
         self._have, self._total = counts, eligible.height
 
-    def sides(self, work_ids: pl.Series) -> pl.Series:
-        """Say on which side each work would be."""
-        return side_of_keys(split_keys(work_ids, self.split.seed), self.split)
+    def splits(self, work_ids: pl.Series) -> pl.Series:
+        """Say in which split each work would be."""
+        return split_of_keys(split_keys(work_ids, self.split.seed), self.split)
 
     def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
         """Say which cells a work may still get once n_k is known, which can only draw its index towards 0.
@@ -112,7 +120,7 @@ class Demand:
         """
         furthest = (n_i - n_j) / (n_i + n_j) if n_i + n_j else 0.0
         if furthest not in self._possible:
-            ends = label_disruption(pl.DataFrame({"cd_index": [0.0, furthest]}), self.thresholds).collect()
+            ends = compute_disruption_labels(pl.DataFrame({"cd_index": [0.0, furthest]}), self.thresholds).collect()
             low, high = sorted(_ORDERED.index(label) for label in ends["disruption_label"])
             self._possible[furthest] = self.cells_with(_ORDERED[low : high + 1])
         return self._possible[furthest]

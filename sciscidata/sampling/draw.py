@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_ineligible
+from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, compute_candidates, compute_removals
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.sampling.statement import count_stages
 
@@ -51,32 +51,32 @@ def draw_after_text(
 
     Args:
         works: WORKS.
-        labelled: CD_SCORES and ATYPICALITY with both labels, as ``label_scores`` gives them.
+        labelled: CD_SCORES and ATYPICALITY with both labels, as ``compute_labels`` gives them.
         citations: CITATIONS, read for the number of references.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
-        window_years: as in ``mark_ineligible``.
-        data_date: as in ``mark_ineligible``.
+        window_years: as in ``compute_removals``.
+        data_date: as in ``compute_removals``.
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
         EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
-        >>> from sciscidata.scoring import add_novelty, label_scores
+        >>> from sciscidata.scoring import compute_with_novelty, compute_labels
         >>> from sciscidata.schemas import CD_SCORES, WORKS
         >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
         >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)
         >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
         >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
-        >>> scores = label_scores(add_novelty(pl.LazyFrame([score], schema=CD_SCORES), citations, works, None))
+        >>> scores = compute_labels(compute_with_novelty(pl.LazyFrame([score], schema=CD_SCORES), works, citations, None))
         >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none")
         >>> drawn = draw_after_text(works, scores, citations, *settings, window_years=5)
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
-    candidates = join_candidates(works, labelled, citations)
-    marked = mark_ineligible(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
+    candidates = compute_candidates(works, labelled, citations)
+    marked = compute_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
     drawn = draw_or_explain(eligible, split, counts["filters"])
@@ -118,7 +118,7 @@ def draw_or_explain(
         msg = f"none of {filters['works']:,} works may be drawn. {removed} {_CHECK}"
         raise NotEnoughWorksError(msg)
     try:
-        return draw_split(eligible, split).collect()
+        return draw_split(eligible, split)
     except NotEnoughWorksError as error:
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if found else "No filter removed a work."]
         if n_unread:

@@ -19,7 +19,7 @@ from sciscidata.last_year import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
-from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, side_of_keys, split_keys
+from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, split_keys, split_of_keys
 from sciscidata.sampling.statement import describe_years
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 
@@ -42,7 +42,7 @@ _LABELS: Final = {name: pl.Enum(words) for name, words in VOCABULARIES.items()}
 
 
 class Queue:
-    """Works in the order of their keys, each in its class and on its side; those that were read, and what became of it.
+    """Works in the order of their keys, each in its class and in its split; those that were read, and what became of it.
 
     Args:
         eligible: ``work_id``, ``publication_year`` and both labels of the works that may be drawn; run at once, and
@@ -75,8 +75,8 @@ class Queue:
         cells = quota_cells(balanced)
         sizes = split.sizes if balanced else {"any": split.n_train + split.n_test}
         self.quotas = {
-            "/".join(["", side, *cell]): quota
-            for side, size in sizes.items()
+            "/".join(["", split, *cell]): quota
+            for split, size in sizes.items()
             for cell, quota in class_quotas(size, cells).items()
         }
         self.read = pl.DataFrame(schema={**WORKS, "removed_by": pl.String()})
@@ -155,10 +155,10 @@ class Queue:
         balanced, total = BALANCED[self._split.balance], self._split.n_train + self._split.n_test
         bound = 1
         for cell, quota in self.quotas.items():
-            _, side, *labels = cell.split("/")
+            _, split, *labels = cell.split("/")
             is_of_cell = [pl.col(name) == label for name, label in zip(balanced, labels, strict=True)]
             there = counted.filter(pl.lit(value=True), *is_of_cell)
-            n_there = int(there["len"].sum()) * self._split.sizes.get(side, total) // total
+            n_there = int(there["len"].sum()) * self._split.sizes.get(split, total) // total
             wanted = _READINGS * (int(quota * _FIRST_SURPLUS) + _SPARE)
             bound = max(bound, _KEYS * wanted // max(n_there, 1) if quota else 0)
         return min(bound, _KEYS)
@@ -182,8 +182,8 @@ class Queue:
         keyed = works.with_columns(split_keys(works["work_id"], self._split.seed))
         if self._bound < _KEYS:
             keyed = keyed.filter(pl.col("split_key") < self._bound)
-        sides = side_of_keys(keyed["split_key"], self._split) if balanced else pl.lit("any")
-        names = pl.concat_str(pl.lit(""), sides, *(pl.col(name).cast(pl.String) for name in balanced), separator="/")
+        splits = split_of_keys(keyed["split_key"], self._split) if balanced else pl.lit("any")
+        names = pl.concat_str(pl.lit(""), splits, *(pl.col(name).cast(pl.String) for name in balanced), separator="/")
         return keyed.with_columns(names.cast(pl.Enum(list(self.quotas))).alias("cell"))
 
 
@@ -219,7 +219,7 @@ def draw_before_text(
     """Draw a slice, and read the text of no more works than that takes. Executes.
 
     The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
-    the order of their split keys. A work is drawn if its class has room on its side, its text passes the filters of
+    the order of their split keys. A work is drawn if its class has room in its split, its text passes the filters of
     text, and it is not the same paper as another one, that is, has no normalised title or DOI in common with it. Of
     repeated papers the one with the lowest id is drawn, so that the result is that of filtering everything first: with
     ``names``, all titles and DOIs are passed over for every reading, and the texts of the same papers are read too.
@@ -232,8 +232,8 @@ def draw_before_text(
         read_works: gives the WORKS rows of some ids.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
-        window_years: as in ``mark_ineligible``.
-        data_date: as in ``mark_ineligible``.
+        window_years: as in ``compute_removals``.
+        data_date: as in ``compute_removals``.
         names: ``work_id``, ``title`` and ``doi`` of all works; None where titles are too dear to pass over.
 
     Returns:
@@ -245,7 +245,7 @@ def draw_before_text(
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
         EmptyInputError: there is no work at all.
-        NotEnoughWorksError: a class falls short on a side, when every work of it there has been read. Works of sides
+        NotEnoughWorksError: a class falls short in a split, when every work of it there has been read. Works of splits
             that are full are not read for that; the message counts them as eligible, and says how many they are.
         WorkIdError: as ``draw_split``.
 

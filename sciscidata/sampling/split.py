@@ -84,7 +84,7 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "none": (),
     }
 )
-SIDES: Final = ("train", "test")
+SPLITS: Final = ("train", "test")
 _MOST_WORKS: Final = 2**31 - 1
 
 _REMEDY: Final = (
@@ -104,7 +104,7 @@ _NO_NOVELTY: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitConfig:
-    """How many works each side gets, and which classes are balanced.
+    """How many works each split gets, and which classes are balanced.
 
     ``balance="joint"`` balances the nine pairs of disruption and novelty label. ``balance="none"`` keeps the
     natural prevalence: all works in the order of their keys, the first ``n_train`` and the next ``n_test``.
@@ -142,8 +142,8 @@ class SplitConfig:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of works on each side, train first."""
-        return dict(zip(SIDES, (self.n_train, self.n_test), strict=True))
+        """The number of works in each split, train first."""
+        return dict(zip(SPLITS, (self.n_train, self.n_test), strict=True))
 
 
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
@@ -174,30 +174,30 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
     return pl.Series("split_key", keys)
 
 
-def side_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
-    """Say on which side each key lies: test if ``key % (n_train + n_test) < n_test``, else train.
+def split_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
+    """Say in which split each key lies: test if ``key % (n_train + n_test) < n_test``, else train.
 
     Args:
         keys: UInt64, what ``split_keys`` returns.
-        config: only its sizes are read; for ``balance="none"``, where the side is a matter of rank, do not ask.
+        config: only its sizes are read; for ``balance="none"``, where the split is a matter of rank, do not ask.
 
     Returns:
-        ``side`` String, one per key, in the order of ``keys``.
+        ``split`` String, one per key, in the order of ``keys``.
 
     Example:
-        >>> side_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
+        >>> split_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
         ['train', 'test']
     """
     is_test = keys % (config.n_train + config.n_test) < config.n_test
-    sides = pl.select(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("side"))
-    return sides["side"]
+    splits = pl.select(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("split"))
+    return splits["split"]
 
 
-def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.LazyFrame:
-    """Draw the train and test works of a release. Runs nothing.
+def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.DataFrame:
+    """Draw the train and test works of a release.
 
-    A work is on the test side if ``split_key % (n_train + n_test) < n_test``; on each side, each class gets
-    its quota of works with the lowest keys. So more data, or other data, never moves a work across sides.
+    A work is in the test split if ``split_key % (n_train + n_test) < n_test``; in each split, each class gets
+    its quota of works with the lowest keys. So more data, or other data, never moves a work across splits.
     (With ``balance="none"`` it can: there, the place is the rank among all works.)
 
     Args:
@@ -207,22 +207,21 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
         config: ``SplitConfig()`` when None.
 
     Returns:
-        The drawn rows with ``side`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train
-        first, and each side in the order of its keys.
+        The drawn rows with ``split`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train
+        first, and each split in the order of its keys.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped; at collect, if a label is not in its
-            vocabulary.
-        WorkIdError: at collect, if a ``work_id`` is null or appears twice.
-        NotEnoughWorksError: at collect, naming every class of every side that falls short.
+        SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
+        WorkIdError: a ``work_id`` is null or appears twice.
+        NotEnoughWorksError: names every class of every split that falls short.
 
     Example:
         >>> labels = ["disruptive", "consolidating", "neutral"] * 20
         >>> works = pl.LazyFrame({"work_id": range(60), "disruption_label": labels})
-        >>> drawn = draw_split(works, SplitConfig(n_train=6, n_test=3)).collect()
-        >>> drawn["side"].value_counts(sort=True).rows()
+        >>> drawn = draw_split(works, SplitConfig(n_train=6, n_test=3))
+        >>> drawn["split"].value_counts(sort=True).rows()
         [('train', 6), ('test', 3)]
-        >>> sorted(drawn.filter(side="test")["disruption_label"])
+        >>> sorted(drawn.filter(split="test")["disruption_label"])
         ['consolidating', 'disruptive', 'neutral']
     """
     settings = checked_config(config, SplitConfig)
@@ -230,22 +229,19 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
     needed = {"work_id": WORKS["work_id"], **EXAMPLE}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}
     frame = require_columns(labelled, needed, **names, columns=["work_id", *columns])
-    schema = {**frame.collect_schema(), "side": pl.String(), "split_key": pl.UInt64()}
+    schema = {**frame.collect_schema(), "split": pl.String(), "split_key": pl.UInt64()}
 
-    def run() -> pl.DataFrame:
-        works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
-        _check_works(works, columns)
-        keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
-        drawn = _draw_classes(keyed, settings) if BALANCED[settings.balance] else _draw_any(keyed, settings)
-        train_before_test = pl.col("side") == "test"
-        return (
-            works.drop("side", "split_key", strict=False)
-            .join(drawn.select("work_id", "side", "split_key"), on="work_id")
-            .sort(train_before_test, "split_key", "work_id")
-            .select(list(schema))
-        )
-
-    return pl.defer(run, schema=schema)
+    works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
+    _check_works(works, columns)
+    keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
+    drawn = _draw_classes(keyed, settings) if BALANCED[settings.balance] else _draw_any(keyed, settings)
+    train_before_test = pl.col("split") == "test"
+    return (
+        works.drop("split", "split_key", strict=False)
+        .join(drawn.select("work_id", "split", "split_key"), on="work_id")
+        .sort(train_before_test, "split_key", "work_id")
+        .select(list(schema))
+    )
 
 
 def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
@@ -264,7 +260,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
         if len(strange):
             msg = (
                 f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. "
-                "Label with label_disruption or label_novelty."
+                "Label with compute_disruption_labels or compute_novelty_labels."
             )
             raise SchemaMismatchError(msg)
 
@@ -272,22 +268,22 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
 def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
     columns = BALANCED[config.balance]
     cells = quota_cells(columns)
-    sided = keyed.with_columns(side_of_keys(keyed["split_key"], config).alias("side"))
+    placed = keyed.with_columns(split_of_keys(keyed["split_key"], config).alias("split"))
     quotas = pl.DataFrame(
         [
-            (side, *cell, quota)
-            for side, size in config.sizes.items()
+            (split, *cell, quota)
+            for split, size in config.sizes.items()
             for cell, quota in class_quotas(size, cells).items()
         ],
-        schema=["side", *columns, "quota"],
+        schema=["split", *columns, "quota"],
         orient="row",
     )
-    _check_quotas(sided, quotas, columns)
-    rank = pl.int_range(pl.len()).over("side", *columns)
+    _check_quotas(placed, quotas, columns)
+    rank = pl.int_range(pl.len()).over("split", *columns)
     return (
-        sided.sort("split_key", "work_id")
+        placed.sort("split_key", "work_id")
         .with_columns(rank.alias("rank"))
-        .join(quotas, on=["side", *columns])
+        .join(quotas, on=["split", *columns])
         .filter(pl.col("rank") < pl.col("quota"))
     )
 
@@ -301,26 +297,26 @@ def _draw_any(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
     return (
         keyed.sort("split_key", "work_id")
         .head(needed)
-        .with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("side"))
+        .with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("split"))
     )
 
 
-def _check_quotas(sided: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str]) -> None:
-    keys = ["side", *columns]
-    found = quotas.join(sided.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
+def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str]) -> None:
+    keys = ["split", *columns]
+    found = quotas.join(placed.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
         pl.col("found").fill_null(0)
     )
     short = found.filter(pl.col("found") < pl.col("quota"))
     if short.is_empty():
         return
     lines = [
-        f"{side} needs {quota:,} {_name(cell)} works, found {count:,} of {sided.height:,} eligible."
-        for side, *cell, quota, count in short.rows()
+        f"{split} needs {quota:,} {_name(cell)} works, found {count:,} of {placed.height:,} eligible."
+        for split, *cell, quota, count in short.rows()
     ]
     in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
     *rarest, count = in_all.sort("found", maintain_order=True).row(0)
     lines.append(
-        f"The rarest class, {_name(rarest)}, has {count:,} works on both sides together, so a balanced draw "
+        f"The rarest class, {_name(rarest)}, has {count:,} works in both splits together, so a balanced draw "
         f"holds {count * in_all.height:,} at most.\n{_REMEDY}"
     )
     if "novelty_label" in columns:

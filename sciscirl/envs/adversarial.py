@@ -21,10 +21,10 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.envs.dataset import DisruptionDataset, DisruptionDatasetBuilder
+from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder
 from sciscirl.envs.env import (
-    DisruptionEnv,
-    DisruptionGroupBuilder,
+    LabelEnv,
+    LabelGroupBuilder,
     build_messages,
     end_episode,
     measure_answer,
@@ -62,7 +62,7 @@ class Opponents:
     judge: MessageCompleter | None = None
 
 
-class AdversarialEnv(DisruptionEnv):
+class AdversarialEnv(LabelEnv):
     """Shows a model one paper, challenges its answer, and pays for the answer after that.
 
     - A first answer that is valid meets the challenger, which sees the paper as the model saw it, and the answer.
@@ -174,7 +174,7 @@ def _reward_metrics(reward: AdversarialParts, rubric: Reasoning) -> Metrics:
 
 
 @dataclass(frozen=True)
-class AdversarialGroupBuilder(DisruptionGroupBuilder):
+class AdversarialGroupBuilder(LabelGroupBuilder):
     """Several episodes about one paper, whose rewards training centres.
 
     Attributes:
@@ -196,7 +196,7 @@ class AdversarialDataset(RLDataset):
         opponents: who meets the answers, and what that earns.
     """
 
-    def __init__(self, plain: DisruptionDataset, opponents: Opponents) -> None:
+    def __init__(self, plain: LabelDataset, opponents: Opponents) -> None:
         self.plain = plain
         self.opponents = opponents
 
@@ -219,8 +219,8 @@ class AdversarialDataset(RLDataset):
 
 
 @chz.chz
-class AdversarialDatasetBuilder(DisruptionDatasetBuilder):
-    """As DisruptionDatasetBuilder, with opponents; ``reward`` is not used.
+class AdversarialDatasetBuilder(LabelDatasetBuilder):
+    """As LabelDatasetBuilder, with opponents; ``reward`` is not used.
 
     Attributes:
         adversarial: what correctness, reasoning and adaptation are worth, and who challenges and judges.
@@ -239,15 +239,15 @@ class AdversarialDatasetBuilder(DisruptionDatasetBuilder):
         return make_opponents(self.adversarial, self.model_name, self.renderer_name, self.base_url)
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
-        """Build the batches; see DisruptionDatasetBuilder."""
+        """Build the batches; see LabelDatasetBuilder."""
         opponents = self.opponents()
-        train, test = await DisruptionDatasetBuilder.__call__(self)
+        train, test = await LabelDatasetBuilder.__call__(self)
         return _oppose(train, opponents), None if test is None else _oppose(test, opponents)
 
 
 def _oppose(dataset: RLDataset, opponents: Opponents) -> AdversarialDataset:
-    if not isinstance(dataset, DisruptionDataset):
-        msg = f"a DisruptionDatasetBuilder builds a DisruptionDataset, not a {type(dataset).__name__}"
+    if not isinstance(dataset, LabelDataset):
+        msg = f"a LabelDatasetBuilder builds a LabelDataset, not a {type(dataset).__name__}"
         raise TypeError(msg)
     return AdversarialDataset(dataset, opponents)
 

@@ -16,7 +16,7 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
 from sciscirl.envs.collapse_watch import TrainingWatch
-from sciscirl.envs.env import DisruptionGroupBuilder, build_messages
+from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.envs.share_penalty import ShareTracker
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
@@ -24,7 +24,7 @@ from sciscirl.presets import Preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, Side, TargetName, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, TargetName, read_split
 from sciscirl.task.prompts import PromptStyle, render_record
 from sciscirl.task.rules import TaskRules, check_positive
 
@@ -154,7 +154,7 @@ def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> 
             build_messages(paper, rules, renderer)
 
 
-class DisruptionDataset(RLDataset):
+class LabelDataset(RLDataset):
     """Batches of groups over a list of papers.
 
     Args:
@@ -196,7 +196,7 @@ class DisruptionDataset(RLDataset):
         self.watch = watch
         self.keep_rest = keep_rest
 
-    def get_batch(self, index: int) -> Sequence[DisruptionGroupBuilder]:
+    def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
         """Return the groups of one step.
 
         Raises:
@@ -212,9 +212,7 @@ class DisruptionDataset(RLDataset):
         papers = self.papers[start : start + self.batch_size]
         excess = {} if self.tracker is None else self.tracker.find_excess(index)
         return [
-            DisruptionGroupBuilder(
-                paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index
-            )
+            LabelGroupBuilder(paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index)
             for paper, spares in zip(papers, self._find_spares(start, papers), strict=True)
         ]
 
@@ -248,7 +246,7 @@ class DisruptionDataset(RLDataset):
 
 
 @chz.chz
-class DisruptionDatasetBuilder(RLDatasetBuilder):
+class LabelDatasetBuilder(RLDatasetBuilder):
     """From a released slice to the training batches, and the held-out ones.
 
     Attributes:
@@ -262,13 +260,13 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two.
         interleave: see ``paper_order.order_papers``.
-        n_refills: see DisruptionDataset.
+        n_refills: see LabelDataset.
         share_window: see ShareTracker; used where the reward has a batch term.
         run: the folder of the run: what its answers said of late is read back from its rollouts.
         first_step: at which it begins or goes on.
         collapse: what is done about a model that says one label for all; see TrainingWatch. Needs ``run``.
-        n_train: use the first so many papers of the training side only.
-        n_test: likewise of the test side.
+        n_train: use the first so many papers of the training split only.
+        n_test: likewise of the test split.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
     """
 
@@ -311,8 +309,8 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         )
         return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
 
-    def _read(self, side: Side) -> list[Paper]:
-        return read_split(self.release, side, needs=TARGETS[self.target])
+    def _read(self, split: SplitName) -> list[Paper]:
+        return read_split(self.release, split, needs=TARGETS[self.target])
 
     def renderer(self) -> Renderer:
         """Return the renderer, of a kind that pickles."""
@@ -365,7 +363,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
         rules, renderer = self.rules(), self.renderer()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        train = DisruptionDataset(
+        train = LabelDataset(
             papers,
             rules,
             renderer,
@@ -381,7 +379,7 @@ class DisruptionDatasetBuilder(RLDatasetBuilder):
             return train, None
         held_out = self.test_papers()
         check_fit(held_out, rules, renderer)
-        test = DisruptionDataset(
+        test = LabelDataset(
             held_out,
             rules,
             renderer,

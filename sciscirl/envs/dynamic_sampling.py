@@ -8,7 +8,7 @@ from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutResult, RolloutStrategy
 from tinker_cookbook.rl.types import EnvGroupBuilder
 
-from sciscirl.envs.env import DisruptionGroupBuilder
+from sciscirl.envs.env import LabelGroupBuilder
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RefillConstantGroups(RolloutStrategy):
     async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
         """Collect the answers to a paper, or to the first of its spares whose rewards differ."""
         result = await self.inner.execute(env_group_builder, policy)
-        if not isinstance(env_group_builder, DisruptionGroupBuilder):
+        if not isinstance(env_group_builder, LabelGroupBuilder):
             return result
         for paper in env_group_builder.spares:
             rewards = {sum(step.reward for step in trajectory.transitions) for trajectory in result.trajectories}

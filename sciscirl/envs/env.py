@@ -35,7 +35,7 @@ from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.task.rules import TaskRules
 
 
-class DisruptionEnv(Env):
+class LabelEnv(Env):
     """Shows a model one paper and pays for one answer, of whatever labels. Single-use, like every ``Env``.
 
     Not an ``EnvFromMessageEnv``: that one ends an answer that was cut off with a flat reward and without its text,
@@ -119,7 +119,7 @@ class DisruptionEnv(Env):
 
 
 @dataclass(frozen=True)
-class DisruptionGroupBuilder(EnvGroupBuilder):
+class LabelGroupBuilder(EnvGroupBuilder):
     """Several answers to one paper, whose rewards training centres. Pickles.
 
     Attributes:
@@ -145,7 +145,7 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
 
     async def make_envs(self) -> Sequence[Env]:
         """Make one environment for each answer."""
-        return [DisruptionEnv(self.paper, self.rules, self.renderer) for _ in range(self.group_size)]
+        return [LabelEnv(self.paper, self.rules, self.renderer) for _ in range(self.group_size)]
 
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
@@ -162,7 +162,7 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
         ]
         shared: Metrics = dict(tie_metrics([rewards]))
         if self.spares:
-            papers = [env.paper for env in env_group if isinstance(env, DisruptionEnv)]
+            papers = [env.paper for env in env_group if isinstance(env, LabelEnv)]
             shared["refills"] = (self.paper, *self.spares).index(papers[0])
         if self.tracker is None:
             return [(0.0, shared) for _ in trajectory_group]
@@ -170,7 +170,7 @@ class DisruptionGroupBuilder(EnvGroupBuilder):
         return [(term, {**shared, "reward/batch": term}) for term in terms]
 
     def _batch_term(self, env: Env) -> float:
-        if self.tracker is None or not isinstance(env, DisruptionEnv) or env.answer is None:
+        if self.tracker is None or not isinstance(env, LabelEnv) or env.answer is None:
             return 0.0
         self.tracker.record(self.batch, env.answer)
         return batch_term(env.answer, self.excess, self.rules.table)

@@ -27,7 +27,7 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
 
     Args:
         answer: a judged one.
-        excess: of each label, its share among recent valid answers less its share on the training side.
+        excess: of each label, its share among recent valid answers less its share in the training split.
         table: whose ``share_penalty`` applies.
 
     Example:
@@ -62,7 +62,7 @@ def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
         row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
 
     Example:
-        >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
+        >>> shares_in_row({"is_valid": True, "compute_disruption_labels": "neutral", "compute_novelty_labels": "novel"})
         {'neutral': 1.0, 'novel': 1.0}
         >>> shares_in_row({"is_valid": True, "label": "novel", "forecast": '{"novel": 0.75, "balanced": 0.25}'})
         {'novel': 0.75, 'balanced': 0.25}

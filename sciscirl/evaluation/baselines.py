@@ -27,7 +27,7 @@ Verdicts = list[tuple[str, dict[str, float]]]
 
 
 def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Always say the most common label of the training side (the first in label order if several are).
+    """Always say the most common label of the training split (the first in label order if several are).
 
     The forecast is the shares there.
 
@@ -43,7 +43,7 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
 
 
 def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Say labels at random, in the proportions of the training side. The forecast is the shares there.
+    """Say labels at random, in the proportions of the training split. The forecast is the shares there.
 
     A paper's label depends on nothing but the seed, its id and those proportions (SHA-256).
     """

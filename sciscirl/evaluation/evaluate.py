@@ -1,4 +1,4 @@
-"""Evaluate a model, a checkpoint, baselines, or predictions made earlier, on one side of a slice."""
+"""Evaluate a model, a checkpoint, baselines, or predictions made earlier, in one split of a slice."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.task.adversarial_rewards import AdversarialRules
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, Side, read_split, short_name
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, read_split, short_name
 from sciscirl.task.rules import TaskRules, check_positive
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import DisruptionEvaluator
+    from sciscirl.evaluation.evaluator import LabelEvaluator
 
 
 # ---------- What an evaluation judges: the options, and all that a run's folder says about itself.
@@ -53,7 +53,7 @@ class EvaluationConfig:
 
     Attributes:
         release: the folder of a slice.
-        side: of it.
+        split: of it.
         preset: whose prompt, contract, reward and length of answer apply; None: a run's own, else ``"baseline"``.
         model: the base model; else the preset's.
         checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
@@ -76,7 +76,7 @@ class EvaluationConfig:
 
     release: Path
     out: Path
-    side: Side = "test"
+    split: SplitName = "test"
     preset: str | None = None
     model: str | None = None
     checkpoint: str | None = None
@@ -337,7 +337,7 @@ _log = logging.getLogger(__name__)
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
-    """Ask a model about every paper of a side.
+    """Ask a model about every paper of a split.
 
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
@@ -352,7 +352,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     """
     from sciscirl.envs.adversarial import make_opponents
     from sciscirl.envs.dataset import check_fit
-    from sciscirl.evaluation.evaluator import DisruptionEvaluator
+    from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer
     from sciscirl.runs.server import check_opponents, check_server
 
@@ -371,19 +371,19 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     renderer_name = subject.renderer_name or choose_renderer(base)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
-    evaluator = DisruptionEvaluator(
+    evaluator = LabelEvaluator(
         papers,
         fit_rules(preset.rules, config.release, subject.n_train),
         renderer,
         max_tokens=preset.max_tokens,
         temperature=subject.temperature,
         group_size=config.group_size,
-        name=config.side,
+        name=config.split,
         opponents=None
         if preset.adversarial is None
         else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
     )
-    asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "side": config.side}
+    asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "split": config.split}
     asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
     told = {"preset": preset.name, "trained_on": subject.trained_on}
@@ -416,24 +416,24 @@ def _compare_slices(subject: Subject, release: Path) -> None:
     here = describe_run(release, {})["release"]["manifest_sha256"]
     if subject.trained_on not in {None, here}:
         _log.warning(
-            "the run was trained on another slice than %s. Where sides were drawn otherwise, papers that it was "
+            "the run was trained on another slice than %s. Where splits were drawn otherwise, papers that it was "
             "trained on may be among those that it is judged by.",
             release,
         )
 
 
 def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
-    return read_split(config.release, config.side, needs=TARGETS[rules.target])[: config.n_papers]
+    return read_split(config.release, config.split, needs=TARGETS[rules.target])[: config.n_papers]
 
 
 def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
-    """Return the rules with the class counts of a slice's training side, if the reward is weighted by them."""
+    """Return the rules with the class counts of a slice's training split, if the reward is weighted by them."""
     if not rules.table.is_balanced:
         return rules
     return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
 
 
-async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
+async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
     from sciscirl.runs.local_completer import LocalCompleter
     from sciscirl.runs.local_model import load_local_model
 
@@ -444,7 +444,7 @@ async def _ask_here(evaluator: DisruptionEvaluator, folder: Path) -> None:
     )
 
 
-async def _ask_server(evaluator: DisruptionEvaluator, subject: Subject, base_url: str | None) -> None:
+async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
     from sciscirl.runs.server import open_sampling
 
     async with open_sampling(subject.preset.model, subject.checkpoint, base_url) as client:
@@ -459,12 +459,12 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
 
     Raises:
         SliceError: if the slice is missing or was altered.
-        SciSciRLError: if there is nothing to learn from, or the side is the one that baselines learn from.
+        SciSciRLError: if there is nothing to learn from, or the split is the one that baselines learn from.
     """
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
-    if config.side == "train":
-        msg = "baselines learn from the training side, so that judging them by it says nothing. Choose --side test."
+    if config.split == "train":
+        msg = "baselines learn from the training split, so that judging them by it says nothing. Choose --split test."
         raise SciSciRLError(msg)
     rules = find_subject(config).preset.rules
     train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
@@ -475,7 +475,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
             name: save_evaluation(
                 judged,
                 replace(config, out=config.out / name),
-                {"baseline": name, "side": config.side, "seed": seed},
+                {"baseline": name, "split": config.split, "seed": seed},
             )
             for name, judged in predictions.items()
         }

@@ -17,7 +17,7 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscirl.envs.adversarial import AdversarialDataset, AdversarialDatasetBuilder, Opponents
-from sciscirl.envs.dataset import DisruptionDataset, DisruptionDatasetBuilder, check_fit
+from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.errors import SliceError
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.metrics.metrics import compute_metrics
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 
-class DisruptionEvaluator(RLTestSetEvaluator):
+class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, all at once, and computes the published metrics and more.
 
     A subclass of the cookbook's evaluator, because the training loop tells only that one which step it is. Unlike it,
@@ -73,11 +73,9 @@ class DisruptionEvaluator(RLTestSetEvaluator):
         opponents: Opponents | None = None,
     ) -> None:
         if not papers:
-            msg = f"there is no paper on the {name} side to judge a model by. Build a slice with n_test > 0."
+            msg = f"there is no paper on the {name} split to judge a model by. Build a slice with n_test > 0."
             raise SliceError(msg)
-        dataset = DisruptionDataset(
-            papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True
-        )
+        dataset = LabelDataset(papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True)
         super().__init__(
             dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
         )
@@ -150,26 +148,26 @@ class DisruptionEvaluator(RLTestSetEvaluator):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
 
 
-Evaluator = TypeVar("Evaluator", bound=DisruptionEvaluator)
+Evaluator = TypeVar("Evaluator", bound=LabelEvaluator)
 
 
 def build_evaluator(
-    builder: DisruptionDatasetBuilder,
+    builder: LabelDatasetBuilder,
     preset: Preset,
     folder: Path,
     *,
     temperature: float | None = None,
     alarm: CollapseAlarm | None = None,
-    kind: type[Evaluator] = DisruptionEvaluator,
+    kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return what judges the held-out side during a run, however it is trained.
+    """Return what judges the held-out split during a run, however it is trained.
 
     Args:
         builder: of the papers of the run.
         preset: of the run.
         folder: of the run.
         temperature: of sampling; None: the preset's.
-        alarm: see DisruptionEvaluator.
+        alarm: see LabelEvaluator.
         kind: judging alone, or while training goes on.
 
     Raises:

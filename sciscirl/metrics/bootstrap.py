@@ -119,7 +119,7 @@ def resample_metrics(
     frames = [check_predictions(table) for table in tables]
     papers = _papers(frames[0])
     if any(list(dict.fromkeys(_papers(frame))) != list(dict.fromkeys(papers)) for frame in frames):
-        msg = "the tables are not of the same papers in the same order. Take evaluations of one side of one slice."
+        msg = "the tables are not of the same papers in the same order. Take evaluations of one split of one slice."
         raise PredictionsError(msg)
     stream, n = np.random.Philox(key=seed), len(set(papers))
     blocks: list[list[dict[str, Floats]]] = []

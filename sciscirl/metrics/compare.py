@@ -1,4 +1,4 @@
-"""Several models on one held-out side: what sets them apart, and what may be chance."""
+"""Several models on one held-out split: what sets them apart, and what may be chance."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         if mine != theirs:
             msg = (
                 f"{first} and {name} are not of the same papers: {len(mine - theirs):,} are only in {first}, "
-                f"{len(theirs - mine):,} only in {name}. Evaluate both on one side of one slice."
+                f"{len(theirs - mine):,} only in {name}. Evaluate both in one split of one slice."
             )
             raise PredictionsError(msg)
         if n_other := _count_other_gold(reference, table):

@@ -16,7 +16,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
-from sciscirl.report.runs import SIDE, name_folders
+from sciscirl.report.runs import SPLIT, name_folders
 from sciscirl.runs.folder import RUN_FILE, refuse_slice
 
 _ONE: Final = "predictions.parquet"
@@ -37,7 +37,7 @@ def find_predictions(path: Path) -> Path:
     """
     if path.is_file():
         return path
-    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SIDE}_*.parquet"))
+    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SPLIT}_*.parquet"))
     if not found:
         msg = (
             f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "

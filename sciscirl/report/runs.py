@@ -20,7 +20,7 @@ from sciscirl.runs.folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FI
 from sciscirl.runs.prices import Usage
 from sciscirl.task.papers import TARGETS, TargetName, short_name
 
-SIDE: Final = "test"
+SPLIT: Final = "test"
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
 _LONGEST_SHOWN: Final = 80
@@ -177,7 +177,7 @@ def read_run(folder: Path, name: str) -> Run:
         name=name,
         kind=kind,
         facts=facts,
-        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{SIDE}/")} for row in steps),
+        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{SPLIT}/")} for row in steps),
         evaluations=tuple(_read_steps(folder, rows, problems) if is_training else _read_single(folder, problems)),
         usage=_count_tokens(folder, steps, problems),
         n_steps=len({row.get("step") for row in steps}),
@@ -208,7 +208,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     for where, values, names, kind, what in (
         ("", stated, ("release", "versions"), dict, "an object"),
         ("", stated, ("release_folder", "commit"), str, "a text"),
-        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "side"), str, "a text"),
+        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "split"), str, "a text"),
     ):
         for name in names:
             if not isinstance(values.get(name), kind | None):
@@ -276,13 +276,13 @@ def _is_finished(folder: Path) -> bool:
 
 def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: list[str]) -> Iterable[Evaluation]:
     """Read the evaluations of a training run: from their predictions, or where these fail, from its log."""
-    prefix = f"{SIDE}/"
+    prefix = f"{SPLIT}/"
     logged = {
         int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         for row in rows
         if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
     }
-    pattern = re.compile(rf"{SIDE}_(\d+)\.parquet")
+    pattern = re.compile(rf"{SPLIT}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
@@ -327,7 +327,7 @@ def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: 
         shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))
         read, sampled = read + shown, sampled + said
         trained += shown + said + int(row.get("num_tokens", 0))
-    for path in sorted(folder.glob(f"iteration_*/eval_{SIDE}_rollout_summaries.jsonl")):
+    for path in sorted(folder.glob(f"iteration_*/eval_{SPLIT}_rollout_summaries.jsonl")):
         shown = f"{path.parent.name}/{path.name}"
         for line in _try_lines(path, shown, problems):
             try:

@@ -16,7 +16,7 @@ from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.report.figures import draw_differences
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
-from sciscirl.report.runs import SIDE, Run
+from sciscirl.report.runs import SPLIT, Run
 from sciscirl.runs.prices import PRICES_DATE
 
 # ---------- What was published of the runs that the presets replicate, to stand beside results of one's own.
@@ -129,7 +129,7 @@ def view_runs(runs: Sequence[Run]) -> Section:
     return Section(
         "runs",
         "Run map",
-        "Which runs these are, and how they differ. Results compare only where slice and side are the same; one seed "
+        "Which runs these are, and how they differ. Results compare only where slice and split are the same; one seed "
         "is one draw, not a finding.",
         [table for table in tables if table.rows],
     )
@@ -229,7 +229,7 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             papers = (
                 predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
             )
-            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("side", SIDE), papers])
+            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("split", SPLIT), papers])
             groups.setdefault(key, {})[run.name] = predictions
     if sum(map(len, groups.values())) < 2:
         return None

@@ -24,9 +24,9 @@ from sciscirl.report.figures import (
     draw_shares,
 )
 from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
-from sciscirl.report.runs import SIDE, Evaluation, Run
+from sciscirl.report.runs import SPLIT, Evaluation, Run
 from sciscirl.report.tables import TRAIN, view_groups
-from sciscirl.task.papers import VOCABULARIES, Paper, Side, read_split, short_name
+from sciscirl.task.papers import VOCABULARIES, Paper, SplitName, read_split, short_name
 
 # ---------- The views of a report that are pictures of the last evaluation: contract, classes, confidence, mistakes.
 
@@ -386,7 +386,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
         SliceError: if that is no release, or was altered.
     """
     examples: dict[str, Sequence[Example]] = {}
-    texts: dict[Side, Mapping[str, Paper]] = {}
+    texts: dict[SplitName, Mapping[str, Paper]] = {}
     digest = None if release is None else _hash_of(release)
     n_without = 0
     for run in runs:
@@ -396,10 +396,10 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
         papers: Mapping[str, Paper] = {}
         stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
         if release is not None and stated == digest:
-            side = cast("Side", run.settings.get("side", SIDE))
-            if side not in texts:
-                texts[side] = {paper.openalex_id: paper for paper in read_split(release, side, needs=())}
-            papers = texts[side]
+            split = cast("SplitName", run.settings.get("split", SPLIT))
+            if split not in texts:
+                texts[split] = {paper.openalex_id: paper for paper in read_split(release, split, needs=())}
+            papers = texts[split]
         else:
             n_without += 1
         chosen = _choose(table, n_each)
@@ -419,7 +419,7 @@ def _hash_of(release: Path) -> str | None:
     try:
         return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
     except OSError:
-        read_split(release, SIDE, needs=())  # says what is the matter with it
+        read_split(release, SPLIT, needs=())  # says what is the matter with it
         return None
 
 

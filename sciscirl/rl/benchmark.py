@@ -1,4 +1,4 @@
-"""The held-out side as a benchmark of the cookbook, beside gsm8k and the others."""
+"""The held-out split as a benchmark of the cookbook, beside gsm8k and the others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import Env
 from tinker_cookbook.utils.misc_utils import dict_mean
 
-from sciscirl.envs.env import DisruptionEnv
+from sciscirl.envs.env import LabelEnv
 from sciscirl.evaluation.evaluate import fit_rules
-from sciscirl.task.papers import TARGETS, Side, read_split
+from sciscirl.task.papers import TARGETS, SplitName, read_split
 from sciscirl.task.rules import TaskRules
 
 BENCHMARK: Final = "sciscirl_disruption"
@@ -22,21 +22,21 @@ BENCHMARK: Final = "sciscirl_disruption"
 
 @dataclass
 class DisruptionBenchmark(BenchmarkBuilder):
-    """One environment for each paper of a side.
+    """One environment for each paper of a split.
 
     Its score is label_match. The cookbook's runner counts an answer that failed for lack of a server as wrong, so for
-    results to be published use ``evaluator.DisruptionEvaluator``, which raises.
+    results to be published use ``evaluator.LabelEvaluator``, which raises.
 
     Attributes:
         release: the folder of a slice.
         rules: prompt, contract and reward.
-        side: ``"test"`` or ``"train"``.
+        split: ``"test"`` or ``"train"``.
         name: in the registry.
     """
 
     release: str
     rules: TaskRules
-    side: Side = "test"
+    split: SplitName = "test"
     name: str = BENCHMARK
 
     def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
@@ -46,9 +46,9 @@ class DisruptionBenchmark(BenchmarkBuilder):
             SliceError: if the slice is missing or was altered.
         """
         needs = TARGETS[self.rules.target]
-        papers = read_split(self.release, self.side, needs=needs)[: config.max_examples]
+        papers = read_split(self.release, self.split, needs=needs)[: config.max_examples]
         rules = fit_rules(self.rules, Path(self.release))
-        return [DisruptionEnv(paper, rules, renderer) for paper in papers]
+        return [LabelEnv(paper, rules, renderer) for paper in papers]
 
     def aggregate(self, rewards: list[float], metrics_list: list[Metrics]) -> BenchmarkResult:
         """Count right answers. Rewards above 0 would not do: under the soft table a wrong one earns 0, under
@@ -64,7 +64,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
         )
 
 
-def register_benchmark(release: str, rules: TaskRules, side: Side = "test") -> DisruptionBenchmark:
+def register_benchmark(release: str, rules: TaskRules, split: SplitName = "test") -> DisruptionBenchmark:
     """Enter the benchmark into the cookbook's registry, so that ``run_benchmark("sciscirl_disruption", ...)`` works.
 
     Its name ends as the task is called: ``sciscirl_novelty``, ``sciscirl_joint``.
@@ -72,6 +72,6 @@ def register_benchmark(release: str, rules: TaskRules, side: Side = "test") -> D
     Returns:
         What was registered. A later call replaces it.
     """
-    benchmark = DisruptionBenchmark(release, rules, side, f"sciscirl_{rules.target}")
+    benchmark = DisruptionBenchmark(release, rules, split, f"sciscirl_{rules.target}")
     register(benchmark)
     return benchmark

@@ -14,7 +14,7 @@ import tinker
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.errors import CollapseError
-from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.runs.folder import find_checkpoint, list_weights, open_store
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ConcurrentEvaluator(DisruptionEvaluator):
+class ConcurrentEvaluator(LabelEvaluator):
     """Starts an evaluation and returns; its metrics are written when it ends, in a row of its own for its step.
 
     One evaluation at a time: the next one first waits for the one before, and raises what went wrong with it.
-    Takes what DisruptionEvaluator takes.
+    Takes what LabelEvaluator takes.
     """
 
     _running: tuple[int, asyncio.Task[None]] | None = None
@@ -81,9 +81,7 @@ class ConcurrentEvaluator(DisruptionEvaluator):
 
 
 @asynccontextmanager
-async def none_lost_unsaid(
-    evaluator: DisruptionEvaluator, folder: Path, options: Sequence[str]
-) -> AsyncGenerator[None]:
+async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path, options: Sequence[str]) -> AsyncGenerator[None]:
     """Where an error ends a run, say which evaluation is lost by that, and how to have it all the same.
 
     It is not waited for: the server or the disk that ended the run may be what it needs, and whoever pressed Ctrl-C

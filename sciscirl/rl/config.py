@@ -15,10 +15,10 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder
-from sciscirl.envs.dataset import DisruptionDatasetBuilder, name_fields
+from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
 from sciscirl.envs.dynamic_sampling import RefillConstantGroups
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import DisruptionEvaluator, Evaluator, build_evaluator
+from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm, check_action
 from sciscirl.presets import Preset, choose_opponents, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
@@ -95,7 +95,7 @@ def resolve_preset(options: TrainOptions) -> Preset:
     return replace(preset, **given, adversarial=choose_opponents(preset, options.challenger, options.judge))
 
 
-def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDatasetBuilder:
+def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetBuilder:
     """Return what builds the training batches.
 
     Raises:
@@ -103,7 +103,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> DisruptionDat
         SciSciRLError: if the cookbook knows no chat format for the model and none is named.
     """
     make_builder = (
-        DisruptionDatasetBuilder
+        LabelDatasetBuilder
         if preset.adversarial is None
         else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
     )
@@ -136,7 +136,7 @@ def resolve_folder(options: TrainOptions) -> Path:
 
 
 def make_config(options: TrainOptions) -> train.Config:
-    """Build the cookbook's config of a run. Reads the slice's training side, asks no server.
+    """Build the cookbook's config of a run. Reads the slice's training split, asks no server.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -203,12 +203,12 @@ def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
 
 def make_evaluator(
     options: TrainOptions,
-    builder: DisruptionDatasetBuilder,
+    builder: LabelDatasetBuilder,
     alarm: CollapseAlarm | None = None,
     *,
-    kind: type[Evaluator] = DisruptionEvaluator,
+    kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return what judges the held-out side during a run: alone, or while training goes on.
+    """Return what judges the held-out split during a run: alone, or while training goes on.
 
     Raises:
         SliceError: if the slice is missing or was altered.
@@ -224,10 +224,10 @@ def make_evaluator(
     )
 
 
-def builder_of(config: train.Config) -> DisruptionDatasetBuilder:
+def builder_of(config: train.Config) -> LabelDatasetBuilder:
     """Return what builds the batches of a config that ``make_config`` made."""
     builder = config.dataset_builder
-    if not isinstance(builder, DisruptionDatasetBuilder):
-        msg = f"a config of this package has a DisruptionDatasetBuilder, not a {type(builder).__name__}"
+    if not isinstance(builder, LabelDatasetBuilder):
+        msg = f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}"
         raise TypeError(msg)
     return builder

@@ -28,7 +28,7 @@ def render_dry_run(options: TrainOptions) -> str:
 
     Raises:
         SliceError: if the slice is missing or was altered.
-        PromptError: if a paper of either side does not fit under the cap even without its abstract.
+        PromptError: if a paper of either split does not fit under the cap even without its abstract.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
     config = make_config(options)

@@ -17,7 +17,7 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.errors import CollapseError
-from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
 from sciscirl.rl.config import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
@@ -112,7 +112,7 @@ async def train_preset(options: TrainOptions) -> Path:
     """
     config = make_config(options)
     folder = Path(config.log_path)
-    read_split(options.release, "test", needs=())  # an altered side is said before a server is asked
+    read_split(options.release, "test", needs=())  # an altered split is said before a server is asked
     check_server(config.model_name, config.base_url)
     check_opponents(resolve_preset(options).adversarial, config.base_url)
     # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
@@ -120,7 +120,7 @@ async def train_preset(options: TrainOptions) -> Path:
     if concurrently is None:
         # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
         concurrently = is_tinker(options.base_url) and options.wandb_project is None
-    kind = ConcurrentEvaluator if concurrently else DisruptionEvaluator
+    kind = ConcurrentEvaluator if concurrently else LabelEvaluator
     evaluator = make_evaluator(options, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
@@ -171,13 +171,13 @@ def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
 
 
 async def evaluate_last(
-    folder: Path, evaluator: DisruptionEvaluator, *, step: int | None = None, base_url: str | None = None
+    folder: Path, evaluator: LabelEvaluator, *, step: int | None = None, base_url: str | None = None
 ) -> None:
     """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
 
     Args:
         folder: of the run.
-        evaluator: of its held-out side.
+        evaluator: of its held-out split.
         step: how many steps the last checkpoint has had; None: what it says itself.
         base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
     """

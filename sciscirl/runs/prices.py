@@ -73,7 +73,7 @@ def estimate_usage(
         n_steps: of training.
         batch_size: papers a step.
         group_size: answers to a paper.
-        n_evaluations: how often the held-out side is judged.
+        n_evaluations: how often the held-out split is judged.
         n_test: answers in one evaluation.
         n_refills: how often a group may be sampled anew; only its last answers are trained on.
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import chz
 
-from sciscirl.envs.dataset import DisruptionDatasetBuilder, check_fit, name_fields
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import DisruptionEvaluator, build_evaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.runs.folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
@@ -89,7 +89,7 @@ def resolve_folder(options: SftOptions, backend: str) -> Path:
     return expand_home(options.log_path or f"runs/sft-{backend}-{options.preset}")
 
 
-def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
+def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
     """Return what puts the papers in order: as reinforcement learning with the same seed shows them.
 
     Raises:
@@ -104,14 +104,14 @@ def make_papers_builder(options: SftOptions) -> DisruptionDatasetBuilder:
         msg = f"eval_temperature is {temperature!r}, needs a number of at least 0."
         raise SciSciRLError(msg)
     preset = resolve_preset(options)
-    return DisruptionDatasetBuilder(
+    return LabelDatasetBuilder(
         **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
         n_epochs=options.n_epochs,
     )
 
 
 def make_examples(options: SftOptions) -> GoldExamples:
-    """Read the training side into the examples of all steps, in order.
+    """Read the training split into the examples of all steps, in order.
 
     Returns:
         ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
@@ -130,8 +130,8 @@ def make_examples(options: SftOptions) -> GoldExamples:
     return examples
 
 
-def make_evaluator(options: SftOptions, folder: Path) -> DisruptionEvaluator:
-    """Return what judges the held-out side, exactly as in reinforcement learning.
+def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
+    """Return what judges the held-out split, exactly as in reinforcement learning.
 
     Raises:
         SliceError: if the slice is missing or was altered.

@@ -13,7 +13,7 @@ from tinker_cookbook.supervised import train
 from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
 from tinker_cookbook.utils.ml_log import dump_config
 
-from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
 from sciscirl.runs.server import DAYS_KEPT, check_server, seconds_to_keep
@@ -90,7 +90,7 @@ class NumberedEvaluator(SamplingClientEvaluator):
         store: of the run's folder, for the answers.
     """
 
-    def __init__(self, evaluator: DisruptionEvaluator, *, first_step: int, every: int, store: TrainingRunStore) -> None:
+    def __init__(self, evaluator: LabelEvaluator, *, first_step: int, every: int, store: TrainingRunStore) -> None:
         self.evaluator = evaluator
         self.step = -(-first_step // every) * every
         self.every = every
@@ -154,7 +154,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
     """
     folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
     n_steps = len(make_examples(options)) // preset.batch_size
-    make_evaluator(options, folder)  # what is wrong with the held-out side is said before a server is asked
+    make_evaluator(options, folder)  # what is wrong with the held-out split is said before a server is asked
     check_server(preset.model, options.base_url)
     with locked_folder(folder):
         settings = list_settings(options, "tinker")

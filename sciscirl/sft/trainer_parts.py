@@ -11,7 +11,7 @@ import torch
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from sciscirl.evaluation.evaluator import DisruptionEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.sft.checkpoints import enter_checkpoint
@@ -103,13 +103,13 @@ class Judge(TrainerCallback):
     """Evaluates the model in training at every ``every``-th step, before the step is taken.
 
     Args:
-        evaluator: of the held-out side.
+        evaluator: of the held-out split.
         completer: that asks the model.
         folder: of the run.
         every: steps between evaluations.
     """
 
-    def __init__(self, evaluator: DisruptionEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
+    def __init__(self, evaluator: LabelEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
         self.evaluator = evaluator
         self.completer = completer
         self.store = open_store(folder)

@@ -15,7 +15,7 @@ from sciscidata.release.release import read_release
 from sciscidata.storage import hash_file
 from sciscirl.errors import SliceError
 
-Side = Literal["train", "test"]
+SplitName = Literal["train", "test"]
 #: The vocabulary of every label column; the thresholds behind the labels are the release's own affair.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
@@ -30,7 +30,7 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
     }
 )
 
-_SIDES: Final = ("train", "test")
+_SPLITS: Final = ("train", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +131,21 @@ _JUDGED: Final = tuple(field.name for field in fields(Gold))
 
 
 def read_split(
-    release_folder: str | Path, side: Side, *, needs: tuple[str, ...] = ("disruption_label",)
+    release_folder: str | Path, split: SplitName, *, needs: tuple[str, ...] = ("disruption_label",)
 ) -> list[Paper]:
-    """Read one side of a release, after checking that its file is the one that the manifest describes.
+    """Read one split of a release, after checking that its file is the one that the manifest describes.
 
     Args:
         release_folder: what ``scripts/build_slice.py`` made.
-        side: ``"train"`` or ``"test"``.
+        split: ``"train"`` or ``"test"``.
         needs: label columns that every row must have; the others may be null.
 
     Returns:
         One Paper per row, in the order of the release.
 
     Raises:
-        SliceError: if the folder is no release or cannot be read, the side's Parquet file does not have the SHA-256
-            that the manifest states, a needed label is null or unknown, or there is no such side.
+        SliceError: if the folder is no release or cannot be read, the split's Parquet file does not have the SHA-256
+            that the manifest states, a needed label is null or unknown, or there is no such split.
 
     Example:
         >>> read_split("no-such-slice", "test")
@@ -154,10 +154,10 @@ def read_split(
         sciscirl.errors.SliceError: no-such-slice is not a release: it has no manifest.json. Build one with
         scripts/build_slice.py.
     """
-    if side not in _SIDES:
-        msg = f"side is {side!r}, needs one of: {', '.join(_SIDES)}."
+    if split not in _SPLITS:
+        msg = f"split is {split!r}, needs one of: {', '.join(_SPLITS)}."
         raise SliceError(msg)
-    path = Path(release_folder) / f"{side}.parquet"
+    path = Path(release_folder) / f"{split}.parquet"
     try:
         release = read_release(release_folder)
         found = hash_file(path)
@@ -170,7 +170,7 @@ def read_split(
             "Copy the release again, or rebuild it."
         )
         raise SliceError(msg)
-    rows = (release.train if side == "train" else release.test).select("openalex_id", *_SEEN, *_JUDGED)
+    rows = (release.train if split == "train" else release.test).select("openalex_id", *_SEEN, *_JUDGED)
     for column in needs:
         strays = rows.filter(~rows[column].is_in(VOCABULARIES[column]).fill_null(value=False))
         if len(strays):

@@ -39,7 +39,7 @@ class RewardTable:
     others: the same for a forecast that is certain, and highest on average for the forecast that says what one
     believes. Where two labels are asked for, the task part is the mean of theirs.
 
-    A balanced table multiplies the task part of a paper by 1 / (K * share of its label on the training side), K
+    A balanced table multiplies the task part of a paper by 1 / (K * share of its label in the training split), K
     labels. Each constant answer then earns ``kept + correct / K + wrong * (K - 1) / K`` on average there, whatever it
     says; constant forecasts earn the more, the nearer they are to w * q, normed, of weights w and shares q: to uniform.
 
@@ -56,7 +56,7 @@ class RewardTable:
         is_balanced: whether the task part is weighted by gold_weights.
         gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
         share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training side)``: see ``share_tracker.batch_term``.
+            training split)``: see ``share_tracker.batch_term``.
 
     Raises:
         RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
@@ -183,7 +183,7 @@ REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
 
 
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:
-    """Weight a balanced table by the class counts of a training side.
+    """Weight a balanced table by the class counts of a training split.
 
     Args:
         table: with ``is_balanced``.
@@ -205,7 +205,7 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
         needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
         if held and (len(held) < len(vocabulary) or min(held) < needed):
             msg = (
-                f"the training side has {known} papers, reward {table.name!r} needs at least {needed:,} of each label: "
+                f"the training split has {known} papers, reward {table.name!r} needs at least {needed:,} of each label: "
                 f"with fewer, one right answer would earn more than {MAX_WEIGHT} times what it does on balanced "
                 "classes. Build a slice that is balanced by this label, or choose another reward."
             )
@@ -246,7 +246,7 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
     if table.is_balanced and not set(golds.values()) <= {label for label, _ in table.gold_weights}:
         msg = (
             f"reward {table.name!r} is balanced and has no weight for {', '.join(golds.values())}. Give it the class "
-            "counts of the training side: TaskRules.fitted(papers), or balance(table, counts)."
+            "counts of the training split: TaskRules.fitted(papers), or balance(table, counts)."
         )
         raise RewardError(msg)
     parse = contract = task = 0.0

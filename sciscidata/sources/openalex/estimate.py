@@ -61,7 +61,7 @@ def published_outcomes(demand: Demand) -> list[Outcome]:
 class Shape(NamedTuple):
     """What a candidate's record says of the calls it will take."""
 
-    side: str
+    split: str
     n_references: int
     cited_by_count: int
 
@@ -99,7 +99,7 @@ def estimate_calls(
     for shape in itertools.islice(itertools.chain(ahead, itertools.cycle(typical)), available):
         if not any(n > 0 for n in missing.values()):
             break
-        places = [("", ())] if natural else [(shape.side, cell) for cell in demand.cells]
+        places = [("", ())] if natural else [(shape.split, cell) for cell in demand.cells]
         is_open = [place for place in places if missing[place] > 0]
         if not is_open:
             continue

@@ -1,7 +1,7 @@
 """One pull from the OpenAlex API: the candidates seen, what was found out about each, and what is left to ask.
 
 Candidates are sampled by publication year and taken in the order of their split keys, so that those scored first are
-those that the draw would take. A candidate is not paid for any further once its score cannot change the draw: its side
+those that the draw would take. A candidate is not paid for any further once its score cannot change the draw: its split
 is full, nobody cites it inside the window, or every label that it may still get is full.
 
 Novelty has all judged works for its null model, or a saved background. In the first case a work's label may change as
@@ -23,10 +23,10 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex.client import OpenAlexClient
 from sciscidata.records.work import Work, rows_from_works
 from sciscidata.sampling.demand import Cell, Demand
-from sciscidata.sampling.eligibility import join_candidates, mark_ineligible
+from sciscidata.sampling.eligibility import compute_candidates, compute_removals
 from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
-from sciscidata.scoring import add_novelty
+from sciscidata.scoring import compute_with_novelty
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.counts import (
     REFERENCE_WORKS,
@@ -100,7 +100,7 @@ class Pull:
             idle = 0 if sampled else idle + 1
             self.rounds += 1
             fit = self._fit(sampled)
-            self.shapes += [_shape(side, work) for side, work in fit]
+            self.shapes += [_shape(split, work) for split, work in fit]
             queue += fit
             if queue and not self.rows:
                 self._estimate(queue, self.candidates.available - len(seen))
@@ -119,36 +119,36 @@ class Pull:
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
-        """Sort candidates by split key, each with the side that it would be on."""
+        """Sort candidates by split key, each with the split that it would be on."""
         unique = {work.work_id: work for work in works}
         ids = pl.Series("work_id", list(unique), pl.Int64)
         keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
-        keyed = keyed.with_columns(self.demand.sides(ids).alias("side")).sort("key", "work_id")
-        return [(side, unique[work_id]) for work_id, _, side in keyed.rows()]
+        keyed = keyed.with_columns(self.demand.splits(ids).alias("split")).sort("key", "work_id")
+        return [(split, unique[work_id]) for work_id, _, split in keyed.rows()]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Leave out what its own record makes ineligible: a blank title, say, which no filter of the API knows."""
         works, citations = rows_from_works([work for _, work in queue])
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
-        marked = mark_ineligible(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        marked = compute_removals(compute_candidates(works, scores, citations), own, window_years=self.cd.window_years)
         fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
         for _ in range(len(queue) - len(fit)):
             self._pass_over("unfit_record")
-        return [(side, work) for side, work in queue if work.work_id in fit]
+        return [(split, work) for split, work in queue if work.work_id in fit]
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
-        """Take the next candidates that may still get a label with room on their side."""
+        """Take the next candidates that may still get a label with room in their split."""
         is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
         wave: list[tuple[str, Work]] = []
         waiting: list[tuple[str, Work]] = []
-        for place, (side, work) in enumerate(queue):
+        for place, (split, work) in enumerate(queue):
             if len(wave) == _WAVE:
                 return wave, waiting + queue[place:]
-            if self.closed.get(work.work_id, every) & is_open[side]:
-                wave.append((side, work))
+            if self.closed.get(work.work_id, every) & is_open[split]:
+                wave.append((split, work))
             elif self.demand.needs_novelty:
-                waiting.append((side, work))
+                waiting.append((split, work))
             else:
                 self._pass_over("side_full")
         return wave, waiting
@@ -162,7 +162,7 @@ class Pull:
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
         waiting: list[tuple[str, Work]] = []
-        for side, work in wave:
+        for split, work in wave:
             focal = citers[work.work_id]
             self.closed.pop(work.work_id, None)
             if focal is None:
@@ -171,11 +171,11 @@ class Pull:
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
             possible = self.demand.possible_cells(n_i, n_j)
-            if possible & self.demand.open_cells[side]:
+            if possible & self.demand.open_cells[split]:
                 undecided.append(work)
             else:
                 self.closed[work.work_id] = possible
-                waiting.append((side, work))
+                waiting.append((split, work))
                 citers[work.work_id] = None
         of_references = self._citers_of_references(undecided, citers)
         judged: list[Work] = []
@@ -251,7 +251,9 @@ class Pull:
         known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
         known = known.unique("work_id", keep="first", maintain_order=True)
         config = self.novelty if novelty else None
-        scores = add_novelty(scores, citations.lazy(), known.lazy(), config, background=self.background).collect()
+        scores = compute_with_novelty(
+            scores, known.lazy(), citations.lazy(), config, background=self.background
+        ).collect()
         return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
     def _pass_over(self, reason: str) -> None:
@@ -261,7 +263,7 @@ class Pull:
         """Say what the rest will take, first from published shares, then from what was found so far."""
         outcomes = [self._outcome(row) for row in self.rows]
         outcomes += [Outcome(cell=None, possible=possible, asks_references=True) for possible in self.closed.values()]
-        ahead = [_shape(side, work) for side, work in queue]
+        ahead = [_shape(split, work) for split, work in queue]
         calls = estimate_calls(
             self.demand,
             outcomes or published_outcomes(self.demand),
@@ -295,5 +297,5 @@ class Pull:
         return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
 
 
-def _shape(side: str, work: Work) -> Shape:
-    return Shape(side, len(work.references), work.cited_by_count or 0)
+def _shape(split: str, work: Work) -> Shape:
+    return Shape(split, len(work.references), work.cited_by_count or 0)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from sciscidata.labels import LabelThresholds, label_disruption
+from sciscidata.labels import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.scaling import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 
@@ -126,7 +126,7 @@ def compare_scores(
     """
     sides = {"published": published, "computed": computed}
     left, right = (
-        label_disruption(frame.lazy(), thresholds)
+        compute_disruption_labels(frame.lazy(), thresholds)
         .select(
             "work_id", pl.col("cd_index").fill_nan(None).alias(name), pl.col("disruption_label").alias(f"{name}_label")
         )

@@ -16,7 +16,7 @@ from tinker_cookbook.renderers import Renderer
 from sciscidata._support.progress import Advance
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.small_files import is_special, read_json
-from sciscirl.envs.env import DisruptionEnv
+from sciscirl.envs.env import LabelEnv
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.studies.repro.divergence import ANSWERS
@@ -44,7 +44,7 @@ async def hash_prompts(papers: Sequence[Paper], rules: TaskRules, renderer: Rend
     """Return the SHA-256 of all prompts as tokens: two runs compare if they have it in common."""
     total = hashlib.sha256()
     for paper in papers:
-        prompt, stop = await DisruptionEnv(paper, rules, renderer).initial_observation()
+        prompt, stop = await LabelEnv(paper, rules, renderer).initial_observation()
         total.update(json.dumps([prompt.to_ints(), stop]).encode())
     return total.hexdigest()
 
@@ -101,7 +101,7 @@ async def run_cell(
 async def _ask(
     completer: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, mode: str
 ) -> tuple[list[list[int]], list[dict[str, Any]]]:
-    envs = [DisruptionEnv(paper, rules, renderer) for paper in papers]
+    envs = [LabelEnv(paper, rules, renderer) for paper in papers]
     asked = [await env.initial_observation() for env in envs]
     replies = await asyncio.gather(*(completer(prompt, stop) for prompt, stop in asked))
     rows: list[dict[str, Any]] = []

@@ -29,7 +29,7 @@ from sciscirl.studies.repro.server_runner import ServerRunner
 from sciscirl.studies.repro.settings import ELSEWHERE, Axes, Cell, plan_cells
 from sciscirl.studies.repro.sweep_folder import begin_sweep, check_comparable
 from sciscirl.studies.repro.table import make_table, render_table
-from sciscirl.task.papers import TARGETS, Paper, Side, read_split
+from sciscirl.task.papers import TARGETS, Paper, SplitName, read_split
 from sciscirl.task.rules import TaskRules, check_positive
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class ReproConfig:
         base_url: that server; else ``TINKER_BASE_URL``, else Tinker.
         preset: whose prompt, contract and length of answer apply.
         renderer: chat format; by default the model's own, without thinking.
-        side: of the slice.
+        split: of the slice.
         n_papers: prompts: the first so many.
         max_tokens: of an answer; None: the preset's.
         temperature: of the sampled runs; every setting is asked greedily too.
@@ -69,7 +69,7 @@ class ReproConfig:
     base_url: str | None = None
     preset: str = "baseline"
     renderer: str | None = None
-    side: Side = "test"
+    split: SplitName = "test"
     n_papers: int = 32
     max_tokens: int | None = None
     temperature: float = 1.0
@@ -111,9 +111,9 @@ class Sweep:
         self.modes = {"greedy": 0.0, "sampled": config.temperature}
         self.rules: TaskRules = fit_rules(preset.rules, config.release)
         needs = TARGETS[self.rules.target]
-        self.papers: list[Paper] = read_split(config.release, config.side, needs=needs)[: config.n_papers]
+        self.papers: list[Paper] = read_split(config.release, config.split, needs=needs)[: config.n_papers]
         if not self.papers:
-            msg = f"there is no paper on the {config.side} side. Choose the other one: --side."
+            msg = f"there is no paper on the {config.split} split. Choose the other one: --split."
             raise SciSciRLError(msg)
         if config.model is not None:
             check_server(config.model, config.base_url, needs_training=False)
@@ -135,7 +135,7 @@ class Sweep:
             "weights_sha256": self.weights if config.checkpoint is None else None,
             "preset": config.preset,
             "renderer": self.renderer_name,
-            "side": config.side,
+            "split": config.split,
             "n_papers": len(self.papers),
             "prompts_sha256": await hash_prompts(self.papers, self.rules, self.renderer),
             "max_tokens": self.max_tokens,

@@ -1,0 +1,215 @@
+"""Commonness against plain dictionaries, what independence gives, and a logarithm that is the same everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata._kernels.portable_math import natural_log
+from sciscidata._kernels.random import below, draw, stream_key
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty._per_work_kernels import commonness_of_cells
+from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.novelty.venue_pairs import group, observe, venue_numbers
+from sciscidata.schemas import COMMONNESS
+from tests.novelty import venue_pair_oracle as oracle
+
+DEFAULT = CommonnessConfig()
+
+
+def frames(records, edges) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works = pl.LazyFrame(
+        [(work, *record) for work, record in records.items()],
+        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
+        orient="row",
+    )
+    return works, pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+
+
+def scored(records, edges, config=DEFAULT, **how) -> pl.DataFrame:
+    return compute_commonness(*frames(records, edges), config, **how).sort("work_id").collect()
+
+
+@st.composite
+def corpora(draw_value):
+    n = draw_value(st.integers(2, 25))
+    years = st.none() | st.integers(2000, 2003)
+    venues = st.none() | st.integers(-3, 3)
+    records = {7 * work - 30: (draw_value(years), draw_value(venues)) for work in range(n)}
+    ids = st.sampled_from([*records, 10**12])
+    return records, draw_value(st.lists(st.tuples(ids, ids), max_size=150))
+
+
+@given(corpora(), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 4), st.none() | st.integers(2, 9))
+def test_every_count_and_quantile_equals_plain_loops(corpus, ordered, unique, same, min_pairs, limit):
+    records, edges = corpus
+    expected = {}
+    for works in oracle.venue_lists(records, edges, limit).values():
+        expected |= oracle.commonness(works, ordered, unique, same)
+    left_out = {
+        work
+        for works in oracle.venue_lists(records, edges).values()
+        for work, venues in works.items()
+        if limit is not None and len(venues) > limit
+    }
+    config = CommonnessConfig(
+        counting="ordered" if ordered else "unordered",
+        unique_venues=unique,
+        same_venue_pairs=same,
+        min_pairs=min_pairs,
+        max_references=limit,
+    )
+    for work, n_pairs, p10, median, novelty in scored(records, edges, config).rows():
+        if records[work][0] is None or work in left_out:
+            assert (n_pairs, p10, median, novelty) == (None, None, None, None)
+        elif work not in expected or expected[work][0] < min_pairs:
+            assert (n_pairs, p10, median, novelty) == (expected.get(work, (0,))[0], None, None, None)
+        else:
+            assert (n_pairs, p10, median) == expected[work]
+            assert novelty == pytest.approx(-math.log(p10), rel=1e-15, abs=1e-300)
+
+
+@given(corpora(), st.randoms(use_true_random=False))
+def test_names_of_venues_and_order_of_rows_and_threads_change_no_bit(corpus, random):
+    records, edges = corpus
+    expected = scored(records, edges, n_threads=1)
+    names = {venue: 8 * random.randrange(-(2**59), 2**59) + venue for venue in range(-3, 4)} | {None: None}
+    renamed = [(work, (year, names[venue])) for work, (year, venue) in records.items()]
+    random.shuffle(renamed)
+    again = edges + edges[:5]
+    random.shuffle(again)
+    assert scored(dict(renamed), again, n_threads=3).equals(expected)
+
+
+def independent_corpus(n_venues: int, n_works: int, length: int):
+    """Every work cites works of venues that are drawn one by one, whatever the others."""
+    drawn = below(draw(stream_key(0, "test/commonness"), np.arange(n_works * length)), n_venues).tolist()
+    n = n_works * length
+    records = {i: (1990, venue) for i, venue in enumerate(drawn)} | {n + i: (2000, None) for i in range(n_works)}
+    return records, [(n + i // length, i) for i in range(n)]
+
+
+@pytest.mark.parametrize(("counting", "same", "level"), [("ordered", True, 1), ("unordered", False, 0.5 * 20 / 19)])
+def test_venues_that_are_cited_independently_have_the_commonness_the_head_of_the_module_says(counting, same, level):
+    records, edges = independent_corpus(20, 2_000, 20)
+    config = CommonnessConfig(counting=counting, same_venue_pairs=same)
+    rows = scored(records, edges, config).drop_nulls("commonness_p10")
+    assert rows.height == 2_000
+    assert rows["commonness_median"].mean() == pytest.approx(level, rel=0.01)
+    assert rows["commonness_p10"].mean() == pytest.approx(level, rel=0.05)
+
+
+def test_as_published_two_venues_have_about_a_half_and_a_venue_with_itself_about_a_quarter():
+    records, edges = independent_corpus(20, 2_000, 20)
+    own = [work for work, (_, venue) in records.items() if venue == 7][:2]
+    records[10**9] = (2000, None)
+    edges += [(10**9, work) for work in own]
+    rows = scored(records, edges).drop_nulls("commonness_p10")
+    assert rows["commonness_median"].mean() == pytest.approx(0.5, abs=0.05)
+    assert rows.row(-1)[1] == 1
+    assert rows.row(-1)[2] == pytest.approx(1 / (2 - 1 / 20) ** 2, rel=0.1)
+    assert scored(records, edges, CommonnessConfig(counting="ordered")).row(-1)[2] == pytest.approx(1, rel=0.1)
+
+
+def test_a_year_that_comes_twice_with_other_works_changes_no_work_of_the_first():
+    records, edges = independent_corpus(5, 40, 6)
+    expected = scored(records, edges)
+    later = {10**6 + work: (2001, None) for work, (year, _) in records.items() if year == 2000}
+    more = [(10**6 + citing, cited) for citing, cited in edges]
+    rows = scored(records | later, edges + more)
+    assert rows.filter(pl.col("work_id") < 10**6).equals(expected)
+    twin = rows.filter(pl.col("work_id") >= 10**6).with_columns(pl.col("work_id") - 10**6)
+    assert twin.equals(expected.filter(pl.col("work_id").is_in(twin["work_id"].implode())))
+
+
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data):
+    folder = shared_data / "graph_handball"
+    works = pl.scan_parquet(folder / "nodes.parquet").select(
+        work_id="id", publication_year="year", source_id="source_no"
+    )
+    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+    graph = build_graph(works, citations)
+    venues = venue_numbers(graph, works)
+    expected = score_commonness(graph, venues, n_threads=1)
+    assert score_commonness(graph, venues, n_threads=4).equals(expected)
+    lazy = compute_commonness(works, citations).collect(engine="streaming")
+    assert lazy.sort("work_id").equals(expected.sort("work_id"))
+    defined = expected.drop_nulls("commonness_p10")
+    assert defined.height > 1000
+    assert expected.select(pl.col(pl.Float64).is_nan().any()).sum_horizontal().item() == 0
+    assert (defined["commonness_p10"] > 0).all()
+    assert (defined["commonness_p10"] <= defined["commonness_median"]).all()
+
+
+def test_counts_beyond_two_to_the_31_are_right():
+    counts = np.array([2 * 10**9, 3 * 10**9, 10**9])  # (0, 0), (0, 1), (1, 1)
+    table = (np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), counts)
+    total, ends = 6.0, (5.0, 4.0)
+    expected = [2 * total / 25, 3 * total / (ends[0] * ends[1]), total / 16]
+    assert commonness_of_cells(table, False).tolist() == pytest.approx(expected, rel=1e-15)
+    n_works, length = 4_500, 1_000
+    groups = group(np.arange(n_works + 1) * length, np.zeros(n_works * length, np.int32), 1)
+    cells = observe(groups)
+    assert cells.observed.tolist() == [n_works * 499_500]
+    assert commonness_of_cells((cells.starts, cells.partners, cells.observed), False).tolist() == [1.0]
+
+
+def test_the_bits_of_the_scores_are_pinned():
+    rows = scored(*independent_corpus(30, 100, 12)).fill_null(-99)
+    columns = b"".join(column.to_numpy().tobytes() for column in rows)
+    assert hashlib.sha256(columns).hexdigest()[:16] == "36b93acaa60e0fff"
+
+
+@given(st.floats(1e-300, 1e300) | st.floats(0.5, 2.0) | st.integers(1, 2**53).map(float))
+def test_the_logarithm_is_within_one_unit_of_the_last_place(x):
+    with localcontext(prec=60):
+        exact = Decimal(x).ln()
+        error = abs(Decimal(float(natural_log(np.array([x]))[0])) - exact)
+        assert error <= Decimal(math.ulp(float(exact)))
+
+
+def test_the_logarithm_of_nothing_is_nothing():
+    assert np.isnan(natural_log(np.array([np.nan, 1.0]))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"counting": "twice"},
+        {"unique_venues": 1},
+        {"same_venue_pairs": None},
+        {"min_pairs": 0},
+        {"max_references": 1},
+        {"max_references": True},
+        {"min_pairs": None},
+    ],
+)
+def test_impossible_options_are_refused_by_name(options):
+    with pytest.raises(ConfigError, match=f"CommonnessConfig: {next(iter(options))}"):
+        CommonnessConfig(**options)
+
+
+def test_what_is_no_config_or_not_of_this_graph_is_refused():
+    works, citations = frames({1: (2000, 1), 2: (2001, 1)}, [(2, 1)])
+    with pytest.raises(ConfigError, match=r"needs a CommonnessConfig"):
+        compute_commonness(works, citations, {"min_pairs": 2})
+    with pytest.raises(ConfigError, match="n_threads"):
+        compute_commonness(works, citations, n_threads=0)
+    with pytest.raises(ConfigError, match=r"\(3,\), needs \(2,\)"):
+        score_commonness(build_graph(works, citations), np.zeros(3, np.int32))
+
+
+def test_frames_are_checked_before_a_row_is_read():
+    works, citations = frames({1: (2000, 1)}, [])
+    with pytest.raises(SchemaMismatchError, match="source_id"):
+        compute_commonness(works.drop("source_id"), citations)
+    assert compute_commonness(works, citations).collect_schema() == COMMONNESS
+    assert compute_commonness(works, citations).collect().row(0) == (1, 0, None, None, None)

@@ -1,0 +1,242 @@
+"""The closed form of the null model against thousands of shuffles, and its kernels against NumPy and plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty import _moment_kernels as novelty_kernels
+from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
+from sciscidata.novelty import null_model as novelty_nulls
+from sciscidata.novelty import venue_pairs
+from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+from tests.novelty import oracle
+
+N_SHUFFLES = 2_000
+
+
+def handball(folder) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    nodes, edges = (pl.scan_parquet(folder / "graph_handball" / f"{name}.parquet") for name in ("nodes", "edges"))
+    works = nodes.select(work_id="id", publication_year="year", source_id="source_no")
+    return works, edges.select(citing_id="citing", cited_id="cited")
+
+
+def synthetic(_) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works, citations, *_ = scan_synthetic(SyntheticConfig(n_works=4_000))
+    return works, citations
+
+
+def slots_of_year(graph: CitationGraph, venues: np.ndarray, year: int) -> venue_pairs.Slots:
+    year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+    nobody = np.zeros(graph.n_dated, np.bool_)
+    return venue_pairs.year_slots(graph, venues, year_of, graph.years.tolist().index(year), None, nobody)
+
+
+def cells_of(slots: venue_pairs.Slots) -> venue_pairs.Cells:
+    return venue_pairs.observe(venue_pairs.group(slots.offsets, slots.venues, slots.n_venues))
+
+
+def shuffles(seed: int, years: tuple[int, int] | None = None) -> NoveltyConfig:
+    return NoveltyConfig(null="permutation", n_shuffles=N_SHUFFLES, seed=seed, years=years)
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    return pl.DataFrame({"a": a, "b": b}).select(pl.corr("a", "b", method="spearman")).item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("corpus", "n_years"), [(handball, 4), (synthetic, 2)])
+def test_thousands_of_shuffles_agree_with_the_closed_form_as_well_as_with_each_other(corpus, n_years, shared_data):
+    works, citations = corpus(shared_data)
+    graph = build_graph(works, citations)
+    venues = venue_numbers(graph, works)
+    years = graph.years[-n_years:].tolist()
+    errors, variances = [], []
+    for year in years:
+        slots = slots_of_year(graph, venues, year)
+        cells = cells_of(slots)
+        mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+        drawn_mean, drawn = novelty_nulls.permutation_moments(slots, cells, year, shuffles(0))
+        varies = deviation > 0
+        errors.append((drawn_mean - mean)[varies] / (deviation[varies] / math.sqrt(N_SHUFFLES)))
+        variances.append(np.stack([deviation[varies] ** 2, np.nan_to_num(drawn[varies]) ** 2]))
+        # What the closed form says cannot vary, does not.
+        assert np.isnan(drawn[~varies]).all()
+    error = np.concatenate(errors)
+    closed, drawn = np.concatenate(variances, axis=1)
+    print(f"{error.size} pairs: mean off by {error.mean():.3f} s.e., spread {error.std():.3f}")
+    print(f"variance: {closed.sum() / drawn.sum():.4f} in sum")
+    assert abs(error.mean()) < 0.05
+    assert error.std() == pytest.approx(1, abs=0.05)
+    assert abs(error).max() < 7  # a rare pair's count is far from normal
+    assert closed.sum() / drawn.sum() == pytest.approx(1, abs=0.01)
+
+    span = (years[0], years[-1])
+    tables = [NoveltyConfig(years=span), shuffles(0, span), shuffles(1, span)]
+    tables = [score_atypicality(graph, venues, config)["z_p10"].to_numpy() for config in tables]
+    both = ~np.isnan(tables).any(axis=0)
+    closed, first, second = (table[both] for table in tables)
+    flips = {
+        name: 100 * ((a < 0) != (b < 0)).mean()
+        for name, a, b in (("closed", closed, first), ("shuffles", first, second))
+    }
+    ranks = {name: rank_correlation(a, b) for name, a, b in (("closed", closed, first), ("shuffles", first, second))}
+    print(f"{both.sum()} works: other sign of z_p10, % {flips}; rank correlation {ranks}")
+    assert ranks["closed"] > 0.999
+    # No exact null could do better than shuffles do among themselves, less a square root of two.
+    assert flips["closed"] < flips["shuffles"] + 0.2
+
+
+def laid_out(rows: list[tuple[int, int]]) -> venue_pairs.Slots:
+    """Slots of one stratum from (work, venue)."""
+    rows = sorted(rows)
+    lengths = list(Counter(work for work, _ in rows).values())
+    _, numbers = np.unique([venue for _, venue in rows], return_inverse=True)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return venue_pairs.lay_out(offsets, np.zeros(len(rows), np.int64), numbers.astype(np.int32))
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 400)), min_size=1, max_size=120), st.booleans(), st.data())
+@settings(max_examples=60)
+def test_cells_are_counted_alike_in_sparse_and_dense_rows_and_partners_ascend(rows, same, data):
+    crowd = data.draw(st.integers(0, 60))
+    rows = sorted(rows + [(41, venue) for venue in range(crowd)])  # many venues of one work: a dense row among sparse
+    slots = laid_out(rows)
+    cells = venue_pairs.observe(venue_pairs.group(slots.offsets, slots.venues, slots.n_venues), same_venue_pairs=same)
+    names = list(dict.fromkeys(venue for _, venue in rows))
+    found = {}
+    for a in range(slots.n_venues):
+        partners = cells.partners[cells.starts[a] : cells.starts[a + 1]].tolist()
+        assert partners == sorted(set(partners))
+        assert not partners or partners[0] >= a
+        for b, n in zip(partners, cells.observed[cells.starts[a] : cells.starts[a + 1]].tolist(), strict=True):
+            found[tuple(sorted((names[a], names[b])))] = n
+    assert found == dict(oracle.count_pairs([(work, 0, venue) for work, venue in rows], same=same))
+
+
+def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_than_one_tile(shared_data):
+    works, citations = handball(shared_data)
+    graph = build_graph(works, citations)
+    slots = slots_of_year(graph, venue_numbers(graph, works), 2023)
+    assert slots.n_venues > 1.2 * novelty_kernels._TILE_BYTES / (32 * slots.strata_years.size)
+    cells = cells_of(slots)
+    mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+    work = np.repeat(np.arange(slots.offsets.size - 1), np.diff(slots.offsets))
+    plain = list(zip(work.tolist(), slots.strata_years[slots.strata].tolist(), slots.venues.tolist(), strict=True))
+    rows = np.repeat(np.arange(slots.n_venues), np.diff(cells.starts))
+    for cell in np.linspace(0, rows.size - 1, 12).astype(int):
+        pair = (int(rows[cell]), int(cells.partners[cell]))
+        assert mean[cell] == pytest.approx(oracle.exact_mean(plain, pair), rel=1e-9)
+        if pair[0] != pair[1]:
+            assert deviation[cell] ** 2 == pytest.approx(oracle.variance_by_parts(plain, pair)[1], rel=1e-7)
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 4), max_size=9), min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from([1, 30]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=80)
+def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique, repeats, random):
+    counts = [[n * repeats for n in work] for work in works]  # 30: more pairs than the kernel keeps room for at first
+    offsets = np.concatenate([[0], np.cumsum([len(work) for work in counts])])
+    starts, n_entries = work_quantile_kernels.entry_places(offsets)
+    entries = np.array([random.choice([math.nan, random.gauss(0, 3), 1.0]) for _ in range(n_entries)])
+    flat = np.array([n for work in counts for n in work], np.int32)
+    n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
+    work_quantile_kernels.work_quantiles(offsets, flat, starts, entries, n_pairs, low, middle, unique)
+    place = itertools.count()
+    for w, work in enumerate(counts):
+        values = []
+        for i, j in itertools.combinations_with_replacement(range(len(work)), 2):
+            z = entries[next(place)]
+            times = work[i] * (work[i] - 1) // 2 if i == j else work[i] * work[j]
+            values += [z] * (min(times, 1) if unique else times)
+        values = [z for z in values if not math.isnan(z)]
+        assert n_pairs[w] == len(values)
+        expected = np.quantile(values, [0.1, 0.5]).tolist() if values else [math.nan, math.nan]
+        np.testing.assert_array_equal([low[w], middle[w]], expected)
+
+
+def year_of_few_venues(n_venues: int, steepness: float, n_works: int = 300) -> venue_pairs.Slots:
+    """One citing year of some works, twelve cited years; venues follow a power law, in other places at other ages."""
+    rng = np.random.default_rng(5)
+    lengths = np.maximum(2, rng.lognormal(np.log(10), 0.6, n_works).astype(int))
+    centre = np.repeat(rng.uniform(0, 12, n_works), lengths)
+    strata = np.clip(np.abs(rng.normal(centre, 3)), 0, 11).astype(int)
+    law = 1 / np.arange(1, n_venues + 1) ** steepness
+    held = np.empty(strata.size, np.int32)
+    for stratum in range(12):
+        there = strata == stratum
+        law_there = np.roll(law, stratum * n_venues // 12)
+        held[there] = rng.choice(n_venues, there.sum(), p=law_there / law_there.sum())
+    return venue_pairs.lay_out(np.concatenate([[0], np.cumsum(lengths)]), strata.astype(np.int64) + 1990, held)
+
+
+@pytest.mark.parametrize(
+    ("n_venues", "steepness", "lowest", "highest"),
+    [(400, 0.0, 0.99, 1.01), (60, 1.0, 0.99, 1.01), (3, 2.5, 0.80, 0.92)],
+)
+def test_variances_sum_to_those_of_shuffles_where_no_few_venues_dominate_and_a_warning_says_where_they_do(
+    n_venues, steepness, lowest, highest
+):
+    slots = year_of_few_venues(n_venues, steepness)
+    cells = cells_of(slots)
+    _, deviation = novelty_nulls.analytic_moments(slots, cells)
+    _, drawn = novelty_nulls.permutation_moments(slots, cells, 2000, shuffles(1))
+    both = (deviation > 0) & (drawn > 0)
+    ratio = (deviation[both] ** 2).sum() / (drawn[both] ** 2).sum()
+    concentration = novelty_nulls.venue_concentration(slots)
+    print(f"{n_venues} venues, concentration {concentration:.3f}: variances sum to {ratio:.4f} of the shuffled ones")
+    assert lowest < ratio < highest
+    assert bool(novelty_nulls.remark_on_concentration({2000: concentration})) == (ratio < 0.99)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 5)), max_size=40))
+def test_the_concentration_is_the_share_of_pairs_of_slots_of_one_stratum_with_one_venue(rows):
+    rows = sorted(rows)
+    lengths = [sum(work == row[0] for row in rows) for work in range(4)]
+    years, held = (np.array([row[place] for row in rows], np.int64) for place in (1, 2))
+    slots = venue_pairs.lay_out(np.concatenate([[0], np.cumsum(lengths)]), years, held.astype(np.int32))
+    expected, n_slots = 0.0, 0
+    for year in range(5):
+        venues = [venue for _, cited, venue in rows if cited == year]
+        pairs = list(itertools.combinations(venues, 2))
+        if pairs:
+            expected += len(venues) * sum(a == b for a, b in pairs) / len(pairs)
+            n_slots += len(venues)
+    assert novelty_nulls.venue_concentration(slots) == pytest.approx(expected / n_slots if n_slots else 0)
+
+
+def test_years_of_few_venues_are_named_in_the_log_and_handed_out(caplog):
+    works = pl.LazyFrame(
+        {
+            "work_id": range(40),
+            "source_id": [[1, 1, 1, 2][i % 4] if i < 20 else None for i in range(40)],
+            "publication_year": [1990] * 20 + [2000] * 10 + [2001] * 10,
+        },
+        schema_overrides={"publication_year": pl.Int32},
+    )
+    edges = [(20 + i, (3 * i + j * j) % 20) for i in range(20) for j in range(5)]
+    citations = pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+    graph = build_graph(works, citations)
+    found: dict[int, float] = {}
+    score_atypicality(graph, venue_numbers(graph, works), concentrations=found)
+    assert found.keys() == {2000, 2001}
+    assert min(found.values()) > 0.4
+    assert "few venues dominate the references of 2 of 2 years (2000, 2001)" in caplog.text
+    caplog.clear()
+    config = NoveltyConfig(null="permutation", n_shuffles=5)
+    score_atypicality(graph, venue_numbers(graph, works), config, concentrations=(none := {}))
+    assert (none, caplog.text) == ({}, "")

@@ -1,0 +1,254 @@
+"""First-time venue pairs against plain dictionaries, and the years that cannot tell."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciscidata._kernels.random import below, draw, stream_key
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.graph.graph import build_graph
+from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.novelty.wang import WangConfig, compute_wang_novelty, score_wang_novelty
+from sciscidata.schemas import WANG_NOVELTY
+from tests.novelty import venue_pair_oracle as oracle
+
+EVERY_PAIR = WangConfig(profile_years=1, burn_in_years=1, reuse_years=None, drop_least_cited=0)
+
+
+def frames(records, edges) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    works = pl.LazyFrame(
+        [(work, *record) for work, record in records.items()],
+        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
+        orient="row",
+    )
+    return works, pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+
+
+def scored(records, edges, config, **how) -> pl.DataFrame:
+    return compute_wang_novelty(*frames(records, edges), config, **how).sort("work_id").collect()
+
+
+def corpus_of(lists: list[tuple[int, list[int]]]):
+    """Return works 0, 1, 2 .. of the given (year, venues of references), and one cited work per venue."""
+    venues = sorted(set(itertools.chain.from_iterable(held for _, held in lists)))
+    records = {1000 + i: (1900, venue) for i, venue in enumerate(venues)}
+    records |= {work: (year, None) for work, (year, _) in enumerate(lists)}
+    return records, [(work, 1000 + venues.index(venue)) for work, (_, held) in enumerate(lists) for venue in held]
+
+
+@st.composite
+def corpora(draw_value):
+    """Years with gaps; several works per venue, so that a venue can be cited twice by one work."""
+    n_cited = draw_value(st.integers(2, 12))
+    venues = st.none() | st.integers(-4, 4)
+    years = st.sampled_from([1995, 1996, 1997, 1998, 1999, 2002, 2003])
+    records = {work: (1990, draw_value(venues)) for work in range(n_cited)}
+    n = draw_value(st.integers(4, 30))
+    records |= {50 + work: (draw_value(st.none() | years if work < 2 else years), None) for work in range(n)}
+    citing, cited = st.integers(50, 49 + n), st.integers(0, n_cited - 1)
+    return records, draw_value(st.lists(st.tuples(citing, cited), min_size=n, max_size=150))
+
+
+@st.composite
+def configs(draw_value):
+    past, profile = draw_value(st.none() | st.integers(1, 4)), draw_value(st.integers(1, 3))
+    return WangConfig(
+        past_years=past,
+        profile_years=profile,
+        reuse_years=draw_value(st.none() | st.integers(1, 4)),
+        min_reuses=draw_value(st.integers(1, 2)),
+        drop_least_cited=draw_value(st.sampled_from([0, 0.25, 0.5, 0.7])),
+        burn_in_years=max(profile, past or 0) + draw_value(st.integers(0, 1)),
+        first_year=draw_value(st.sampled_from([None, None, 1994])),
+        last_year=draw_value(st.sampled_from([None, None, 2001, 2010])),
+        max_references=draw_value(st.sampled_from([None, 2, 5, 1000])),
+    )
+
+
+@given(corpora(), configs())
+@settings(max_examples=300)
+def test_every_count_and_score_equals_plain_loops_to_the_last_bit(corpus, config):
+    records, edges = corpus
+    expected = oracle.first_time_pairs(oracle.venue_lists(records, edges, config.max_references), config)
+    for work, n_new_pairs, novelty in scored(records, edges, config).rows():
+        assert (n_new_pairs, novelty) == expected.get(work, (None, None))
+
+
+@given(corpora(), configs(), st.randoms(use_true_random=False))
+def test_names_of_venues_and_order_of_rows_and_threads_change_no_bit(corpus, config, random):
+    records, edges = corpus
+    expected = scored(records, edges, config, n_threads=1)
+    names = {venue: 16 * random.randrange(-(2**58), 2**58) + venue for venue in range(-4, 5)} | {None: None}
+    renamed = [(work, (year, names[venue])) for work, (year, venue) in records.items()]
+    random.shuffle(renamed)
+    again = edges + edges[:5]
+    random.shuffle(again)
+    assert scored(dict(renamed), again, config, n_threads=3).equals(expected)
+
+
+def test_a_pair_is_new_once_and_for_all_works_of_its_first_year():
+    lists = [(2000, [1, 3]), (2000, [2, 3]), (2001, [1, 2]), (2001, [2, 1]), (2002, [1, 2])]
+    rows = scored(*corpus_of(lists), EVERY_PAIR).head(5)
+    assert rows["n_new_pairs"].to_list() == [None, None, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("past_years", "again"), [(None, 0), (3, 0), (2, 1)])
+def test_a_pair_may_be_new_again_after_past_years(past_years, again):
+    lists = [(2000, [1, 2]), (2001, [1, 3]), (2002, [2, 4]), (2002, [2, 3]), (2003, [1, 2])]
+    config = WangConfig(past_years=past_years, profile_years=2, burn_in_years=3, reuse_years=None, drop_least_cited=0)
+    assert scored(*corpus_of(lists), config)["n_new_pairs"][4] == again
+
+
+@pytest.mark.parametrize(("reuse_years", "min_reuses", "n"), [(1, 1, 0), (2, 1, 1), (2, 2, 0), (3, 2, 1), (None, 9, 1)])
+def test_a_pair_counts_if_enough_works_join_it_again_in_time(reuse_years, min_reuses, n):
+    lists = [(2000, [1, 3]), (2000, [2, 4]), (2001, [1, 2]), (2003, [2, 1]), (2004, [1, 2, 5]), (2005, [3, 4])]
+    config = WangConfig(
+        profile_years=1, burn_in_years=1, reuse_years=reuse_years, min_reuses=min_reuses, drop_least_cited=0
+    )
+    assert scored(*corpus_of(lists), config)["n_new_pairs"][2] == n
+
+
+def test_difficulty_is_zero_for_equal_company_one_for_none_in_common_and_between_otherwise():
+    lists = [(2000, [1, 9]), (2000, [2, 9]), (2000, [2, 9]), (2000, [3, 8]), (2000, [4, 9]), (2000, [4, 8])]
+    lists += [(2001, [1, 2]), (2001, [1, 3]), (2001, [1, 4]), (2001, [1, 2, 3, 4])]
+    novelty = scored(*corpus_of(lists), EVERY_PAIR)["wang_novelty"]
+    assert novelty[6:9].to_list() == [0.0, 1.0, 1 - 1 / 2**0.5]
+    # 2-3 has nothing in common, 2-4 and 3-4 half the company.
+    assert novelty[9] == pytest.approx(2 + 3 * (1 - 1 / 2**0.5), rel=1e-15)
+
+
+def test_the_least_cited_venues_join_no_new_pair():
+    lists = [(2000, [1, 9]), (2000, [1, 9]), (2000, [2, 9]), (2000, [2, 9]), (2000, [3, 9]), (2001, [1, 2, 3])]
+    counts = {
+        drop: scored(*corpus_of(lists), replace(EVERY_PAIR, drop_least_cited=drop))["n_new_pairs"][5]
+        for drop in (0, 0.1, 0.5, 0.9)
+    }
+    assert counts == {0: 3, 0.1: 1, 0.5: 1, 0.9: 0}  # 3 is cited once, 1 and 2 twice, 9 five times
+
+
+def test_citations_of_a_year_in_which_no_work_joins_two_venues_count_too():
+    lists = [(2000, [1, 2]), (2000, [3, 4]), (2001, [2]), (2002, [1, 3])]
+    config = WangConfig(profile_years=2, burn_in_years=2, reuse_years=None, drop_least_cited=0.7)
+    assert scored(*corpus_of(lists), config)["n_new_pairs"][3] == 0  # only 2 was cited twice
+    assert scored(*corpus_of(lists), replace(config, drop_least_cited=0))["n_new_pairs"][3] == 1
+
+
+def test_a_venue_without_a_profile_joins_no_new_pair():
+    lists = [(2000, [1, 9]), (2000, [2, 9]), (2000, [3]), (2001, [1, 2, 3, 4])]
+    assert scored(*corpus_of(lists), EVERY_PAIR).row(3)[1:] == (1, 0.0)
+
+
+def test_years_that_cannot_tell_are_null_and_the_rest_are_not():
+    lists = [(year, [1, 2]) for year in range(1999, 2021)] + [(2010, [7]), (2010, [7]), (1950, [7])]
+    records, edges = corpus_of(lists)
+    assert defined_years(records, edges, WangConfig()) == list(range(2009, 2018))
+    assert defined_years(records, edges, WangConfig(reuse_years=None)) == list(range(2009, 2021))
+    assert defined_years(records, edges, WangConfig(burn_in_years=5)) == list(range(2004, 2018))
+    later = WangConfig(first_year=2002, last_year=2019)
+    assert defined_years(records, edges, later) == list(range(2012, 2017))
+    rows = scored(records, edges, WangConfig())
+    assert rows.filter(pl.col("work_id").is_in([22, 23]))["wang_novelty"].null_count() == 2  # one venue: no pair
+    assert rows["n_new_pairs"].is_null().equals(rows["wang_novelty"].is_null())
+
+
+def defined_years(records, edges, config) -> list[int]:
+    rows = scored(records, edges, config).drop_nulls("wang_novelty")
+    return sorted(records[work][0] for work in rows["work_id"])
+
+
+def test_a_work_after_a_gap_without_pairs_is_undefined():
+    lists = [(2000, [1, 2]), (2001, [1, 2]), (2004, [1]), (2005, [1, 2]), (2006, [1, 2])]
+    assert scored(*corpus_of(lists), EVERY_PAIR)["wang_novelty"][:5].to_list() == [None, 0.0, None, None, 0.0]
+
+
+def random_corpus(n_venues: int, per_year: int, length: int):
+    years = range(2000, 2016)
+    drawn = below(draw(stream_key(0, "test/first time"), np.arange(len(years) * per_year * length)), n_venues**2)
+    venues = np.sqrt(drawn.astype(np.float64)).astype(int).reshape(-1, length)
+    return corpus_of([(2000 + i // per_year, row) for i, row in enumerate(venues.tolist())])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"past_years": 3}, {"profile_years": 2, "min_reuses": 2}, {"reuse_years": None}, {"reuse_years": 1}]
+)
+def test_a_busy_corpus_equals_plain_loops_to_the_last_bit(options):
+    drawn = below(draw(stream_key(0, "test/busy"), np.arange(16 * 12 * 7)), 90).reshape(-1, 7)
+    records = {work: (1990, 3 * (work // 3) % 64) for work in range(90)}  # 22 venues, of which some have more works
+    records |= {1000 + i: (2000 + i // 12, None) for i in range(drawn.shape[0])}
+    edges = [(1000 + i, int(cited)) for i, row in enumerate(drawn) for cited in row]
+    config = WangConfig(burn_in_years=3, **options)
+    expected = oracle.first_time_pairs(oracle.venue_lists(records, edges, 1000), config)
+    rows = scored(records, edges, config).drop_nulls()
+    assert {row[0]: row[1:] for row in rows.iter_rows()} == expected
+    assert rows.filter(pl.col("wang_novelty") > 0).height > 5
+
+
+def test_the_bits_of_the_scores_are_pinned():
+    rows = scored(*random_corpus(60, 20, 5), WangConfig(burn_in_years=3))
+    assert rows.filter(pl.col("wang_novelty") > 0).height > 50
+    columns = b"".join(column.to_numpy().tobytes() for column in rows.fill_null(-99))
+    assert hashlib.sha256(columns).hexdigest()[:16] == "097204d4fa5e4ffb"
+
+
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data):
+    folder = shared_data / "graph_handball"
+    works = pl.scan_parquet(folder / "nodes.parquet").select(
+        work_id="id", publication_year="year", source_id="source_no"
+    )
+    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+    graph = build_graph(works, citations)
+    venues = venue_numbers(graph, works)
+    expected = score_wang_novelty(graph, venues, n_threads=1)
+    assert score_wang_novelty(graph, venues, n_threads=4).equals(expected)
+    lazy = compute_wang_novelty(works, citations).collect(engine="streaming")
+    assert lazy.sort("work_id").equals(expected.sort("work_id"))
+    defined = expected.drop_nulls("wang_novelty")
+    assert defined.height > 1000
+    assert (defined["wang_novelty"] <= defined["n_new_pairs"]).all()
+    assert (defined["wang_novelty"] >= 0).all()
+    assert (defined["wang_novelty"] > 0).sum() > 50
+    records = {row[0]: row[1:] for row in works.collect().iter_rows()}
+    slow = oracle.first_time_pairs(oracle.venue_lists(records, citations.collect().rows(), 1000), WangConfig())
+    assert {row[0]: row[1:] for row in defined.iter_rows()} == slow
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"past_years": 0},
+        {"profile_years": None},
+        {"reuse_years": 0},
+        {"min_reuses": 0},
+        {"drop_least_cited": 1},
+        {"drop_least_cited": True},
+        {"drop_least_cited": float("nan")},
+        {"burn_in_years": 2},
+        {"burn_in_years": 5, "past_years": 6},
+        {"first_year": 2000.0},
+        {"last_year": "2000"},
+        {"max_references": 1},
+    ],
+)
+def test_impossible_options_are_refused_by_name(options):
+    with pytest.raises(ConfigError, match=f"WangConfig: {next(iter(options))}"):
+        WangConfig(**options)
+
+
+def test_frames_and_configs_are_checked_before_a_row_is_read():
+    works, citations = frames({1: (2000, 1)}, [])
+    with pytest.raises(SchemaMismatchError, match="source_id"):
+        compute_wang_novelty(works.drop("source_id"), citations)
+    with pytest.raises(ConfigError, match="needs a WangConfig"):
+        compute_wang_novelty(works, citations, 3)
+    with pytest.raises(ConfigError, match=r"\(3,\), needs \(1,\)"):
+        score_wang_novelty(build_graph(works, citations), np.zeros(3, np.int32))
+    assert compute_wang_novelty(works, citations).collect_schema() == WANG_NOVELTY
+    assert compute_wang_novelty(works, citations).collect().row(0) == (1, None, None)

@@ -1,0 +1,255 @@
+"""No key leaves this machine unencrypted: which addresses are refused, before anything is sent."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata._support.addresses import check_address, may_carry_key, show_address
+from sciscidata.cli.main import main
+from sciscidata.errors import ApiError, ConfigError
+from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex.store import ResponseStore
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import _check_store
+from tests.openalex.test_client import KEY, Reply, ScriptedServer
+from tests.servers.serving import encrypt, serving
+
+HERE = (
+    "http://localhost",
+    "http://LOCALHOST:8000/",
+    "HTTP://127.0.0.1:1",
+    "http://127.255.0.9/a@b",
+    "http://[::1]:8000/v1",
+)
+ELSEWHERE = (
+    "http://api.openalex.org",
+    "HTTP://api.openalex.org",
+    "http://10.0.0.1:8000",
+    "http://0.0.0.0:8000",
+    "http://128.0.0.1",
+    "http://127.0.0.1.example.com",
+    "http://127.example.com",
+    "http://localhost.example.com",
+    "http://localhost.:8000",
+    "http://mylocalhost",
+    "http://127.0.0.1@evil.com",
+    "http://user:word@127.0.0.1",
+    "http://127.0.0.1:80@evil.com/",
+    "http://127.0.0.1\\@evil.com",
+    "http://127.0.0.1\\.evil.com",
+    "http://127.0.0.1%2eevil.com",
+    "http://localhost\t.evil.com",
+    "http://127.0.0.1\n.evil.com",
+    "http://127.0.0.256",
+    "http://127.0.0.01",
+    "http://127.1",
+    "http://2130706433",
+    "http://0x7f000001",
+    "http://0x7f.0.0.1",
+    "http://0177.0.0.1",
+    "http://[::ffff:127.0.0.1]",
+    "http://[::ffff:7f00:1]",
+    "http://[::1%25lo]",
+    "http://[::2]",
+    "http://１２７.0.0.1",
+    "http:/127.0.0.1",
+    "http:127.0.0.1",
+    " http://127.0.0.1",
+    "//127.0.0.1",
+    "127.0.0.1:8000",
+    "ftp://127.0.0.1",
+    "ws://localhost",
+    "",
+)
+
+
+@pytest.mark.parametrize("url", HERE)
+def test_this_machine_is_known_by_its_few_spellings(url):
+    assert may_carry_key(url)
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
+def test_what_is_not_surely_this_machine_is_refused(url):
+    assert not may_carry_key(url)
+    with pytest.raises(ConfigError, match=r"unencrypted\. A key needs https://, or this machine"):
+        check_address(url, name="base_url", key="the key")
+
+
+@pytest.mark.parametrize("url", ["https://a.org", "HTTPS://a.org:8443/x@y", "https://127.0.0.1"])
+def test_https_carries_a_key_anywhere(url):
+    assert may_carry_key(url)
+
+
+@pytest.mark.parametrize("url", ["https://user:word@a.org", "https://a.org\\@b.org", "https://@a.org", "https:a.org"])
+def test_an_address_with_a_password_in_it_or_no_host_is_refused(url):
+    with pytest.raises(ConfigError) as caught:
+        check_address(url, name="base_url", key="the key")
+    assert "word" not in str(caught.value)
+
+
+@given(st.text(max_size=30), st.sampled_from(["http://", "HTTP://", "http://localhost", "http://127.0.0.1"]))
+def test_what_is_let_through_unencrypted_has_a_host_on_this_machine_for_every_parser(rest, start):
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    import httpx
+
+    url = start + rest
+    if may_carry_key(url):
+        for host in (urlsplit(url).hostname, httpx.URL(url).host if url.isprintable() else "localhost"):
+            assert host == "localhost" or ipaddress.ip_address(host).is_loopback
+
+
+@given(st.text(alphabet="abcXYZ019-_", min_size=12, max_size=30))
+def test_a_message_never_holds_the_key(key):
+    for url in (f"http://{key}:{key}@a.org/{key}?k={key}#{key}", f"http://a.org?{key}", key, f"http://{key}.org"):
+        assert key.lower() not in show_address(url, key).lower()
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0.0.0.0", "[::ffff:127.0.0.1]", "127.1"])
+def test_a_server_that_a_doubtful_address_leads_to_is_never_asked_with_a_key(host, tmp_path):
+    with serving(ScriptedServer()) as server:
+        url = f"http://{host}:{server.server_address[1]}"
+        with pytest.raises(ConfigError) as caught:
+            ApiConfig(base_url=url, api_key=KEY)
+        assert str(caught.value).startswith(f"base_url is {url}: the API key would be sent there unencrypted. ")
+        assert KEY not in str(caught.value)
+        assert server.asked == {}
+        with ResponseStore(tmp_path / "cache") as store:  # the address does lead there: without a key it is asked
+            try:
+                with OpenAlexClient(ApiConfig(base_url=url, max_attempts=1), store) as client:
+                    client.fetch(works_request(1))
+            except Exception as error:  # where this system cannot spell the address so
+                pytest.skip(f"this system does not connect to {host}: {type(error).__name__}")
+        assert server.asked == {"/works/W1": 1}
+
+
+def test_the_key_of_a_file_or_the_environment_counts_as_one_of_a_flag(monkeypatch):
+    monkeypatch.setenv("OPENALEX_API_KEY", KEY)
+    with pytest.raises(ConfigError, match=r"base_url is http://a\.org: the API key"):
+        ApiConfig.from_environment(base_url="http://a.org/v1")
+    monkeypatch.delenv("OPENALEX_API_KEY")
+    assert ApiConfig(base_url="http://a.org").server == "http://a.org"  # no key, nothing to hide
+
+
+def test_the_command_refuses_in_one_line_and_says_no_key(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("OPENALEX_API_KEY", KEY)
+    words = ["build", "--base-url", "http://openalex.example", "--out", str(tmp_path / "out")]
+    assert main(words) != 0
+    told = capsys.readouterr().err
+    assert "base_url is http://openalex.example: the API key would be sent there unencrypted" in told
+    assert "Traceback" not in told
+    assert KEY not in told
+
+
+def test_a_redirect_from_https_to_http_does_not_take_the_key_along(tmp_path, monkeypatch):
+    with ScriptedServer() as encrypted, serving(ScriptedServer()) as plain:
+        monkeypatch.setenv("SSL_CERT_FILE", str(encrypt(encrypted, tmp_path)))
+        monkeypatch.setenv("NO_PROXY", "*")
+        port = encrypted.server_address[1]
+        encrypted.script = lambda path, nth: Reply(302, b"", {"Location": plain.url + path})
+        config = ApiConfig(base_url=f"https://0.0.0.0:{port}", api_key=KEY, max_attempts=1)
+        with serving(encrypted), ResponseStore(tmp_path / "cache") as store, OpenAlexClient(config, store) as client:
+            with pytest.raises(ApiError, match=r"redirects to http://.*the key is never sent to another scheme"):
+                client.fetch(works_request(1))
+            assert [dict(head)["Authorization"] for _, head in encrypted.heads] == [f"Bearer {KEY}"]
+        assert plain.asked == {}
+
+
+@pytest.fixture
+def listener():
+    """A port of this machine that notes whether anything connects."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+
+        def is_asked() -> bool:
+            try:
+                server.accept()[0].close()
+            except TimeoutError:
+                return False
+            return True
+
+        yield server.getsockname()[1], is_asked
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"])
+def test_a_store_is_not_asked_unencrypted_with_credentials(name, listener, monkeypatch):
+    port, is_asked = listener
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv(name, f"http://0.0.0.0:{port}")
+    with pytest.raises(ConfigError, match=rf"^{name} is http://0\.0\.0\.0:{port}: what proves who asks") as caught:
+        scan_sciscinet(SciSciNetConfig(folder="s3://science/v2"))
+    assert KEY not in str(caught.value)
+    assert not is_asked()
+
+
+@pytest.mark.parametrize("name", ["aws_endpoint_url", "endpoint_url", "AWS_ENDPOINT_URL"])
+def test_options_of_a_store_go_over_the_environment(name, listener, monkeypatch):
+    port, is_asked = listener
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://store.example")
+    options = {name: f"http://user:word@127.0.0.1:{port}", "aws_allow_http": "true"}
+    with pytest.raises(ConfigError, match=rf"^storage_options\['{name.lower()}'\] is http://\*\*\*@127") as caught:
+        scan_sciscinet(SciSciNetConfig(folder="s3://science/v2", storage_options=options))
+    assert "word" not in str(caught.value)
+    assert not is_asked()
+
+
+def test_a_service_account_does_not_send_its_token_unencrypted(tmp_path, monkeypatch):
+    file = tmp_path / "account.json"
+    file.write_text('{"type": "service_account", "gcs_base_url": "http://10.0.0.1:9"}')
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(file))
+    with pytest.raises(ConfigError, match=r"^gcs_base_url in the service account of GOOGLE_SERVICE_ACCOUNT is http"):
+        scan_sciscinet(SciSciNetConfig(folder="gs://science/v2"))
+
+
+def test_a_url_of_tables_with_a_password_in_it_is_refused():
+    with pytest.raises(ConfigError, match=r"is https://\*\*\*@a\.org, needs a URL without a user name") as caught:
+        scan_sciscinet(SciSciNetConfig(folder="https://user:word@a.org/v2"))
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("folder", "option"),
+    [
+        ("az://b/x", "azure_endpoint"),
+        ("abfss://b/x", "endpoint"),
+        ("azure://b/x", "AZURE_STORAGE_ENDPOINT"),
+        ("adl://b/x", "azure_authority_host"),
+        ("s3a://b/x", "aws_endpoint_url_sts"),
+        ("gs://b/x", "base_url"),
+        ("hf://b/x", "endpoint_url"),
+    ],
+)
+def test_no_option_of_any_store_sends_credentials_unencrypted(folder, option):
+    with pytest.raises(
+        ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: what proves"
+    ):
+        _check_store(folder, {option: "http://10.0.0.1"})
+    for url in ("https://store.example", "http://127.0.0.1:10000"):
+        _check_store(folder, {option: url})
+
+
+def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://10.0.0.1")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://169.254.169.254")  # hands out credentials, and is sent none
+    for folder in ("s3://b/x", "gs://b/x", "https://a.org/x", "tables"):
+        _check_store(folder, {})
+    with pytest.raises(ConfigError, match=r"^AZURE_STORAGE_ENDPOINT is http://10\.0\.0\.1: "):
+        _check_store("az://b/x", {})
+    _check_store("az://b/x", {"azure_skip_signature": "true"})
+
+
+def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
+    for options in ({"token": KEY}, {"Authorization": KEY}):
+        with pytest.raises(ConfigError, match=r"^the folder of SciSciNet is http://10\.0\.0\.1: what proves") as caught:
+            _check_store("http://10.0.0.1/x", options)
+        assert KEY not in str(caught.value)
+        for folder in ("https://a.org/x", "http://localhost:8000/x"):
+            _check_store(folder, options)
+    _check_store("http://10.0.0.1/x", {"timeout": "30s"})

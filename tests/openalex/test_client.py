@@ -1,0 +1,1114 @@
+"""The client against servers on 127.0.0.1: every kind of answer, every kind of failure, and no key anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import logging
+import math
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sciscidata.errors import (
+    ApiError,
+    ApiKeyError,
+    ConfigError,
+    CostLimitError,
+    DailyBudgetError,
+    NotFoundError,
+    OfflineError,
+    SciSciDataError,
+    StorageError,
+)
+from sciscidata.openalex.answers import Answer, read_answer
+from sciscidata.openalex.client import ApiConfig, OpenAlexClient, Request, works_request
+from sciscidata.openalex.config import config_file
+from sciscidata.openalex.limits import Pacer
+from sciscidata.openalex.request import MAX_KEY_BYTES
+from sciscidata.openalex.store import ResponseStore
+from tests.servers.openalex_server import OpenAlexServer
+from tests.servers.serving import serving
+
+KEY = "aSecretKeyOf22Letters0"
+COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
+
+
+@dataclass
+class Reply:
+    """What the scripted server sends; ``fault`` is one of "", "reset", "cut", "trickle"."""
+
+    status: int = 200
+    body: Any = field(default_factory=lambda: {"meta": {"count": 1}, "results": []})
+    headers: dict[str, str] = field(default_factory=lambda: dict(COST))
+    fault: str = ""
+
+    def content(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        with server.lock:
+            nth = server.asked[self.path]
+            server.asked[self.path] += 1
+            server.heads.append((self.path, dict(self.headers)))
+        reply = server.script(self.path, nth)
+        content = reply.content()
+        self.send_response(reply.status)
+        self.send_header("Content-Length", str(10**9 if reply.fault == "trickle" else len(content)))
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if reply.fault == "trickle":
+            while True:  # until nobody listens any more
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.001)
+        self.wfile.write(content[: len(content) // 2] if reply.fault else content)
+        self.wfile.flush()
+        if reply.fault:
+            self.close_connection = True
+        if reply.fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            socket.close(self.connection.detach())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lock = threading.Lock()
+        self.asked: Counter[str] = Counter()
+        self.heads: list[tuple[str, dict[str, str]]] = []
+        self.script: Callable[[str, int], Reply] = lambda path, nth: Reply()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # the client went away
+
+
+@pytest.fixture(name="server")
+def server_fixture() -> Iterator[ScriptedServer]:
+    with serving(ScriptedServer()) as server:
+        yield server
+
+
+@pytest.fixture(name="store")
+def store_fixture(tmp_path: Path) -> Iterator[ResponseStore]:
+    with ResponseStore(tmp_path / "cache") as store:
+        yield store
+
+
+class Sleeps(list[float]):
+    """Notes how long somebody would have slept, and goes on at once."""
+
+    def waits(self) -> list[float]:
+        return [seconds for seconds in self if seconds > 0.0001]  # the rest is pacing at full speed
+
+
+@contextmanager
+def client_of(server: ScriptedServer, store: ResponseStore, **options: Any) -> Iterator[tuple[OpenAlexClient, Sleeps]]:
+    sleeps = Sleeps()
+    defaults = {"base_url": server.url, "api_key": KEY, "requests_per_second": 1e6}
+    hooks = {name: options.pop(name) for name in ("clock",) if name in options}
+    with OpenAlexClient(ApiConfig(**defaults | options), store, sleep=sleeps.append, **hooks) as client:
+        yield client, sleeps
+
+
+def error_body(message: str) -> dict[str, str]:
+    return {"error": "Some error", "message": message}
+
+
+LIST = works_request(filter="cites:W1", per_page=100)
+TOO_FAST = Reply(429, error_body("Rate limit exceeded: 30 requests per second"), {"Retry-After": "1"})
+NO_BUDGET = Reply(
+    429,
+    error_body("Insufficient budget. Resets at midnight UTC.") | {"dailyRemainingUsd": 0, "retryAfter": 40_000},
+    {"Retry-After": "40000", "X-RateLimit-Reset": "40000"},
+)
+TRANSIENT = {
+    "500": Reply(500, b"oops", {}),
+    "502": Reply(502, b"<html>", {}),
+    "503": Reply(503, error_body("busy"), {"Retry-After": "30"}),
+    "504": Reply(504, {"error": "Gateway timeout", "reason": "query_timeout"}, {}),
+    "520": Reply(520, b"", {}),
+    "408": Reply(408, b"", {}),
+    "too fast": TOO_FAST,
+    "too fast, unexplained": Reply(429, b"error code: 1015", {}),
+    "reset": Reply(fault="reset"),
+    "cut": Reply(fault="cut"),
+    "half a JSON": Reply(body=b'{"meta": {"coun'),
+    "a list": Reply(body=[1]),
+    "nothing": Reply(body=b""),
+    "not UTF-8": Reply(body=b'{"a": "\xff"}'),
+    "too deep": Reply(body=b'{"a":' * 5000 + b"1" + b"}" * 5000),
+}
+
+
+def test_an_answer_is_asked_for_once_and_then_comes_from_the_store(server, store):
+    server.script = lambda path, nth: Reply(body={"meta": {"count": 42}})
+    for _ in range(2):
+        with client_of(server, store) as (client, _):
+            assert client.fetch(LIST) == {"meta": {"count": 42}}
+            assert client.fetch(LIST) == {"meta": {"count": 42}}
+            assert client.remaining_usd in (0.5, None)
+    assert sum(server.asked.values()) == 1
+    assert (client.n_calls, client.n_stored, client.cost_usd) == (0, 2, 0.0)
+
+
+@pytest.mark.parametrize("reply", TRANSIENT.values(), ids=TRANSIENT)
+def test_a_passing_failure_is_tried_again_until_it_works(server, store, reply):
+    server.script = lambda path, nth: reply if nth < 3 else Reply()
+    with client_of(server, store) as (client, sleeps):
+        assert client.fetch(LIST)["meta"] == {"count": 1}
+        assert client.n_calls == 4
+        assert len(sleeps.waits()) >= 2
+        assert max(sleeps) <= 60
+
+
+@pytest.mark.parametrize("reply", TRANSIENT.values(), ids=TRANSIENT)
+def test_a_lasting_failure_ends_in_one_clear_error_and_is_not_kept(server, store, reply):
+    server.script = lambda path, nth: reply
+    with client_of(server, store, max_attempts=3) as (client, _), pytest.raises(ApiError) as caught:
+        client.fetch(LIST)
+    assert "in 3 attempts" in str(caught.value)
+    assert "run the same command again" in str(caught.value)
+    assert caught.value.status == reply.status
+    assert client.n_calls == 3
+    assert store.summary().n_requests == 0
+
+
+def test_a_server_that_is_not_there_is_a_clear_error(store):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers
+        config = ApiConfig(base_url=f"http://127.0.0.1:{taken.getsockname()[1]}", max_attempts=2)
+        with (
+            OpenAlexClient(config, store, sleep=lambda _: None) as client,
+            pytest.raises(ApiError, match="ConnectError") as caught,
+        ):
+            client.fetch(LIST)
+    assert caught.value.status is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "at_least"),
+    [
+        *[("30", 30), ("86400", 60), ("1e300", 60), ("0", 0), ("-5", 0), ("nan", 0), ("soon", 0), ("9" * 5000, 0)],
+        *[("Fri, 31 Dec 2100 23:59:59 GMT", 60), ("Sat, 01 Jan 2000 00:00:00 GMT", 0), ("Fri, 99 Dec 9999 1:1:1", 0)],
+    ],
+)
+def test_a_wait_is_what_the_server_asks_but_never_beyond_the_cap(server, store, asked, at_least):
+    server.script = lambda path, nth: Reply(503, b"", {"Retry-After": asked}) if nth < 2 else Reply()
+    with client_of(server, store) as (client, sleeps):
+        client.fetch(LIST)
+    assert all(at_least <= seconds <= 60 for seconds in sleeps.waits())
+    assert at_least == 0 or len(sleeps.waits()) == 2
+
+
+def test_too_fast_slows_every_thread_down(server, store):
+    server.script = lambda path, nth: TOO_FAST if path == LIST.key and nth == 0 else Reply()
+    with client_of(server, store, requests_per_second=20, clock=lambda: 0.0) as (client, sleeps):
+        client.fetch(LIST)
+        for i in range(2):
+            client.fetch(works_request(i))
+    first, _, again, second, third = sleeps
+    assert first == 0
+    # The clock stands still, so these are moments: after a pause of a second, at half of the pace, a little faster.
+    assert (again, second) == (1.0, pytest.approx(1.1))
+    assert 1.19 < third < 1.2
+
+
+@pytest.mark.parametrize("word", ["budget", "credits"])
+@pytest.mark.parametrize("headers", [{"X-RateLimit-Reset": "3600"}, {"Retry-After": "3600"}])
+def test_a_spent_day_stops_at_once_and_says_when_to_come_back(server, store, headers, word):
+    server.script = lambda path, nth: Reply(429, error_body(f"Insufficient {word}. Need more?"), headers)
+    with client_of(server, store) as (client, sleeps), pytest.raises(DailyBudgetError) as caught:
+        client.fetch(LIST)
+    assert client.n_calls == 1
+    assert sleeps.waits() == []
+    assert caught.value.exit_code == 75
+    until = caught.value.resets_at - datetime.now(UTC)
+    assert timedelta(minutes=58) < until < timedelta(minutes=62)
+    assert f"{caught.value.resets_at:%H:%M} UTC" in str(caught.value)
+    assert "goes on where it stopped" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("now", "reset", "resets_at"),
+    [
+        ("2026-11-20T16:20:00", "27600", "2026-11-21T00:00"),  # to the second
+        ("2026-11-20T16:20:05", "27600", "2026-11-21T00:00"),  # the answer was five seconds on its way
+        ("2026-11-20T16:19:30", "27600", "2026-11-21T00:00"),  # a clock half a minute slow
+        ("2026-11-20T23:59:59", "1", "2026-11-21T00:00"),
+        ("2026-11-21T00:00:02", "1", "2026-11-21T00:01"),  # the server's day has a second left
+        ("2026-11-20T16:20:05", "3600", "2026-11-20T17:21"),  # no midnight: up to the minute
+    ],
+)
+def test_a_budget_is_full_again_at_midnight_however_long_the_answer_took(now, reset, resets_at):
+    answer = Answer(429, {"x-ratelimit-reset": reset}, json.dumps({"message": "Insufficient budget"}).encode())
+    moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    with pytest.raises(DailyBudgetError) as caught:
+        read_answer(answer, LIST, has_key=True, now=moment)
+    assert caught.value.resets_at == datetime.fromisoformat(resets_at).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("reset", ["", "-1", "0", "1e99", "tomorrow", "999999"])
+def test_without_a_usable_reset_time_the_day_ends_at_midnight_utc(server, store, reset):
+    server.script = lambda path, nth: Reply(429, error_body("Insufficient budget"), {"X-RateLimit-Reset": reset})
+    before = datetime.now(UTC)
+    with client_of(server, store) as (client, _), pytest.raises(DailyBudgetError) as caught:
+        client.fetch(LIST)
+    assert (caught.value.resets_at.hour, caught.value.resets_at.minute) == (0, 0)
+    assert before < caught.value.resets_at <= datetime.now(UTC) + timedelta(days=1)
+
+
+def test_an_unexplained_wait_of_hours_is_a_spent_day_too(server, store):
+    server.script = lambda path, nth: Reply(429, b"", {"Retry-After": "50000"})
+    with client_of(server, store) as (client, _), pytest.raises(DailyBudgetError):
+        client.fetch(LIST)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "advice"),
+    [
+        (429, "Plan upgrade required: from_updated_date", ApiError, "paid plan"),
+        (400, "x is not a valid field. " + "Valid fields are: y. " * 300, ApiError, "not a valid field"),
+        (403, "no access", ApiError, "no access"),
+        (405, "no", ApiError, "405"),
+        (404, "no such endpoint", ApiError, "no such endpoint"),
+        (401, "API key not found", ApiKeyError, "openalex.org/settings/api"),
+    ],
+)
+def test_a_refusal_is_not_tried_again_and_says_what_openalex_said(server, store, status, message, kind, advice):
+    server.script = lambda path, nth: Reply(status, error_body(message), {})
+    with client_of(server, store) as (client, sleeps), pytest.raises(kind, match=advice) as caught:
+        client.fetch(LIST)
+    assert client.n_calls == 1
+    assert sleeps.waits() == []
+    assert caught.value.status == status
+    assert len(str(caught.value)) < 900
+    assert store.summary().n_requests == 0
+
+
+def test_a_missing_key_is_told_from_a_wrong_one(server, store):
+    server.script = lambda path, nth: Reply(401, error_body("API key not found"), {})
+    with client_of(server, store) as (client, _), pytest.raises(ApiKeyError, match="does not accept the API key"):
+        client.fetch(LIST)
+    with (
+        client_of(server, store, api_key=None) as (client, _),
+        pytest.raises(ApiKeyError, match="wants an API key for /works"),
+    ):
+        client.fetch(LIST)
+
+
+def test_a_gone_work_is_remembered_as_gone(server, store):
+    server.script = lambda path, nth: Reply(404, b"<html>Not Found</html>", {})
+    with client_of(server, store) as (client, _):
+        for _ in range(2):
+            with pytest.raises(NotFoundError, match="merged or deleted"):
+                client.fetch(works_request(7))
+            assert client.fetch(works_request(7), missing_ok=True) is None
+    assert sum(server.asked.values()) == 1
+
+
+def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, store):
+    server.script = lambda path, nth: (
+        Reply(301, b"", {"Location": "/works/W2"}) if "W1" in path else Reply(body={"id": 2})
+    )
+    with client_of(server, store) as (client, _):
+        assert client.fetch(works_request(1)) == {"id": 2}
+        assert client.fetch(works_request(1)) == {"id": 2}
+    assert server.asked == {"/works/W1": 1, "/works/W2": 1}
+
+
+def test_no_redirect_takes_the_key_to_another_host(server, store):
+    with serving(ScriptedServer()) as other:
+        for place in (f"{other.url}/works/W2", f"//127.0.0.1:{other.server_address[1]}/", "http://[", "ftp://x/y", ""):
+            server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
+            with client_of(server, store) as (client, _), pytest.raises(ApiError):
+                client.fetch(works_request(1))
+        assert other.asked == {}
+
+
+def test_a_refused_redirect_is_told_by_scheme_host_and_port_and_carries_no_password(server, store):
+    with serving(ScriptedServer()) as other:
+        for place, told in (
+            (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
+            (server.url.replace("http", "https"), f"redirects to {server.url.replace('http', 'https')};"),
+            (server.url.replace("//", "//user:pass-word@") + "/works/W2", "an address with a user name in it"),
+            ("http://xn--a/", "name of a host is impossible"),
+            (f"http://host:{KEY}/", "'***'"),
+            (f"http://{KEY}.org/", "http://***.org"),
+        ):
+            server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
+            with client_of(server, store) as (client, _), pytest.raises(ApiError) as caught:
+                client.fetch(works_request(1))
+            assert told in str(caught.value)
+            assert "pass-word" not in str(caught.value)
+            assert KEY.lower() not in str(caught.value)
+        assert other.asked == {}
+    assert set(server.asked) == {"/works/W1"}
+
+
+def test_redirects_in_circles_end(server, store):
+    server.script = lambda path, nth: Reply(301, b"", {"Location": path})
+    with client_of(server, store) as (client, _), pytest.raises(ApiError, match="in circles"):
+        client.fetch(works_request(1))
+
+
+def test_who_asks_is_said_in_headers_and_is_no_part_of_the_question(server, store):
+    with client_of(server, store, email="you@example.org") as (client, _):
+        client.fetch(LIST)
+    ((path, headers),) = server.heads
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert "mailto:you@example.org" in headers["User-Agent"]
+    assert path == f"{LIST.key}&mailto=you%40example.org"
+    with client_of(server, store, api_key=None, email="they@example.org") as (client, _):
+        client.fetch(LIST)
+    assert client.n_calls == 0
+
+
+def test_the_key_is_nowhere_but_in_the_header(server, store, caplog):
+    caplog.set_level(logging.DEBUG)
+    replies = [
+        *TRANSIENT.values(),
+        NO_BUDGET,
+        *(Reply(status, error_body(f"key {KEY}!"), {}) for status in (400, 401, 403)),
+    ]
+    replies += [Reply(), Reply(body={"you sent": KEY}), Reply(302, b"", {"Location": f"http://other/{KEY}"})]
+    texts = [repr(ApiConfig(api_key=KEY))]
+    for i, reply in enumerate(replies):
+        server.script = lambda path, nth, reply=reply: reply
+        with client_of(server, store, max_attempts=2, email="you@example.org") as (client, _):
+            texts.append(repr(client))
+            try:
+                client.fetch(works_request(i))
+            except SciSciDataError as error:
+                while error:
+                    texts += [repr(error), str(error), repr(vars(error))]
+                    error = error.__cause__ or error.__context__
+    store.close()
+    assert len(texts) > 40
+    assert store.path.stat().st_size > 0
+    texts += [record.getMessage() for record in caplog.records]
+    assert not [text for text in texts if KEY in text]
+    for path in store.path.parent.iterdir():
+        content = path.read_bytes()
+        assert KEY.encode() not in content
+        assert b"example.org" not in content
+    assert all(KEY not in path for path, _ in server.heads)
+
+
+def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
+    email = "Some.One+two@example.org"
+    spellings = [email, email.lower(), "Some.One%2Btwo%40example.org", "Some.One%2btwo%40example%2Eorg"]
+    spellings += ["Some.One%252Btwo%2540example.org", "Some.One+two%40example.org"]
+    server.script = lambda path, nth: Reply(body={"url": spellings, "n": 7})
+    with client_of(server, store, email=email) as (client, _):
+        assert client.fetch(works_request(1)) == {"url": ["***"] * len(spellings), "n": 7}
+        escaped = b'{"url": "Some.One\\u002Btwo\\u0040example.org"}'
+        server.script = lambda path, nth: Reply(body=escaped)
+        assert client.fetch(works_request(2)) == {"url": "***"}
+        server.script = lambda path, nth: Reply(400, error_body(f"do not know {path}"))
+        with pytest.raises(ApiError) as caught:
+            client.fetch(works_request(3))
+    assert "mailto=***" in str(caught.value)
+    kept = b"".join(store.get(works_request(i).key) for i in (1, 2))
+    assert b"example" not in kept
+
+
+def test_a_store_keeps_the_answers_of_one_server_only(server, store, monkeypatch):
+    with client_of(server, store) as (client, _):
+        client.fetch(LIST)
+    with serving(ScriptedServer()) as restarted, client_of(restarted, store) as (client, _):  # on another port
+        client.fetch(works_request(1))
+    for url in ("https://api.openalex.org", server.url.replace("http", "https"), "http://localhost:1"):
+        with pytest.raises(StorageError, match=r"http://127\.0\.0\.1.*--cache-dir") as caught:
+            OpenAlexClient(ApiConfig(base_url=url), store)
+        assert ApiConfig(base_url=url).server in str(caught.value)
+        with OpenAlexClient(ApiConfig(base_url=url, offline=True), store) as client:  # asks nobody
+            assert client.fetch(LIST)
+
+
+def test_a_server_that_never_answered_well_claims_no_store(server, store):
+    server.script = lambda path, nth: Reply(500, b"", {})
+    with client_of(server, store, max_attempts=1) as (client, _), pytest.raises(ApiError):
+        client.fetch(LIST)
+    OpenAlexClient(ApiConfig(), store).close()
+
+
+def test_one_server_has_one_name():
+    urls = ["https://api.openalex.org", "https://API.openalex.org:443/", " https://api.openalex.org/ "]
+    assert {ApiConfig(base_url=url).server for url in urls} == {"https://api.openalex.org"}
+    assert ApiConfig(base_url="https://a.org:8000/x/").server == "https://a.org:8000/x"
+    assert ApiConfig(base_url="http://127.0.0.9:8000").server == "http://127.0.0.9"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:pass-word@127.0.0.1:1"),
+        ("HTTPS_PROXY", "garbage:::1"),
+        ("HTTPS_PROXY", "http://user:pass-word/x@host"),
+        ("https_proxy", "ftp://user:pass-word@host"),
+        ("SSL_CERT_FILE", "/nonexistent"),
+        ("SSL_CERT_FILE", __file__),
+    ],
+)
+def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=name) as caught:
+        OpenAlexClient(ApiConfig(), store)
+    assert "unset" in str(caught.value)
+    assert "pass-word" not in str(caught.value)
+    with OpenAlexClient(ApiConfig(offline=True), store) as client:
+        assert client.n_calls == 0
+
+
+def test_a_proxy_with_an_impossible_name_is_named_when_it_is_needed(store, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://exa..mple:1")
+    with (
+        OpenAlexClient(ApiConfig(api_key=KEY), store, sleep=lambda _: None) as client,
+        pytest.raises(ApiError, match="HTTPS_PROXY"),
+    ):
+        client.fetch(LIST)
+
+
+def test_a_wrong_answer_is_asked_for_again_and_never_kept(server, store):
+    def check(content: dict[str, Any]) -> str | None:
+        return None if content["meta"]["count"] == 3 else f"count {content['meta']['count']} and not 3"
+
+    server.script = lambda path, nth: Reply(body={"meta": {"count": min(nth, 3)}})
+    with client_of(server, store) as (client, _):
+        assert client.fetch(LIST, check) == {"meta": {"count": 3}}
+        assert client.n_calls == 4
+        assert client.cost_usd == 0.0004
+        assert client.summary().cost_usd == 0.0001
+    server.script = lambda path, nth: Reply(body={"meta": {"count": 9}})
+    with client_of(server, store, max_attempts=3) as (client, _), pytest.raises(ApiError, match="count 9 and not 3"):
+        client.fetch(works_request(filter="cites:W2"), check)
+    assert store.summary().n_requests == 1
+
+
+def test_how_long_openalex_took_is_no_part_of_the_answer(server, store, tmp_path):
+    text = r'{"db_response_time_ms": 7} \\"db_response_time_ms":8,'
+    digests = set()
+    for i, took in enumerate((0, 3, 12345)):
+        body = {"meta": {"db_response_time_ms": took, "count": 1}, "results": [{"title": text}]}
+        server.script = lambda path, nth, body=body: Reply(body=body)
+        with ResponseStore(tmp_path / str(i)) as fresh, client_of(server, fresh) as (client, _):
+            answer = client.fetch(LIST)
+            assert answer == {"meta": {"db_response_time_ms": 0, "count": 1}, "results": [{"title": text}]}
+            assert client.fetch(LIST) == answer
+            digests.add(client.summary().sha256)
+    assert len(digests) == 1
+
+
+def test_a_kept_answer_that_fails_a_later_check_is_replaced(server, store):
+    server.script = lambda path, nth: Reply(body={"n": nth})
+    with client_of(server, store) as (client, _):
+        assert client.fetch(LIST) == {"n": 0}
+        assert client.fetch(LIST, lambda content: None if content["n"] else "none counted") == {"n": 1}
+        assert client.fetch(LIST) == {"n": 1}
+    with client_of(server, store, offline=True) as (client, _), pytest.raises(OfflineError, match="still too few"):
+        client.fetch(LIST, lambda content: "still too few")
+
+
+def test_offline_never_touches_the_network(server, store):
+    with client_of(server, store) as (client, _):
+        client.fetch(LIST)
+    with client_of(server, store, offline=True) as (client, _):
+        assert client.fetch(LIST)
+        with pytest.raises(OfflineError, match=r"/works/W5.*without --offline"):
+            client.fetch(works_request(5))
+    assert sum(server.asked.values()) == 1
+
+
+def test_equal_questions_at_once_become_one_call(server, store):
+    def script(path: str, nth: int) -> Reply:
+        time.sleep(0.05)
+        return Reply(500, b"", {}) if nth == 0 else Reply(body={"n": nth})
+
+    server.script = script
+    with client_of(server, store) as (client, _), ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(client.fetch, [LIST, Request(LIST.path, LIST.params[::-1])] * 8))
+    assert answers == [{"n": 1}] * 16
+    assert server.asked[LIST.key] == 2
+
+
+def number_of(path: str) -> int:
+    return int(path.rpartition("W")[2])
+
+
+def echo(path: str, nth: int) -> Reply:
+    return Reply(body={"n": number_of(path)})
+
+
+def test_fetch_all_answers_in_the_order_of_the_requests(server, store):
+    rng = random.Random(0)
+    delays = [rng.random() / 50 for _ in range(100)]
+
+    def script(path: str, nth: int) -> Reply:
+        time.sleep(delays[number_of(path)])
+        return echo(path, nth) if nth else Reply(500, b"", {})
+
+    server.script = script
+    order = [*range(100), *range(0, 100, 7)]
+    with client_of(server, store, concurrency=4) as (client, _):
+        answers = [answer["n"] for answer in client.fetch_all(works_request(i) for i in order)]
+    assert answers == order
+    assert client.n_calls == 200
+    assert client.n_stored == 15
+    assert set(server.asked.values()) == {2}
+
+
+def test_fetch_all_takes_requests_only_as_needed(server, store):
+    server.script = echo
+    counter, before = itertools.count(), set(threading.enumerate())
+    with client_of(server, store, concurrency=2) as (client, _):
+        answers = client.fetch_all(works_request(i) for i in counter)
+        assert [next(answers)["n"] for _ in range(5)] == [0, 1, 2, 3, 4]
+        answers.close()
+        assert next(counter) <= 5 + 2 * 2
+        assert client.summary().n_requests == 5  # what was asked ahead is kept, and no part of the result
+    assert store.summary().n_requests >= 5
+    begun = set(threading.enumerate()) - before
+    assert not [thread for thread in begun if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_an_error_lets_calls_under_way_end_and_be_kept(server, store):
+    arrived = threading.Barrier(4)
+
+    def script(path: str, nth: int) -> Reply:
+        if number_of(path) < 4:
+            arrived.wait(timeout=60)  # four calls are under way
+            if number_of(path) == 2:
+                return NO_BUDGET
+            time.sleep(0.2)
+        return echo(path, nth)
+
+    server.script = script
+    seen = []
+    with client_of(server, store, concurrency=4) as (client, _):
+        with pytest.raises(DailyBudgetError):
+            seen.extend(answer["n"] for answer in client.fetch_all(works_request(i) for i in range(100)))
+        assert seen == [0, 1]
+        assert client.n_calls == 4
+        assert client.cost_usd == 0.0003
+    assert {i for i in range(100) if store.get(works_request(i).key)} == {0, 1, 3}
+
+
+def test_an_error_wakes_threads_that_wait_to_try_again(server, store):
+    server.script = lambda path, nth: Reply(503, b"", {"Retry-After": "50"}) if "W0" in path else NO_BUDGET
+    config = ApiConfig(base_url=server.url, api_key=KEY, requests_per_second=20, concurrency=2)
+    started = time.monotonic()
+    with OpenAlexClient(config, store) as client, pytest.raises(DailyBudgetError):
+        list(client.fetch_all([works_request(0), works_request(1)]))
+    assert time.monotonic() - started < 45  # and not the 50 that the server asked for
+
+
+def test_an_interrupted_caller_keeps_what_was_under_way(server, store):
+    def script(path: str, nth: int) -> Reply:
+        time.sleep(0.1)
+        return echo(path, nth)
+
+    def interrupted() -> Iterator[Request]:
+        yield from (works_request(i) for i in range(3))
+        while len(server.asked) < 3:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    server.script = script
+
+    with client_of(server, store) as (client, _), pytest.raises(KeyboardInterrupt):
+        list(client.fetch_all(interrupted()))
+    assert store.summary().n_requests == 3
+
+
+def test_a_missing_work_among_many_is_none_if_allowed(server, store):
+    server.script = lambda path, nth: Reply(404, b"", {}) if "W1" in path else echo(path, nth)
+    with client_of(server, store) as (client, _):
+        requests = [works_request(i) for i in range(3)]
+        assert list(client.fetch_all(requests, missing_ok=True)) == [{"n": 0}, None, {"n": 2}]
+        with pytest.raises(NotFoundError):
+            list(client.fetch_all(requests))
+
+
+def test_costs_are_taken_from_wherever_the_answer_states_them(server, store):
+    stated = [
+        Reply(headers={"X-RateLimit-Cost-USD": "0.001", "X-RateLimit-Credits-Used": "7"}),
+        Reply(headers={"X-RateLimit-Credits-Used": "2"}),
+        Reply(body={"meta": {"cost_usd": 0.0003}}, headers={}),
+        Reply(headers={}),  # the price list: 1 credit
+        Reply(headers={"X-RateLimit-Cost-USD": "1e300", "X-RateLimit-Remaining-USD": "inf"}, body={"meta": 1}),
+        Reply(fault="cut", headers={"X-RateLimit-Cost-USD": "0.0005"}),
+        Reply(500, b"", {}),
+    ]
+    spent: list[float] = []
+    server.script = lambda path, nth: stated[int(path.rpartition("W")[2])]
+    with client_of(server, store, max_attempts=1) as (client, _):
+        client.watch(spent.append)
+        for i in range(len(stated)):
+            try:
+                client.fetch(works_request(filter=f"cites:W{i}"))
+            except ApiError:
+                assert i >= 5
+    assert spent == [0.001, 0.0012, 0.0015, 0.0016, 0.0017, 0.0022, 0.0022]
+    assert client.cost_usd == 0.0022
+    assert client.remaining_usd is None
+    with client_of(server, store) as (client, _):
+        client.watch(spent.append)
+        client.watch(None)
+        client.fetch(works_request(3))
+    assert len(spent) == 7
+
+
+def test_a_limit_is_never_exceeded_however_many_threads_spend(server, store):
+    def script(path: str, nth: int) -> Reply:
+        time.sleep(0.01)
+        return Reply(body={"n": 0})
+
+    server.script = script
+    requests = [works_request(filter=f"cites:W{i}") for i in range(50)]
+    for n_done in (23, 46):
+        with client_of(server, store, max_cost_usd=0.0023) as (client, _):
+            with pytest.raises(CostLimitError, match="goes on where it stopped") as caught:
+                list(client.fetch_all(requests))
+            assert client.cost_usd <= 0.0023
+        assert caught.value.exit_code == 75
+        assert store.summary().n_requests == n_done  # the next run goes on
+    with client_of(server, store, max_cost_usd=0.0023) as (client, _):
+        assert len(list(client.fetch_all(requests))) == 50
+    assert set(server.asked.values()) == {1}
+
+
+def test_nothing_may_be_spent_with_a_limit_of_zero_but_free_calls(server, store):
+    server.script = lambda path, nth: Reply(body={"id": 1}, headers={"X-RateLimit-Cost-USD": "0"})
+    with client_of(server, store, max_cost_usd=0) as (client, _):
+        assert client.fetch(works_request(1))
+        with pytest.raises(CostLimitError):
+            client.fetch(LIST)
+    assert client.n_calls == 1
+
+
+def test_without_a_key_the_user_is_told_once_how_to_get_one(server, store, caplog):
+    server.script = echo
+    with client_of(server, store, api_key=" ") as (client, _):
+        list(client.fetch_all(works_request(i) for i in range(20)))
+    told = [record.getMessage() for record in caplog.records if "settings/api" in record.getMessage()]
+    assert len(told) == 1
+    assert "OPENALEX_API_KEY" in told[0]
+    assert "Authorization" not in server.heads[0][1]
+
+
+def test_an_answer_that_trickles_is_given_up_at_the_deadline(server, store):
+    server.script = lambda path, nth: Reply(fault="trickle" if nth == 0 else "")
+    seconds = itertools.count(step=5)  # each look at the clock is five later, however slow this machine is
+    with client_of(server, store, clock=lambda: float(next(seconds))) as (client, _):
+        assert client.fetch(LIST)
+    assert client.n_calls == 2
+
+
+def test_a_full_disk_stops_the_run_with_a_storage_error(server, store):
+    store._database.execute("PRAGMA max_page_count = 1")
+    server.script = lambda path, nth: Reply(body=os.urandom(50_000).hex().join(['{"a": "', '"}']).encode())
+    with client_of(server, store) as (client, _), pytest.raises(StorageError, match="Free some disk space"):
+        list(client.fetch_all(works_request(i) for i in range(20)))
+
+
+# Anything may come back.
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+known = st.sampled_from(["meta", "error", "message", "reason", "retryAfter", "dailyRemainingUsd", "results"])
+objects = st.dictionaries(known, json_values, max_size=4) | st.fixed_dictionaries(
+    {"meta": st.dictionaries(st.sampled_from(["count", "cost_usd"]), json_values)}
+)
+bodies = (
+    st.binary(max_size=40)
+    | json_values.map(lambda value: json.dumps(value).encode())
+    | objects.map(lambda value: json.dumps(value).encode())
+)
+header_names = st.sampled_from(
+    [
+        *["Retry-After", "X-RateLimit-Reset", "X-RateLimit-Cost-USD", "X-RateLimit-Credits-Used", "Location"],
+        *["X-RateLimit-Remaining-USD", "Content-Type", "Content-Encoding", "X"],
+    ]
+)
+header_values = (
+    st.floats().map(str)
+    | st.integers().map(str)
+    | st.just("9" * 3000)
+    | st.sampled_from(["gzip", "//", "http://[::1", "/works?a=\xe9", "http://xn--/", "http://\u2603.example/".encode().decode("latin-1")])
+    | st.text(st.characters(min_codepoint=33, max_codepoint=255), max_size=12)
+)  # fmt: skip
+statuses = st.sampled_from(
+    [200, 200, 200, 204, 301, 302, 400, 401, 403, 404, 408, 418, 429, 429, 500, 503, 504, 599, 999]
+)
+
+
+@pytest.fixture(scope="module", name="any_server")
+def any_server_fixture() -> Iterator[ScriptedServer]:
+    with serving(ScriptedServer()) as server:
+        yield server
+
+
+def ask_anything(url: str) -> None:
+    with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
+        config = ApiConfig(base_url=url, api_key=KEY, max_attempts=2, requests_per_second=1e6, timeout_s=5)
+        for request in (LIST, works_request(1)):
+            with OpenAlexClient(config, store, sleep=lambda _: None) as client:
+                try:
+                    answer = client.fetch(request, missing_ok=True)
+                except SciSciDataError as error:
+                    assert len(str(error)) > 20  # noqa: PT017
+                    continue
+                assert answer is None or isinstance(answer, dict)
+                assert client.fetch(request, missing_ok=True) == answer
+                assert client.cost_usd >= 0
+                json.dumps(client.remaining_usd, allow_nan=False)
+
+
+@given(statuses, st.dictionaries(header_names, header_values, max_size=4), bodies)
+@example(200, {}, b'{"a": "\\ud800"}')
+@example(200, {"Content-Encoding": "gzip"}, b"not gzip")
+@example(429, {"Retry-After": "9" * 3000, "X-RateLimit-Reset": "9" * 3000}, b"{}")
+def test_no_answer_whatever_crashes_the_client_without_a_clear_error(any_server, status, headers, body):
+    any_server.script = lambda path, nth: Reply(status, body, headers)
+    ask_anything(any_server.url)
+
+
+@given(st.binary(max_size=120), st.booleans())
+@example(b"HTTP/1.1 301 M\r\nLocation: http://\xff\xfe:99999999/\r\nContent-Length: 0\r\n", False)
+@example(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}", False)
+@example(b"\r\nRetry-After: \xff\x00\r\n", True)
+def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, begins_well):
+    content = b"HTTP/1.1 200 OK\r\n" * begins_well + garbage
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):  # a client that is gone
+                connection.recv(4096)
+                connection.sendall(content)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        ask_anything(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+# Killed in the middle.
+
+RUN = """
+import sys
+from pathlib import Path
+from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex.store import ResponseStore
+config = ApiConfig(base_url=sys.argv[1], api_key="any", requests_per_second=1e4)
+with ResponseStore(Path(sys.argv[2])) as store, OpenAlexClient(config, store) as client:
+    answers = client.fetch_all(works_request(filter=f"cites:W{i}") for i in range(300))
+    print([answer["n"] for answer in answers] == list(range(300)), client.summary().sha256)
+"""
+
+
+def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_path):
+    def script(path: str, nth: int) -> Reply:
+        time.sleep(0.005)
+        return echo(path, nth)
+
+    def command(server: ScriptedServer, folder: Path) -> list[str]:
+        return [sys.executable, "-c", RUN, server.url, str(folder)]
+
+    @contextmanager
+    def one_server() -> Iterator[ScriptedServer]:
+        """At its end it has heard all that was asked, which may lie in a socket when the asker is dead."""
+        server = ScriptedServer()
+        server.script, server.daemon_threads = script, False  # it waits for its threads
+        with serving(server):
+            yield server
+
+    store_folder = tmp_path / "store"
+    asked: Counter[str] = Counter()
+    under_way: set[str] = set()
+    for n_more in (5, 60, 110):
+        with one_server() as server:
+            process = subprocess.Popen(command(server, store_folder), stdout=subprocess.DEVNULL)
+            while sum(server.asked.values()) < n_more:
+                assert process.poll() is None, "it ended by itself"
+                time.sleep(0.002)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        asked += server.asked
+        with ResponseStore(store_folder) as store:
+            kept = {path for path in asked if store.get(path)}
+        assert len(kept) >= n_more - 8
+        under_way |= set(asked) - kept
+    with one_server() as server:
+        done = subprocess.run(command(server, store_folder), capture_output=True, text=True, check=True)
+    asked += server.asked
+    with one_server() as server:
+        again = subprocess.run(command(server, tmp_path / "clean"), capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True")
+    assert done.stdout == again.stdout
+    assert {path for path, n in asked.items() if n > 1} <= under_way
+    assert len(under_way) <= 3 * 8  # eight threads at each kill
+
+
+# Against a whole OpenAlex in small, with a fifth of all calls going wrong.
+
+
+def check_counts(content: dict[str, Any]) -> str | None:
+    """The invariants of a list: as many rows as counted, and groups that add up."""
+    if "meta" not in content:
+        return None
+    count = content["meta"]["count"]
+    if "results" in content:
+        n_rows = len(content["results"])
+        return None if n_rows == count else f"{n_rows} rows of {count}"
+    found = sum(group["count"] for group in content["group_by"])
+    return None if found == count else f"groups add up to {found} and not to {count}"
+
+
+def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(shared_data, tmp_path):
+    with gzip.open(shared_data / "openalex" / "synergy_A.works.jsonl.gz", "rt", encoding="utf-8") as file:
+        records = [json.loads(line) for line in itertools.islice(file, 300)]
+    works = [int(record["id"].rpartition("W")[2]) for record in records[:150]]
+    requests = [works_request(work, select="id,publication_year") for work in works]
+    requests += [works_request(filter=f"cites:W{work}", group_by="publication_year") for work in works]
+    requests += [works_request(filter=f"openalex:W{a}|W{b}", per_page=100) for a, b in itertools.pairwise(works)]
+
+    def run(server: OpenAlexServer, folder: Path) -> tuple[list[Any], Any, float, int]:
+        config = ApiConfig(base_url=server.base_url, api_key=KEY, requests_per_second=1e4, max_sleep_s=0.01)
+        spent = 0.0
+        with ResponseStore(folder) as store:
+            for n_stops in range(100):
+                with OpenAlexClient(config, store) as client:
+                    try:
+                        answers = list(client.fetch_all(requests, check_counts))
+                    except (DailyBudgetError, ApiError):
+                        spent += client.cost_usd
+                    else:
+                        return answers, client.summary(), spent + client.cost_usd, n_stops
+        pytest.fail("stopped a hundred times")
+
+    with OpenAlexServer(records, key=KEY, per_second=math.inf) as server:
+        clean, clean_summary, bill, n_stops = run(server, tmp_path / "clean")
+        assert n_stops == 0
+        assert bill == pytest.approx(server.cost_usd)
+        assert len(server.log) == len(set(requests))
+    with OpenAlexServer(records, key=KEY, per_second=math.inf, fault_rate=0.2, slow_s=0.01) as server:
+        chaotic, summary, bill, n_stops = run(server, tmp_path / "chaos")
+        assert n_stops > 0
+        assert {entry.fault for entry in server.log} > {"rate429", "daily429", "503", "reset", "truncated", "partial"}
+        assert server.repeated() == {}
+        assert bill == pytest.approx(server.cost_usd)
+    assert [n for n, pair in enumerate(zip(clean, chaotic, strict=True)) if pair[0] != pair[1]] == []
+    day = {"first_fetched_on": None, "last_fetched_on": None}  # it may be another one by now
+    assert summary._replace(**day) == clean_summary._replace(**day)
+
+
+# The parts.
+
+
+def test_the_pace_is_even_slows_down_once_a_second_and_recovers():
+    now = [0.0]
+    pacer = Pacer(10.0, clock=lambda: now[0])
+    starts: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        starts.append(now[0])
+
+    def gaps(n: int) -> list[float]:
+        starts.clear()
+        for _ in range(n):
+            pacer.wait(sleep)
+        return [round(after - before, 6) for before, after in itertools.pairwise(starts)]
+
+    assert gaps(20) == [0.1] * 19
+    now[0] += 100
+    assert gaps(3) == [0.1] * 2  # rest is not saved up for a burst
+    for _ in range(8):
+        pacer.slow_down(2.0)
+    before = now[0]
+    assert gaps(3) == [0.2] * 2
+    assert starts[0] - before == pytest.approx(2.0)
+    for _ in range(1000):
+        pacer.speed_up()
+    gaps(2)
+    assert gaps(5) == [0.1] * 4
+    for _ in range(20):
+        now[0] += 5
+        pacer.slow_down(0.0)
+    assert gaps(2)[-1] == 1.6
+
+
+words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+
+
+@given(st.permutations([("filter", "cites:W1|W2"), ("select", "id"), ("per_page", "100")]))
+def test_the_order_of_parameters_makes_no_other_question(params):
+    assert Request("/works", tuple(params)).key == "/works?filter=cites%3AW1%7CW2&per_page=100&select=id"
+
+
+@given(st.lists(st.tuples(words, st.text(st.characters(exclude_categories=["Cs"]), max_size=9)), max_size=4))
+def test_different_questions_have_different_keys(params):
+    from urllib.parse import parse_qsl
+
+    key = Request("/works", tuple(params)).key
+    assert key.isascii()
+    assert parse_qsl(key.partition("?")[2], keep_blank_values=True) == sorted(params, key=lambda pair: pair[0])
+
+
+@pytest.mark.parametrize("name", ["api_key", "api-key", "mailto", "API_KEY"])
+def test_a_question_cannot_carry_a_secret(name):
+    with pytest.raises(ConfigError, match="end up in the store"):
+        Request("/works", ((name, KEY),))
+
+
+def test_a_question_that_openalex_would_cut_off_is_refused_here():
+    ids = [f"W{4_000_000_000 + i}" for i in range(100)]
+    chunks = ["cites:" + "|".join(ids)] * 5
+    assert len(works_request(filter=",".join(chunks)).key) < MAX_KEY_BYTES
+    with pytest.raises(ConfigError, match="Split it"):
+        works_request(filter=",".join(chunks + chunks[:1]))
+
+
+@pytest.mark.parametrize(
+    ("request_", "credits"),
+    [
+        (works_request(1), 0),
+        (works_request("doi:10.1000/a"), 0),
+        (LIST, 1),
+        (works_request(search="dna"), 10),
+        (works_request(filter="title.search:dna"), 10),
+        (works_request(filter="title.search:dna", group_by="publication_year"), 1),
+    ],
+)
+def test_prices_are_those_of_the_list(request_, credits):
+    assert request_.price_usd == pytest.approx(credits * 0.0001)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("sciscidata.openalex.config.config_file", lambda: tmp_path / "openalex.toml")
+    for name in ("OPENALEX_API_KEY", "OPENALEX_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "openalex.toml"
+
+
+def test_flags_go_over_the_environment_and_that_over_the_file(home, monkeypatch):
+    assert ApiConfig.from_environment().api_key is None
+    assert ApiConfig.from_environment().base_url == "https://api.openalex.org"
+    home.write_text('api_key = " of-the-file\\n"\nemail = "you@example.org"\n')
+    assert ApiConfig.from_environment().api_key == "of-the-file"
+    assert ApiConfig.from_environment().email == "you@example.org"
+    monkeypatch.setenv("OPENALEX_API_KEY", "  ")
+    assert ApiConfig.from_environment().api_key == "of-the-file"
+    monkeypatch.setenv("OPENALEX_API_KEY", "of-the-shell\n")
+    monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:1/")
+    assert ApiConfig.from_environment().api_key == "of-the-shell"
+    assert ApiConfig.from_environment().base_url == "http://127.0.0.1:1"
+    config = ApiConfig.from_environment(api_key="of-the-flag", base_url="http://127.0.0.1:2", concurrency=3)
+    assert (config.api_key, config.base_url, config.concurrency) == ("of-the-flag", "http://127.0.0.1:2", 3)
+
+
+@pytest.mark.parametrize("content", [f"api_key = {KEY}", f"api_kye = '{KEY}'", f"api_key = ['{KEY}']", f"{KEY}\xff"])
+def test_a_bad_file_is_named_and_not_quoted(home, content):
+    home.write_text(content, encoding="latin-1")
+    with pytest.raises(ConfigError, match=r"openalex\.toml") as caught:
+        ApiConfig.from_environment()
+    assert KEY not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_the_file_lies_in_the_users_configuration_folder():
+    assert config_file().parent.name == "sciscidata"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"base_url": "ftp://api.openalex.org"},
+        {"base_url": "api.openalex.org"},
+        {"base_url": "https://user:word@api.openalex.org"},
+        {"base_url": "https://api.openalex.org?api_key=k"},
+        {"base_url": "https://"},
+        {"base_url": "https://host:port"},
+        {"base_url": "http://[::1"},
+        {"base_url": "http://xn--a"},
+        {"base_url": "http://exa..mple"},
+        {"base_url": "http://" + "a" * 64 + ".org"},
+        {"base_url": "http://host:99999"},
+        {"api_key": "two words"},
+        {"api_key": "two\nlines"},
+        {"api_key": "clé"},
+        {"email": "nobody"},
+        {"email": "a@b\r\nX: y"},
+        {"requests_per_second": 0},
+        {"requests_per_second": float("nan")},
+        {"timeout_s": -1},
+        {"max_sleep_s": float("inf")},
+        {"concurrency": 0},
+        {"concurrency": True},
+        {"max_attempts": 1.5},
+        {"max_cost_usd": -0.1},
+        {"max_cost_usd": float("nan")},
+    ],
+)
+def test_an_impossible_option_is_refused_without_repeating_a_key(options):
+    with pytest.raises(ConfigError) as caught:
+        ApiConfig(**options)
+    assert str(options.get("api_key", "\0")) not in str(caught.value)
+
+
+def test_an_empty_key_is_no_key_and_changes_the_pace():
+    assert ApiConfig(api_key=" \n").api_key is None
+    assert ApiConfig().rate < 10
+    assert ApiConfig(api_key="k").rate == 25
+    assert ApiConfig(api_key="k", requests_per_second=3).rate == 3

@@ -1,0 +1,258 @@
+"""The cut-offs, to the last representable number in both splits."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import polars as pl
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.labels import (
+    DISRUPTION_LABELS,
+    NOVELTY_LABELS,
+    PRESETS,
+    LabelThresholds,
+    compute_disruption_labels,
+    compute_novelty_labels,
+    compute_uzzi_cells,
+    count_labels,
+)
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+cuts = st.floats(min_value=-1, max_value=1)
+scores = st.floats(min_value=-1, max_value=1)
+
+
+def labels(values: list[float | None], thresholds: LabelThresholds) -> list[str | None]:
+    frame = pl.DataFrame({"cd_index": values}, schema={"cd_index": pl.Float64})
+    return compute_disruption_labels(frame, thresholds).collect()["disruption_label"].to_list()
+
+
+def novelty(pairs: list[tuple[float | None, float | None]], thresholds: LabelThresholds) -> list[str | None]:
+    schema = {"novelty_score": pl.Float64, "conventionality_score": pl.Float64}
+    frame = pl.DataFrame(pairs, schema=schema, orient="row")
+    return compute_novelty_labels(frame, thresholds).collect()["novelty_label"].to_list()
+
+
+def around(cut: float) -> list[float]:
+    return [math.nextafter(cut, -math.inf), cut, math.nextafter(cut, math.inf)]
+
+
+@given(cuts, cuts)
+def test_labels_flip_exactly_at_inclusive_cut_offs(low: float, high: float) -> None:
+    assume(math.nextafter(low, math.inf) < math.nextafter(high, -math.inf))
+    cut = LabelThresholds(consolidating_max=low, disruptive_min=high)
+    assert labels(around(low), cut) == ["consolidating", "consolidating", "neutral"]
+    assert labels(around(high), cut) == ["neutral", "disruptive", "disruptive"]
+
+
+@given(cuts, cuts)
+def test_labels_flip_just_beyond_strict_cut_offs(low: float, high: float) -> None:
+    assume(math.nextafter(low, math.inf) < math.nextafter(high, -math.inf))
+    cut = LabelThresholds(consolidating_max=low, disruptive_min=high, inclusive=False)
+    assert labels(around(low), cut) == ["consolidating", "neutral", "neutral"]
+    assert labels(around(high), cut) == ["neutral", "neutral", "disruptive"]
+
+
+def test_the_default_cut_offs_are_one_thousandth_inclusive() -> None:
+    cut = LabelThresholds()
+    assert labels(around(-0.001), cut) == ["consolidating", "consolidating", "neutral"]
+    assert labels(around(0.001), cut) == ["neutral", "disruptive", "disruptive"]
+    assert labels([-1.0, 0.0, -0.0, 1.0], cut) == ["consolidating", "neutral", "neutral", "disruptive"]
+
+
+def test_the_wide_cut_offs_are_one_tenth_strict() -> None:
+    cut = LabelThresholds.preset("wide")
+    assert labels(around(-0.1), cut) == ["consolidating", "neutral", "neutral"]
+    assert labels(around(0.1), cut) == ["neutral", "neutral", "disruptive"]
+
+
+@given(st.lists(scores, min_size=1), st.sampled_from(list(PRESETS)))
+def test_every_score_gets_exactly_one_label_and_order_follows_the_score(values: list[float], preset: str) -> None:
+    order = ("consolidating", "neutral", "disruptive")
+    got = labels(sorted(values), PRESETS[preset])
+    assert set(got) <= set(DISRUPTION_LABELS)
+    assert [order.index(label) for label in got if label] == sorted(order.index(label) for label in got if label)
+    assert None not in got
+
+
+@given(st.lists(scores, min_size=1), cuts, cuts, st.booleans())
+def test_labels_equal_a_plain_reading_of_the_rule(
+    values: list[float], low: float, high: float, inclusive: bool
+) -> None:
+    assume(low < high)
+
+    def rule(cd: float) -> str:
+        if cd > high or (inclusive and cd == high):
+            return "disruptive"
+        if cd < low or (inclusive and cd == low):
+            return "consolidating"
+        return "neutral"
+
+    cut = LabelThresholds(consolidating_max=low, disruptive_min=high, inclusive=inclusive)
+    assert labels(values, cut) == [rule(cd) for cd in values]
+
+
+def test_an_undefined_score_has_no_label() -> None:
+    assert labels([None, math.nan], LabelThresholds()) == [None, None]
+    pairs = [(None, 0.5), (0.5, None), (math.nan, 0.5), (None, None), (math.inf, math.inf)]
+    assert novelty(pairs, LabelThresholds()) == [None] * 5
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_novelty_flips_just_beyond_the_margin(margin: float) -> None:
+    cut = LabelThresholds(novelty_margin=margin)
+    # Against 0 the difference is the score itself, so nextafter reaches both splits of the margin exactly.
+    below, at, above = around(margin)
+    assert novelty([(below, 0.0), (at, 0.0), (above, 0.0)], cut)[1:] == ["balanced", "novel"]
+    assert novelty([(-below, 0.0), (-at, 0.0), (-above, 0.0)], cut)[1:] == ["balanced", "conventional"]
+    if margin > 0:
+        assert novelty([(below, 0.0), (-below, 0.0)], cut) == ["balanced", "balanced"]
+
+
+@given(st.lists(st.tuples(scores, scores), min_size=1), st.floats(min_value=0, max_value=1))
+def test_novelty_equals_a_plain_reading_of_the_rule(pairs: list[tuple[float, float]], margin: float) -> None:
+    def rule(difference: float) -> str:
+        return "novel" if difference > margin else "conventional" if difference < -margin else "balanced"
+
+    got = novelty(list(pairs), LabelThresholds(novelty_margin=margin))
+    assert got == [rule(score - conventional) for score, conventional in pairs]
+    assert set(got) <= set(NOVELTY_LABELS)
+
+
+def uzzi(pairs: list[tuple[float | None, float | None]], **options: float) -> list[str | None]:
+    frame = pl.DataFrame(pairs, schema={"z_p10": pl.Float64, "z_median": pl.Float64}, orient="row")
+    thresholds = LabelThresholds(novelty_rule="uzzi", **options)
+    return compute_novelty_labels(frame, thresholds).collect()["novelty_label"].to_list()
+
+
+z = st.floats(min_value=-100, max_value=100)
+
+
+@given(st.just(0.0) | z)
+def test_tail_novelty_begins_just_below_its_cut(tail_max: float) -> None:
+    # All z_median are equal, and none of them lies above the median: that leaves novel and neither.
+    pairs = [(z_p10, 5.0) for z_p10 in around(tail_max)]
+    assert uzzi(pairs, uzzi_tail_max=tail_max) == ["novel", "balanced", "balanced"]
+
+
+def test_the_default_tail_is_below_zero() -> None:
+    assert uzzi([(-5e-324, 1.0), (0.0, 1.0), (-0.0, 1.0)]) == ["novel", "balanced", "balanced"]
+
+
+@given(z)
+def test_the_median_itself_is_not_above_the_median(middle: float) -> None:
+    # No work has tail novelty: that leaves conventional and neither.
+    pairs = [(1.0, z_median) for z_median in around(middle)]
+    assert uzzi(pairs) == ["balanced", "balanced", "conventional"]
+
+
+@given(st.lists(st.tuples(z, z), min_size=1))
+def test_uzzis_rule_equals_a_plain_reading_of_the_paper(pairs: list[tuple[float, float]]) -> None:
+    median = statistics.median(z_median for _, z_median in pairs)
+
+    def rule(z_p10: float, z_median: float) -> str:
+        tail, high = z_p10 < 0, z_median > median
+        return "novel" if tail and not high else "conventional" if high and not tail else "balanced"
+
+    assert uzzi(list(pairs)) == [rule(*pair) for pair in pairs]
+
+
+@given(st.lists(z, min_size=1), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_another_share_than_the_median_cuts_at_its_place_in_order(values: list[float], share: float) -> None:
+    cut = sorted(values)[math.floor(share * (len(values) - 1))]
+    expected = ["conventional" if value > cut else "balanced" for value in values]
+    assert uzzi([(1.0, value) for value in values], uzzi_median_share=share) == expected
+
+
+@given(st.lists(st.tuples(z, z), min_size=1), st.lists(st.sampled_from([(None, None), (math.nan, math.nan)])))
+def test_works_without_z_get_no_label_and_do_not_move_the_median(
+    pairs: list[tuple[float, float]], unknown: list[tuple[None, None]]
+) -> None:
+    assert uzzi([*unknown, *pairs]) == [None] * len(unknown) + uzzi(list(pairs))
+
+
+def test_one_z_alone_is_no_label() -> None:
+    assert uzzi([(None, 1.0), (1.0, None), (-1.0, None), (None, None)]) == [None] * 4
+
+
+@given(st.lists(st.tuples(z, z)))
+def test_the_four_cells_say_more_than_the_label_and_never_something_else(pairs: list[tuple[float, float]]) -> None:
+    frame = pl.DataFrame(pairs, schema={"z_p10": pl.Float64, "z_median": pl.Float64}, orient="row")
+    cells = compute_uzzi_cells(frame).select("has_tail_novelty", "has_high_conventionality").collect().rows()
+    label = {(True, False): "novel", (False, True): "conventional"}
+    assert [label.get(cell, "balanced") for cell in cells] == uzzi(list(pairs))
+    assert compute_uzzi_cells(frame, LabelThresholds(uzzi_tail_max=1000)).collect()["has_tail_novelty"].all()
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_uzzis_rule_keeps_rows_and_columns_on_both_engines(engine: str) -> None:
+    frame = pl.LazyFrame({"work_id": [3, 1, 2], "z_p10": [-1.0, None, 2.0], "z_median": [1.0, None, 4.0]})
+    got = compute_novelty_labels(frame, LabelThresholds(novelty_rule="uzzi")).collect(engine=engine).sort("work_id")
+    assert got.columns == ["work_id", "z_p10", "z_median", "novelty_label"]
+    assert got["novelty_label"].to_list() == [None, "conventional", "novel"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"disruptive_min": math.nan}, "disruptive_min is nan, needs a finite number"),
+        ({"consolidating_max": -math.inf}, "consolidating_max is -inf"),
+        ({"novelty_margin": "0.15"}, "novelty_margin is '0.15'"),
+        ({"novelty_margin": True}, "novelty_margin is True"),
+        ({"novelty_margin": -0.1}, "needs 0 or more"),
+        ({"inclusive": 1}, "inclusive is 1, needs true or false"),
+        ({"novelty_rule": "median"}, "novelty_rule is 'median', needs one of: margin, uzzi"),
+        ({"novelty_rule": ["uzzi"]}, "needs one of: margin, uzzi"),
+        ({"uzzi_tail_max": math.inf}, "uzzi_tail_max is inf"),
+        ({"uzzi_median_share": 1.5}, "uzzi_median_share is 1.5, needs 0 to 1"),
+        ({"uzzi_median_share": -0.1}, "needs 0 to 1"),
+        ({"consolidating_max": 0.5}, "must lie below disruptive_min"),
+        ({"consolidating_max": 0.0, "disruptive_min": 0.0}, "must lie below disruptive_min"),
+    ],
+)
+def test_impossible_thresholds_are_refused_by_name(options: dict[str, float], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        LabelThresholds(**options)
+
+
+def test_equal_strict_cut_offs_are_the_sign_of_the_score() -> None:
+    cut = LabelThresholds(consolidating_max=0, disruptive_min=0, inclusive=False)
+    assert labels([-1e-300, 0.0, 1e-300], cut) == ["consolidating", "neutral", "disruptive"]
+    assert cut.disruptive_min == 0.0
+    assert isinstance(cut.disruptive_min, float)
+
+
+def test_an_unknown_preset_names_the_known_ones() -> None:
+    for name in ("narrow", {"a": 1}, None):
+        with pytest.raises(ConfigError, match="default, wide"):
+            LabelThresholds.preset(name)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kind", [pl.DataFrame, pl.LazyFrame])
+def test_labelling_checks_its_input_before_it_runs(kind: type) -> None:
+    with pytest.raises(SchemaMismatchError, match="cd_index"):
+        compute_disruption_labels(kind({"cd_index": ["0.1"]}))
+    with pytest.raises(SchemaMismatchError, match="conventionality_score"):
+        compute_novelty_labels(kind({"novelty_score": [0.1]}))
+    with pytest.raises(SchemaMismatchError, match="z_median"):
+        compute_novelty_labels(kind({"z_p10": [0.1]}), LabelThresholds(novelty_rule="uzzi"))
+    with pytest.raises(SchemaMismatchError, match="disruption_label"):
+        count_labels(kind({"cd_index": [0.1]}))
+
+
+def test_labelling_keeps_the_other_columns_and_the_rows() -> None:
+    frame = pl.LazyFrame({"work_id": [3, 1, 2], "cd_index": [0.5, None, -0.5]})
+    got = compute_disruption_labels(frame).collect()
+    assert got.columns == ["work_id", "cd_index", "disruption_label"]
+    assert got["work_id"].to_list() == [3, 1, 2]
+
+
+@given(st.lists(st.sampled_from([*NOVELTY_LABELS, None])))
+def test_counts_come_in_label_order_and_leave_out_nulls(column: list[str | None]) -> None:
+    frame = pl.DataFrame({"novelty_label": column}, schema={"novelty_label": pl.String})
+    assert list(count_labels(frame, "novelty_label").items()) == [(n, column.count(n)) for n in NOVELTY_LABELS]

@@ -1,0 +1,315 @@
+"""The pictures say about bands and regions what the thresholds say."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from sciscidata.labels import (
+    DISRUPTION_LABELS,
+    NOVELTY_LABELS,
+    PRESETS,
+    VOCABULARIES,
+    LabelThresholds,
+    compute_disruption_labels,
+    compute_novelty_labels,
+)
+from sciscidata.plots import (
+    COLOURS,
+    _caption,
+    _draw_band,
+    _draw_labels,
+    _draw_plane,
+    _draw_quadrants,
+    _draw_spread,
+    plot_comparison,
+    plot_disruption,
+    plot_novelty,
+    plot_novelty_by_year,
+    signed_log_edges,
+)
+from sciscidata.sources.sciscinet.values import compare_scores
+
+
+def draw(thresholds: LabelThresholds):
+    figure = Figure(figsize=(7, 4))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    _draw_spread(axes, [np.array([-0.5, 0.0]), np.array([0.5])], thresholds)
+    return axes
+
+
+def names_by_score(axes) -> dict[str, float]:
+    """Where each band's name stands, as the score that lies under its middle."""
+    to_score = (axes.transScale + axes.transLimits).inverted()
+    return {text.get_text(): to_score.transform(text.get_position())[0] for text in axes.texts}
+
+
+@pytest.mark.parametrize(
+    "thresholds",
+    [
+        *PRESETS.values(),
+        LabelThresholds(consolidating_max=0.2, disruptive_min=0.5),
+        LabelThresholds(consolidating_max=-0.9, disruptive_min=-0.5),
+        LabelThresholds(consolidating_max=-0.001, disruptive_min=0.9),
+        LabelThresholds(consolidating_max=0, disruptive_min=0, inclusive=False),
+        LabelThresholds(consolidating_max=-5, disruptive_min=5),
+        LabelThresholds(disruptive_min=5),
+    ],
+)
+def test_every_name_stands_in_its_own_band(thresholds: LabelThresholds) -> None:
+    names = names_by_score(draw(thresholds))
+    scores = pl.DataFrame({"cd_index": list(names.values())}, schema={"cd_index": pl.Float64})
+    assert compute_disruption_labels(scores, thresholds).collect()["disruption_label"].to_list() == list(names)
+
+
+cuts = st.floats(-2, 2)
+
+
+@given(cuts, cuts)
+def test_a_band_is_named_and_shaded_exactly_if_it_can_be_seen(low: float, high: float) -> None:
+    assume(low < high)
+    axes = draw(LabelThresholds(consolidating_max=low, disruptive_min=high))
+    names = names_by_score(axes)
+    assert ("consolidating" in names) == (low > -1.3)
+    assert ("disruptive" in names) == (high < 1.3)
+    shaded = [patch for patch in axes.patches if patch.get_alpha() == 0.13]
+    assert len(shaded) == len(names)
+
+
+def test_without_a_disruptive_band_its_name_is_not_written() -> None:
+    assert set(names_by_score(draw(LabelThresholds(disruptive_min=5)))) == {"consolidating", "neutral"}
+
+
+def test_every_label_has_its_own_colour() -> None:
+    for labels in VOCABULARIES.values():
+        assert len({COLOURS[label] for label in labels}) == len(labels)
+
+
+def test_the_same_numbers_give_the_same_picture(tmp_path) -> None:
+    counts = dict.fromkeys(DISRUPTION_LABELS, 1)
+    cd = pl.Series("cd_index", [None, -0.2, 0.0, 0.4])
+    for name, values in (("a", cd), ("b", cd), ("c", cd.reverse().to_frame().lazy())):
+        plot_disruption(values, LabelThresholds(), eligible=counts, drawn=counts, path=str(tmp_path / f"{name}.png"))
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
+def plane():
+    figure = Figure(figsize=(6, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def names_in(axes) -> list[tuple[str, float, float]]:
+    """Every name in the plane that can be seen, and where it stands."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    places = [(text.get_text().split("\n")[0], *text.get_position()) for text in axes.texts]
+    assert all(left < x < right and low < y < high for _, x, y in places)
+    return places
+
+
+@settings(max_examples=30)
+@given(st.floats(0, 1.5))
+def test_in_the_plane_of_scores_every_name_stands_in_its_own_region(margin: float) -> None:
+    axes = plane()
+    _draw_band(axes, margin)
+    names, x, y = zip(*names_in(axes), strict=True)
+    scores = pl.DataFrame({"novelty_score": y, "conventionality_score": x})
+    thresholds = LabelThresholds(novelty_margin=margin)
+    labels = compute_novelty_labels(scores, thresholds).collect()["novelty_label"].to_list()
+    if margin > 0:  # else the balanced lie on the diagonal, and nowhere else
+        assert labels == list(names)
+    assert set(names) == (set(NOVELTY_LABELS) if margin < 1 else {"balanced"})
+
+
+z = st.floats(-50, 50)
+
+
+def places_of(x, y) -> pl.LazyFrame:
+    return pl.LazyFrame({"x": x, "y": y})
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(z, z), max_size=20), z)
+def test_in_the_plane_of_z_every_name_stands_in_its_own_region(points: list[tuple[float, float]], tail: float) -> None:
+    x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
+    median = float(np.sort(x)[(x.size - 1) // 2]) if x.size else 0.0
+    axes = plane()
+    _draw_quadrants(axes, places_of(x, y), median if x.size else None, tail)
+    places = names_in(axes)
+    assert [name for name, *_ in places] == ["novel", "conventional", "balanced", "balanced"]
+    for name, at_x, at_y in places:
+        is_tail, is_high = at_y < tail, at_x > (median if x.size else tail)
+        expected = "novel" if is_tail and not is_high else "conventional" if is_high and not is_tail else "balanced"
+        assert name == expected
+
+
+SCORED = pl.DataFrame(
+    {
+        "publication_year": [1990, 1990, 1991, 2001, None, 2001],
+        "z_p10": [-3.0, 0.5, 2.0, None, 1.0, 7.0],
+        "z_median": [-1.0, 0.5, 4.0, None, 2.0, 30.0],
+        "novelty_score": [0.95, 0.4, 0.1, None, 0.3, 0.01],
+        "conventionality_score": [0.3, 0.6, 0.98, None, 0.9, 0.99],
+    }
+)
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+@pytest.mark.parametrize(
+    "works",
+    [SCORED, SCORED.head(1), SCORED[3:4], SCORED.clear(), SCORED.filter(publication_year=1990)],
+    ids=["some", "one work", "one without a score", "none", "one year"],
+)
+def test_odd_cases_can_be_drawn(tmp_path, works: pl.DataFrame, rule) -> None:
+    counts = dict.fromkeys(NOVELTY_LABELS, 0)
+    thresholds = LabelThresholds(novelty_rule=rule)
+    for name in ("a.png", "b.png"):
+        path = tmp_path / name
+        plot_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
+        plot_novelty_by_year(works, tmp_path / f"by-year-{name}")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "by-year-a.png").read_bytes() == (tmp_path / "by-year-b.png").read_bytes()
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+def test_lazy_frames_give_the_same_pictures(tmp_path, rule) -> None:
+    counts = dict.fromkeys(NOVELTY_LABELS, 1)
+    for name, works in (("a", SCORED), ("b", SCORED.lazy())):
+        options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / f"{name}.png"}
+        plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
+        plot_novelty_by_year(works, tmp_path / f"{name}-years.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert (tmp_path / "a-years.png").read_bytes() == (tmp_path / "b-years.png").read_bytes()
+
+
+def test_a_picture_says_how_many_works_it_does_not_show(tmp_path, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
+    counts = dict.fromkeys(NOVELTY_LABELS, 2)
+    z = [*np.linspace(-2, 2, 998), 900.0, -900.0]
+    works = pl.DataFrame({"z_median": z, "z_p10": z})
+    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
+    plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
+    plane, classes, _ = drawn[0].axes
+    assert plane.get_title() == "1,000 eligible works with a score, 2 of them beyond the edges; rule uzzi"
+    assert int(plane.collections[-1].get_array().sum()) == 998
+    assert classes.get_title() == "Eligible (pale) and drawn works\n(17 more drawn without a label)"
+    works = works.head(998)
+    plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
+    plane, classes, _ = drawn[1].axes
+    assert plane.get_title() == "998 eligible works with a score; rule uzzi"
+    assert classes.get_title() == "Eligible (pale) and drawn works"
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+def test_every_hexagon_lies_whole_within_the_picture(tmp_path, monkeypatch, rule) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
+    counts = dict.fromkeys(NOVELTY_LABELS, 2)
+    ends = pl.DataFrame({"novelty_score": [0.0, 1.0, 0.5], "conventionality_score": [1.0, 0.0, 1.0]})
+    works = ends.with_columns(z_p10=pl.lit(1.0), z_median=pl.Series([0.0, 1.0, 2.0]))
+    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
+    plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
+    plane = drawn[0].axes[0]
+    cells = plane.collections[-1]
+    corners = np.concatenate([cells.get_offsets() + corner for corner in cells.get_paths()[0].vertices])
+    (left, right), (low, high) = plane.get_xlim(), plane.get_ylim()
+    assert left < corners[:, 0].min()
+    assert corners[:, 0].max() < right
+    assert low < corners[:, 1].min()
+    assert corners[:, 1].max() < high
+
+
+def test_only_works_are_grey_in_the_planes() -> None:
+    for draw_regions in (
+        lambda axes: _draw_band(axes, 0.15),
+        lambda axes: _draw_quadrants(axes, places_of(np.arange(9.0), np.arange(9.0)), 4.0, 0.0),
+    ):
+        axes = plane()
+        draw_regions(axes)
+        shades = {to_hex(region.get_facecolor()[0]) for region in axes.collections}
+        assert shades == {COLOURS["novel"].lower(), COLOURS["conventional"].lower()}
+
+
+def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
+    plot_novelty_by_year(SCORED, tmp_path / "years.png")
+    spread, number = drawn[0].axes
+    medians = {line.get_label().split(":")[0]: line.get_xydata().tolist() for line in spread.lines[:2]}
+    assert medians["z_p10"] == [[1990, -1.25], [1991, 2.0], [2001, 7.0]]
+    assert medians["z_median"] == [[1990, -0.25], [1991, 4.0], [2001, 30.0]]
+    bands = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in spread.patches[3:]]  # z_p10, after z_median
+    assert bands[0] == pytest.approx((-2.65, 0.15))
+    assert [bar.get_height() for bar in number.patches] == [2, 1, 1]
+
+
+# Published scores beside computed ones
+
+THEIRS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.5, 0.5, -0.1, 0.0, 0.0, -1.0, None, 0.3]})
+OURS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.4, -0.2, -0.1, 0.0, 0.2, -1.0, 0.1, None]})
+
+
+def axes_of_its_own():
+    figure = Figure(figsize=(6, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots()
+
+
+def test_a_work_lies_at_its_published_score_to_the_right_and_its_computed_one_up():
+    axes = axes_of_its_own()
+    both = pl.DataFrame({"published": [0.5, 0.5, -0.02, 1.0], "computed": [-0.2, -0.2, 0.0, 1.0]})
+    _draw_plane(axes, both, LabelThresholds())
+    (mesh,) = axes.collections[:1]
+    cells = mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
+    _, edges = signed_log_edges(-0.001, 0.001, 25)
+    found = {(row, column): cells[row, column] for row, column in zip(*np.ma.nonzero(cells), strict=True)}
+
+    def place(score: float) -> int:
+        return min(int(np.searchsorted(edges, score, side="right")), edges.size - 1) - 1
+
+    expected = {(place(-0.2), place(0.5)): 2, (place(0.0), place(-0.02)): 1, (place(1.0), place(1.0)): 1}
+    assert found == expected
+    assert cells.count() == 3  # what is empty has no colour
+
+
+def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
+    axes = axes_of_its_own()
+    _draw_labels(axes, compare_scores(THEIRS, OURS))
+    names = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert names == [tick.get_text() for tick in axes.get_yticklabels()] == ["consolidating", "neutral", "disruptive"]
+    assert not axes.yaxis_inverted()
+    found = {tuple(map(round, text.get_position())): text.get_text() for text in axes.texts}
+    assert found[2, 2] == "1\n50.0%"  # published disruptive, computed disruptive
+    assert found[2, 0] == "1\n50.0%"
+    assert found[1, 2] == found[1, 1] == "1\n50.0%"
+    assert found[0, 0] == "2\n100.0%"
+    assert sum(int(text.split()[0]) for text in found.values()) == 6
+
+
+def test_the_caption_counts_what_is_undefined_and_never_says_none():
+    told = _caption(compare_scores(THEIRS, OURS))
+    assert told.startswith("6 works with both scores: Spearman 0.")
+    assert "1 with a published score only, 1 with a computed score only" in told
+    nothing = _caption(compare_scores(THEIRS.head(0), OURS))
+    assert nothing.startswith("No work has both scores.")
+    assert "7 with a computed score only" in nothing
+    constant = _caption(compare_scores(THEIRS[3:4], OURS[3:4]))
+    assert "Spearman undefined" in constant
+    assert "None" not in told + nothing + constant
+
+
+@pytest.mark.parametrize("thresholds", [*PRESETS.values(), LabelThresholds(consolidating_max=0, disruptive_min=0.5)])
+@pytest.mark.parametrize("n", [0, 1, 8])
+def test_any_comparison_makes_a_picture(tmp_path, thresholds, n):
+    compared = compare_scores(THEIRS.head(n), OURS, thresholds)
+    path = tmp_path / "comparison.png"
+    plot_comparison(THEIRS.head(n), OURS.lazy(), compared, thresholds, path=path, title="SciSciNet")
+    assert path.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,53 @@
+"""What a notebook may hand over by mistake in place of a configuration: named at once, with what is needed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+import pytest
+
+import sciscidata as ssd
+from sciscidata.labels import compute_disruption_labels, compute_novelty_labels, compute_uzzi_cells
+from sciscidata.sources.records import pull_records
+from sciscidata.sources.sciscinet.values import compare_scores
+from sciscidata.sources.snapshot.source import ingest_snapshot
+
+CD = pl.DataFrame({"work_id": [1], "cd_index": [0.5], "disruption_label": ["disruptive"]})
+Z = pl.DataFrame({"z_p10": [0.5], "z_median": [0.5], "novelty_score": [0.5], "conventionality_score": [0.5]})
+BUILD = partial(ssd.BuildConfig, out="slice")
+WORLD = ssd.SyntheticConfig(n_works=9)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda wrong: compute_disruption_labels(CD, wrong), "thresholds is .*, needs a LabelThresholds"),
+        (lambda wrong: compute_novelty_labels(Z, wrong), "thresholds is .*, needs a LabelThresholds"),
+        (lambda wrong: compute_uzzi_cells(Z, wrong), "thresholds is .*, needs a LabelThresholds"),
+        (lambda wrong: compare_scores(CD, CD, wrong), "thresholds is .*, needs a LabelThresholds"),
+        (lambda wrong: ssd.draw_split(CD, wrong), "config is .*, needs a SplitConfig"),
+        (ssd.scan_synthetic, "config is .*, needs a SyntheticConfig"),
+        (ssd.scan_records, r"config is .*, needs a RecordsConfig, for example RecordsConfig\(inputs="),
+        (lambda wrong: pull_records(wrong, "cache"), "config is .*, needs a RecordsConfig"),
+        (ssd.scan_sciscinet, r"config is .*, needs a SciSciNetConfig, for example SciSciNetConfig\(folder="),
+        (lambda wrong: ingest_snapshot(wrong, "corpus"), "config is .*, needs a SnapshotConfig"),
+        (ssd.build, "config is .*, needs a BuildConfig"),
+        (ssd.export_labelled, "config is .*, needs a BuildConfig"),
+        (lambda wrong: ssd.write_background(wrong, "b.parquet"), "source is .*, needs one of RecordsConfig"),
+        (lambda wrong: ssd.ingest(wrong, "corpus", cache_dir="cache"), "source is .*, needs one of Rec"),
+        (lambda wrong: ssd.write_cd_index("corpus", "s", wrong, cache_dir="cache"), "needs a CDConfig"),
+        (lambda wrong: ssd.write_atypicality("corpus", "s", wrong, cache_dir="cache"), "needs a NoveltyConfig"),
+        (lambda wrong: BUILD(source=wrong), "BuildConfig.source is .*, needs one of RecordsConfig"),
+        (lambda wrong: BUILD(source=WORLD, cd=wrong), "BuildConfig.cd is .*, needs a CDConfig"),
+        (lambda wrong: BUILD(source=WORLD, thresholds=wrong), "BuildConfig.thresholds is .*, needs a LabelThresholds"),
+        (lambda wrong: BUILD(source=WORLD, eligibility=wrong), "BuildConfig.eligibility is .*, needs an Eligib"),
+        (lambda wrong: BUILD(source=WORLD, split=wrong), "BuildConfig.split is .*, needs a SplitConfig"),
+    ],
+)
+@pytest.mark.parametrize("wrong", ["works.jsonl", {}, 0, (0.1, -0.1), ssd.CDConfig], ids=repr)
+def test_what_is_no_configuration_is_refused_before_anything_is_read(call, told, wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ssd.SciSciDataError, match=told):
+        call(wrong)
+    assert not list(tmp_path.iterdir())

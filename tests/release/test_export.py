@@ -1,0 +1,147 @@
+"""All labelled works in one file: scores found by id, and runs cut short."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
+from sciscidata.labels import VOCABULARIES
+from sciscidata.pipeline import export_labelled
+from sciscidata.release.export import LabelLookup, read_labelled, verify_labelled, write_labelled
+from sciscidata.schemas import EXAMPLE, WORKS
+from sciscidata.sources.synthetic.source import SyntheticConfig
+from sciscidata.stages import ingest
+
+SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
+SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}
+ids = st.integers(-5, 30) | st.integers(2**62, 2**62 + 5)
+scores = st.none() | st.floats(allow_infinity=False)
+labels = [st.none() | st.sampled_from(words) for words in VOCABULARIES.values()]
+
+
+def lookup_of(rows: list[tuple[object, ...]]) -> LabelLookup:
+    return LabelLookup(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+
+
+@given(
+    st.lists(st.tuples(st.none() | ids, scores, scores, scores, *labels), unique_by=lambda row: row[0]),
+    st.lists(st.none() | ids, max_size=40),
+)
+def test_scores_are_found_as_by_a_join(rows, wanted):
+    works = pl.DataFrame({"work_id": wanted}, schema={"work_id": pl.Int64}).with_row_index("place")
+    labelled = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    found = LabelLookup(labelled).add_to(works)
+    expected = works.join(labelled, on="work_id", how="inner", maintain_order="left").with_columns(
+        pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in SCORES[:3]
+    )
+    assert_frame_equal(found, expected, check_column_order=False, check_exact=True)
+
+
+def test_a_work_labelled_twice_is_refused_by_its_id():
+    row = (0.5, None, None, "disruptive", None)
+    with pytest.raises(WorkIdError, match="names W7 twice"):
+        lookup_of([(7, *row), (3, *row), (7, *row)])
+
+
+@pytest.mark.parametrize(
+    ("disruption", "novelty", "named"), [("Disruptive", None, "disruption"), (None, "", "novelty")]
+)
+def test_a_label_of_another_vocabulary_is_refused_by_its_column(disruption, novelty, named):
+    with pytest.raises(SchemaMismatchError, match=f"{named}_label of the labelled frame holds other labels than "):
+        lookup_of([(7, 0.5, None, None, disruption, novelty)])
+
+
+def test_every_class_is_counted_also_those_without_a_work(tmp_path):
+    works = pl.LazyFrame([{"work_id": number, "concepts": []} for number in range(9)], schema=WORKS)
+    labels = ["neutral", None, "neutral", "disruptive"]
+    labelled = pl.LazyFrame({"work_id": [5, 3, 8, 40], "cd_index": [0.0] * 4, "disruption_label": labels})
+    report = write_labelled(works, labelled, tmp_path / "all")
+    assert report["classes"]["disruption_label"] == {"disruptive": 0, "consolidating": 0, "neutral": 2, "null": 1}
+    assert set(report["classes"]["novelty_label"].values()) == {0, 3}
+    lines = (tmp_path / "all" / "labelled.jsonl").read_text().splitlines()
+    assert [json.loads(line)["openalex_id"] for line in lines] == ["W3", "W5", "W8"]
+
+
+def test_an_export_whose_report_differs_from_its_seal_is_called_damaged(tmp_path):
+    works = pl.LazyFrame([{"work_id": 7, "concepts": []}], schema=WORKS)
+    labelled = pl.LazyFrame({"work_id": [7], "cd_index": [0.0], "disruption_label": ["neutral"]})
+    write_labelled(works, labelled, tmp_path / "all")
+    report = tmp_path / "all" / "labelled.json"
+    report.write_text(report.read_text().replace('"rows": 1', '"rows": 2'))
+    for read in (read_labelled, verify_labelled):
+        with pytest.raises(
+            VerificationError, match=r"labelled.json is damaged: it differs from the SHA-256 .*remove it"
+        ):
+            read(tmp_path / "all")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    home = tmp_path_factory.mktemp("corpus")
+    ingest(SyntheticConfig(n_works=6_000), home / "world", cache_dir=home)
+    return home / "world"
+
+
+def test_an_export_of_a_damaged_corpus_names_the_file(world, tmp_path):
+    texts = next((world / "texts").glob("*.parquet"))
+    whole = texts.read_bytes()
+    start = len(whole) // 3
+    texts.write_bytes(whole[:start] + random.Random(5).randbytes(5_000) + whole[start + 5_000 :])
+    config = BuildConfig(source=CorpusConfig(folder=str(world)), out=tmp_path / "all", cache_dir=tmp_path / "cache")
+    try:
+        with pytest.raises(StorageError, match=rf"{texts.name} is damaged: its SHA-256 .*Run the same ingest again"):
+            export_labelled(config)
+        assert not (tmp_path / "all").exists()
+    finally:
+        texts.write_bytes(whole)
+    assert export_labelled(config)["rows"] > 3_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+def test_an_export_killed_at_any_moment_gives_the_same_bytes_when_run_again(world, tmp_path):
+    def start(name: str) -> subprocess.Popen[bytes]:
+        arguments = ["export", "--corpus", str(world), "--cache-dir", str(tmp_path / "cache"), "--out"]
+        program = [sys.executable, "-m", "sciscidata", *arguments, str(tmp_path / name)]
+        return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def finish(name: str, timeout: float = 600) -> float:
+        began = time.monotonic()
+        process = start(name)
+        try:
+            _, errors = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+            process.communicate()
+        assert process.returncode == 0, errors.decode()
+        return time.monotonic() - began
+
+    finish("warm")
+    duration = finish("clean")
+    draw, n_killed = random.Random("export"), 0
+    for quarter in range(4):
+        try:
+            duration = finish("killed", timeout=(0.4 + 0.6 * (quarter + draw.random()) / 4) * duration)
+        except subprocess.TimeoutExpired:
+            n_killed += 1
+        if (tmp_path / "killed").exists():  # it was faster this time, and had written all
+            shutil.rmtree(tmp_path / "killed")
+    finish("killed")
+    assert n_killed > 0
+    for name in ("labelled.jsonl", "labelled.json"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "clean" / name).read_bytes()
+    assert not list(tmp_path.glob(".killed*"))

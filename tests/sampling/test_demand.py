@@ -1,0 +1,105 @@
+"""What a draw still needs: met exactly when the draw itself succeeds, whatever it balances."""
+
+from __future__ import annotations
+
+import itertools
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata.errors import NotEnoughWorksError
+from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import BALANCED, SplitConfig, draw_split
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
+from sciscidata.scoring import compute_labels
+
+#: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.
+SCORES = st.tuples(
+    st.sampled_from([-0.5, 0.0, 0.5, None]), st.sampled_from([(-2.0, -1.0), (-1.0, 3.0), (1.0, 4.0), (None, None)])
+)
+RULES = st.sampled_from([LabelThresholds(), LabelThresholds(novelty_rule="uzzi")])
+
+
+def demand_of(balance: str, *, n_train: int = 9, n_test: int = 9, thresholds: LabelThresholds | None = None) -> Demand:
+    split = SplitConfig(n_train=n_train, n_test=n_test, balance=balance)
+    return Demand(thresholds or LabelThresholds(), EligibilityConfig(last_year=2020), split, 5)
+
+
+def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]]) -> list[pl.DataFrame]:
+    """WORKS, CITATIONS and scores of works that only their scores tell apart."""
+    works = [
+        {"work_id": i, "title": f"On {i}", "abstract": "We ask.", "publication_year": 2000, "is_retracted": False}
+        for i in range(len(scores))
+    ]
+    rows = [
+        {
+            "work_id": i,
+            "n_i": 1,
+            "n_j": 1,
+            "cd_index": cd,
+            "z_p10": low,
+            "z_median": middle,
+            "novelty_score": None if low is None else float(low < 0),
+            "conventionality_score": None if middle is None else float(middle > 0),
+        }
+        for i, (cd, (low, middle)) in enumerate(scores)
+    ]
+    citations = pl.DataFrame({"citing_id": range(len(scores)), "cited_id": [10**6] * len(scores)}, schema=CITATIONS)
+    return [pl.DataFrame(works, schema=WORKS), citations, pl.DataFrame(rows, schema={**CD_SCORES, **ATYPICALITY})]
+
+
+@given(st.sampled_from(list(BALANCED)), st.lists(SCORES, max_size=60), st.integers(0, 9), st.integers(1, 9), RULES)
+def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, n_train, n_test, thresholds):
+    demand = demand_of(balance, n_train=n_train, n_test=n_test, thresholds=thresholds)
+    tables = frames(scores)
+    demand.update(*tables)
+    assert demand.filled + sum(demand.still_missing.values()) == n_train + n_test
+    labelled = compute_labels(tables[2], thresholds).filter(pl.col("cd_index").is_not_null())
+    try:
+        drawn = draw_split(labelled, demand.split)
+    except NotEnoughWorksError:
+        assert not demand.is_met
+    else:
+        assert demand.is_met
+        assert demand.filled == drawn.height == n_train + n_test
+        cells = [tuple(row) for row in drawn.select(demand.columns).rows()]
+        assert [demand.cell_of[work_id] for work_id in drawn["work_id"]] == cells
+
+
+@pytest.mark.parametrize("balance", BALANCED)
+def test_cells_are_handed_out_in_the_order_of_the_draw(balance):
+    expected = {
+        "disruption": [(label,) for label in DISRUPTION_LABELS],
+        "novelty": [(label,) for label in NOVELTY_LABELS],
+        "joint": [(DISRUPTION_LABELS[i], NOVELTY_LABELS[(i + step) % 3]) for step in range(3) for i in range(3)],
+        "none": [(label,) for label in DISRUPTION_LABELS],
+    }
+    assert demand_of(balance).cells == expected[balance]
+    assert demand_of(balance).needs_novelty == (balance in ("novelty", "joint"))
+
+
+def test_possible_cells_follow_the_sign_and_leave_novelty_open():
+    of_disruption, of_novelty, joint = (demand_of(balance) for balance in ("disruption", "novelty", "joint"))
+    for (n_i, n_j), labels in {
+        (3, 1): {"disruptive", "neutral"},
+        (1, 3): {"consolidating", "neutral"},
+        (2, 2): {"neutral"},
+        (0, 0): {"neutral"},
+    }.items():
+        assert of_disruption.possible_cells(n_i, n_j) == {(label,) for label in labels}
+        assert of_novelty.possible_cells(n_i, n_j) == {(label,) for label in NOVELTY_LABELS}
+        assert joint.possible_cells(n_i, n_j) == set(itertools.product(labels, NOVELTY_LABELS))
+
+
+def test_a_cell_is_open_on_a_side_until_its_own_quota_is_full():
+    demand = demand_of("joint", n_train=9, n_test=0)
+    assert demand.open_cells == {"train": frozenset(demand.cells), "test": frozenset()}
+    demand.update(*frames([(0.5, (-2.0, -1.0)), (0.5, (-2.0, -1.0)), (0.0, (1.0, 4.0)), (None, (1.0, 4.0))]))
+    full = {("disruptive", "novel"), ("neutral", "conventional")}
+    assert demand.open_cells["train"] == frozenset(demand.cells) - full
+    assert demand.filled == 2
+    assert not demand.is_met

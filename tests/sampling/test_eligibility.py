@@ -1,0 +1,338 @@
+"""Every filter removes what it names, in the documented order, and every work is counted once."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.sampling.eligibility import (
+    CANDIDATES,
+    FILTERS,
+    EligibilityConfig,
+    compute_candidates,
+    compute_removals,
+    count_references,
+    count_removals,
+)
+from sciscidata.schemas import CD_SCORES, WORKS
+
+GOOD: dict[str, Any] = {
+    "work_id": 1,
+    "publication_year": 2010,
+    "title": "On sleep",
+    "abstract": "We ask why.",
+    "language": "en",
+    "work_type": "article",
+    "is_retracted": False,
+    "doi": "10.1/good",
+    "n_i": 2,
+    "n_j": 1,
+    "n_k": 5,
+    "cd_index": 0.125,
+    "n_references": 10,
+}
+CONFIG = EligibilityConfig(last_year=2024)
+
+
+def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=CANDIDATES)
+
+
+def reason(config: EligibilityConfig = CONFIG, window_years: int | None = 5, **changes: Any) -> str | None:
+    marked = compute_removals(frame_of([GOOD | changes]), config, window_years=window_years)
+    return marked.collect()["removed_by"][0]
+
+
+def test_a_good_work_is_eligible() -> None:
+    assert reason() is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "changes"),
+    [
+        ("retracted", {"is_retracted": True}),
+        ("language", {"language": "de"}),
+        ("no_title", {"title": None}),
+        ("no_title", {"title": " \u00a0\t"}),
+        ("no_abstract", {"abstract": None}),
+        ("no_abstract", {"abstract": ""}),
+        ("no_year", {"publication_year": None, "n_i": None, "n_j": None, "n_k": None, "cd_index": None}),
+        ("few_references", {"n_references": 0}),
+        ("few_references", {"n_references": None}),
+        ("few_citations", {"n_i": 0, "n_j": 0}),
+        ("few_citations", {"n_i": None, "n_j": None}),
+        ("window_incomplete", {"publication_year": 2019}),
+        ("undefined_score", {"cd_index": None}),
+        ("undefined_score", {"cd_index": math.nan}),
+    ],
+)
+def test_each_filter_removes_what_it_names(expected: str, changes: dict[str, Any]) -> None:
+    assert reason(**changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "changes"),
+    [
+        ({"exclude_retracted": False}, {"is_retracted": True}),
+        ({"languages": ()}, {"language": "de"}),
+        ({"languages": ("en", "de")}, {"language": "de"}),
+        ({"require_title": False}, {"title": None}),
+        ({"require_abstract": False}, {"abstract": None}),
+        ({"min_references": 0}, {"n_references": 0}),
+        ({"min_citations": 0}, {"n_i": None, "n_j": None}),
+        ({"complete_window": False}, {"publication_year": 2024}),
+    ],
+)
+def test_each_filter_can_be_switched_off(option: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert reason(**changes) is not None
+    assert reason(replace(CONFIG, **option), **changes) is None
+
+
+def test_the_filters_that_are_off_by_default_work_when_asked_for() -> None:
+    assert reason(replace(CONFIG, work_types=("review",))) == "work_type"
+    assert reason(replace(CONFIG, work_types=("review", "article"))) is None
+    assert reason(replace(CONFIG, work_types=("article",)), work_type=None) == "work_type"
+    assert reason(replace(CONFIG, min_year=2011)) == "year_range"
+    assert reason(replace(CONFIG, max_year=2009)) == "year_range"
+    assert reason(replace(CONFIG, min_year=2010, max_year=2010)) is None
+
+
+def test_an_unknown_language_is_kept_unless_told_otherwise() -> None:
+    assert reason(language=None) is None
+    assert reason(replace(CONFIG, keep_unknown_language=False), language=None) == "language"
+    assert reason(replace(CONFIG, keep_unknown_language=False, languages=()), language=None) is None
+
+
+def test_minimums_count_exactly() -> None:
+    demanding = replace(CONFIG, min_references=10, min_citations=3)
+    assert reason(demanding) is None
+    assert reason(demanding, n_references=9) == "few_references"
+    assert reason(demanding, n_j=0) == "few_citations"
+
+
+def test_the_window_has_to_end_before_the_last_year() -> None:
+    assert reason(publication_year=2018) is None
+    assert reason(publication_year=2019) == "window_incomplete"
+    assert reason(window_years=13) is None
+    assert reason(window_years=14) == "window_incomplete"
+    assert reason(window_years=None, publication_year=2024) is None
+
+
+@pytest.mark.parametrize("window_years", [-1, 10_000, 2**31 - 1, True, 5.0])
+def test_an_impossible_window_is_refused(window_years: Any) -> None:
+    with pytest.raises(ConfigError, match=f"window_years is {window_years}, needs a whole number from 0 to 9999"):
+        compute_removals(frame_of([GOOD]), CONFIG, window_years=window_years)
+
+
+def test_the_widest_window_is_incomplete_for_every_year_there_is() -> None:
+    assert reason(window_years=9_999) == "window_incomplete"
+    assert reason(window_years=9_999, publication_year=2**31 - 1) == "window_incomplete"
+
+
+def test_the_last_year_is_the_latest_one_in_works_by_default() -> None:
+    rows = [GOOD | {"work_id": y, "title": str(y), "doi": None, "publication_year": y} for y in range(2000, 2011)]
+    marked = compute_removals(frame_of(rows), window_years=5).collect()
+    assert marked.filter(removed_by="window_incomplete")["work_id"].to_list() == list(range(2005, 2011))
+
+
+def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None:
+    every = {
+        "is_retracted": True,
+        "work_type": "review",
+        "language": "de",
+        "title": None,
+        "abstract": None,
+        "publication_year": None,
+        "n_references": 0,
+        "n_i": None,
+        "n_j": None,
+        "cd_index": None,
+    }
+    strict = replace(CONFIG, work_types=("article",))
+    expected = [name for name in FILTERS if name not in ("year_range", "window_incomplete", "duplicate")]
+    seen: list[str | None] = []
+    while every:
+        seen.append(reason(strict, **every))
+        for column in {"few_citations": ["n_i", "n_j"]}.get(str(seen[-1]), [next(iter(every))]):
+            del every[column]
+    assert seen == expected
+
+
+def test_the_lowest_eligible_id_of_a_duplicate_is_kept() -> None:
+    rows = [
+        GOOD | {"work_id": 1, "abstract": None},  # not eligible, so it cannot stand for the others
+        GOOD | {"work_id": 2, "doi": None},
+        GOOD | {"work_id": 3, "title": "ON SLEEP!"},
+        GOOD | {"work_id": 4, "title": "Another title"},
+        GOOD | {"work_id": 5, "title": "A third title", "doi": None},
+    ]
+    marked = compute_removals(frame_of(rows), CONFIG, window_years=5).collect()
+    assert marked["removed_by"].to_list() == ["no_abstract", None, "duplicate", "duplicate", None]
+
+
+rows_of_any_kind = st.lists(
+    st.fixed_dictionaries(
+        {
+            "publication_year": st.sampled_from([None, 1990, 2010, 2018, 2019, 2024]),
+            "title": st.sampled_from([None, "", "On sleep", "ON SLEEP", "On food", "On work"]),
+            "abstract": st.sampled_from([None, "We ask."]),
+            "language": st.sampled_from([None, "en", "de"]),
+            "work_type": st.sampled_from([None, "article", "review"]),
+            "is_retracted": st.booleans(),
+            "doi": st.sampled_from([None, "10.1/a", "10.1/b"]),
+            "n_i": st.integers(0, 2),
+            "n_j": st.integers(0, 2),
+            "cd_index": st.sampled_from([None, 0.0, 0.5]),
+            "n_references": st.integers(0, 2),
+        }
+    ),
+    max_size=20,
+)
+
+
+@given(rows_of_any_kind, st.randoms())
+def test_removals_add_up_whatever_the_order_of_rows(rows: list[dict[str, Any]], rng: random.Random) -> None:
+    numbered = [row | {"work_id": number, "n_k": 0} for number, row in enumerate(rows)]
+    marked = compute_removals(frame_of(numbered), CONFIG, window_years=5).collect()
+    counts = count_removals(marked)
+    assert list(counts) == ["works", *FILTERS, "eligible"]
+    assert counts["works"] == len(rows)
+    assert sum(counts[name] for name in (*FILTERS, "eligible")) == len(rows)
+    rng.shuffle(numbered)
+    assert compute_removals(frame_of(numbered).lazy(), CONFIG, window_years=5).collect().equals(marked)
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_the_result_is_lazy_narrow_and_sorted_on_both_engines(engine: Any) -> None:
+    rows = [GOOD | {"work_id": n, "title": str(n % 7), "doi": None} for n in range(500, 0, -1)]
+    extra = frame_of(rows).with_columns(disruption_label=pl.lit("neutral"))
+    marked = compute_removals(extra, CONFIG, window_years=5)
+    assert isinstance(marked, pl.LazyFrame)
+    got = marked.collect(engine=engine)
+    assert got.schema == marked.collect_schema()
+    assert not {"title", "abstract"} & set(got.columns)
+    assert got["work_id"].to_list() == list(range(1, 501))
+    assert got.filter(pl.col("removed_by").is_null())["work_id"].to_list() == list(range(1, 8))
+    assert got["disruption_label"].unique().to_list() == ["neutral"]
+
+
+def test_references_are_distinct_and_leave_out_the_work_itself() -> None:
+    edges = pl.DataFrame({"citing_id": [1, 1, 1, 1, 2, 3, 3], "cited_id": [1, 5, 5, 6, 2, 1, None]})
+    got = count_references(edges).sort("work_id").collect()
+    assert got.rows() == [(1, 2), (3, 1)]
+    assert got.schema["n_references"] == pl.UInt32
+
+
+def test_works_without_scores_or_references_stay_and_are_counted() -> None:
+    works = pl.DataFrame([{k: v for k, v in GOOD.items() if k in WORKS} | {"work_id": n} for n in (1, 2)], WORKS)
+    scores = pl.DataFrame([{"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}], CD_SCORES)
+    edges = pl.DataFrame({"citing_id": [2], "cited_id": [9]})
+    candidates = compute_candidates(works, scores, edges)
+    marked = compute_removals(candidates, CONFIG, window_years=5).collect()
+    assert marked["removed_by"].to_list() == ["few_references", "few_citations"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"require_title": 1},
+        {"min_references": -1},
+        {"min_citations": 1.5},
+        {"min_citations": True},
+        {"languages": "en"},
+        {"languages": ("en", "")},
+        {"work_types": 7},
+        {"min_year": "2000"},
+        {"last_year": 2024.0},
+        {"min_year": 2001, "max_year": 2000},
+        {"min_year": 10**23},
+        {"max_year": 10_000},
+        {"last_year": -10_000},
+        {"min_citations": 10**23},
+        {"min_references": 2**32},
+    ],
+)
+def test_impossible_options_are_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        EligibilityConfig(**options)
+
+
+def test_lists_from_a_configuration_file_become_tuples() -> None:
+    assert EligibilityConfig(languages=["en", "fr"]).languages == ("en", "fr")
+
+
+@pytest.mark.parametrize("kind", ["lazy", "clone"])
+def test_a_missing_column_is_named_before_anything_runs(kind: str) -> None:
+    frame = getattr(frame_of([GOOD]).drop("n_references"), kind)()
+    with pytest.raises(SchemaMismatchError, match="n_references"):
+        compute_removals(frame, window_years=5)
+    with pytest.raises(SchemaMismatchError, match="cited_id"):
+        count_references(getattr(pl.DataFrame({"citing_id": [1]}), kind)())
+
+
+def test_the_real_records_are_removed_as_a_count_of_the_raw_table_says(shared_data: Path) -> None:
+    folder = shared_data / "openalex"
+
+    def number(column: str) -> pl.Expr:
+        return pl.col(column).str.strip_prefix("W").cast(pl.Int64)
+
+    nodes = pl.scan_parquet(folder / "synergy_A.nodes.parquet")
+    absent = [pl.lit(None, dtype=WORKS[name]).alias(name) for name in ("language", "doi")]
+    works = nodes.select(
+        "title",
+        "abstract",
+        "cited_by_count",
+        "is_retracted",
+        *absent,
+        work_id=number("id"),
+        publication_year="year",
+        work_type="type",
+        primary_field=pl.lit(None, dtype=pl.String),
+        concepts=pl.lit([], dtype=pl.List(pl.String)),
+        source_id=pl.lit(None, dtype=pl.Int64),
+        source_name="venue",
+    ).select(WORKS.names())
+    scores = pl.scan_parquet(folder / "synergy_A.cd5_reference.parquet").select(
+        work_id=number("id"),
+        n_i=pl.col("n_i").cast(pl.UInt32),
+        n_j=pl.col("n_j").cast(pl.UInt32),
+        n_k=pl.col("n_k").cast(pl.UInt32),
+        cd_index="cd5",
+    )
+    edges = pl.scan_parquet(folder / "synergy_A.edges.parquet").select(
+        citing_id=number("citing"), cited_id=number("cited")
+    )
+    marked = compute_removals(compute_candidates(works, scores, edges), window_years=5).collect()
+    counts = count_removals(marked)
+
+    # The same by hand, on the raw table.
+    raw = nodes.with_columns(work_id=number("id")).collect()
+    assert counts["works"] == raw.height == 4381
+    assert counts["retracted"] == raw["is_retracted"].sum()
+    kept = raw.filter(~pl.col("is_retracted"))
+    assert counts["no_title"] == kept["title"].is_null().sum()
+    assert counts["no_abstract"] == kept.filter(pl.col("title").is_not_null())["abstract"].is_null().sum()
+    eligible = marked.filter(pl.col("removed_by").is_null())
+    assert eligible["publication_year"].max() == 2016
+    assert eligible["n_references"].min() == 1
+    assert eligible["cd_index"].null_count() == 0
+    assert {name: count for name, count in counts.items() if count} == {
+        "works": 4381,
+        "retracted": 1,
+        "no_title": 14,
+        "no_abstract": 222,
+        "few_references": 609,
+        "few_citations": 2071,
+        "window_incomplete": 248,
+        "duplicate": 5,
+        "eligible": 1211,
+    }

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from sciscirl.errors import LocalServerError
+from sciscirl.local_server.environment import set_up_environment
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Sums in one order, so that results are the same to the bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def toy_slice(tmp_path_factory):
+    from tests.sciscirl.toy import make_slice
+
+    return make_slice(tmp_path_factory.mktemp("toy") / "slice")
+
+
+@pytest.fixture(scope="session")
+def toy_model(tmp_path_factory) -> str:
+    """A folder with a tokenizer and no weights: all that a client needs of a model."""
+    from tests.sciscirl.toy import make_tokenizer
+
+    return str(make_tokenizer(tmp_path_factory.mktemp("toy") / "model"))
+
+
+@pytest.fixture
+def options(toy_slice, toy_model, tmp_path, monkeypatch) -> dict[str, str]:
+    """What a training run is started with, of ``TrainOptions``; the key is one that looks right."""
+    from tests.sciscirl.tinker_stub import KEY
+    from tests.sciscirl.toy import RENDERER
+
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    return {
+        "preset": "exp4",
+        "release": str(toy_slice),
+        "model": toy_model,
+        "renderer": RENDERER,
+        "log_path": str(tmp_path / "run"),
+    }
+
+
+@pytest.fixture(scope="session")
+def toy_renderer(toy_model):
+    from sciscirl.runs.chat_format import make_renderer
+    from tests.sciscirl.toy import RENDERER
+
+    return make_renderer(toy_model, RENDERER)
+
+
+@pytest.fixture(scope="session")
+def grown_slice(tmp_path_factory):
+    """A release of 96 + 12 works of a small synthetic world."""
+    import sciscidata as ssd
+
+    folder = tmp_path_factory.mktemp("grown") / "slice"
+    split = ssd.SplitConfig(n_train=96, n_test=12)
+    ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server_environment() -> None:
+    """Sets the real server up, once for its pins: a minute. In CI it has to work, elsewhere it needs the network."""
+    try:
+        set_up_environment()
+    except LocalServerError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no server of one's own: {error}")
+
+
+@pytest.fixture(scope="session")
+def tinker_server(server_environment, grown_slice, tmp_path_factory) -> Iterator:
+    """The real server with the tiny model, one for all tests: ``tests.sciscirl.tinker_server.TinkerServer``.
+
+    Eleven models at a time, of which each run counts until 90 s after its end. Tests that use it are slow ones.
+    """
+    from tests.sciscirl.tinker_server import served
+
+    with served(grown_slice, tmp_path_factory.mktemp("server") / "state") as server:
+        yield server

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import Counter
+
+import chz
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
+from sciscirl.errors import PromptError, SciSciRLError, SliceError
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
+from tests.sciscirl.toy import LABELS, RENDERER, make_slice
+
+VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+PINNED = ["W2", "W6", "W4", "W1", "W3", "W0", "W5", "W7"]
+paper_lists = st.lists(
+    st.tuples(st.integers(1, 10**10), st.sampled_from(LABELS)), unique_by=lambda pair: pair[0], max_size=40
+).map(lambda pairs: [Paper(f"W{number}", VIEW, Gold(label, None)) for number, label in pairs])
+
+
+def builder_of(toy_slice, toy_model, **options):
+    return LabelDatasetBuilder(release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, **options)
+
+
+def ids(papers):
+    return [paper.openalex_id for paper in papers]
+
+
+@given(paper_lists, st.integers(), st.integers(0, 5), st.booleans(), st.randoms())
+def test_the_order_depends_on_nothing_but_seed_epoch_and_ids(papers, seed, epoch, interleave, random):
+    shuffled = random.sample(papers, len(papers))
+    ordered = order_papers(papers, seed, epoch, interleave=interleave)
+    assert ordered == order_papers(shuffled, seed, epoch, interleave=interleave)
+    assert sorted(ids(ordered)) == sorted(ids(papers))
+
+
+def test_the_order_is_pinned():
+    papers = [Paper(f"W{number}", VIEW, Gold(LABELS[number % 3], None)) for number in range(8)]
+    assert ids(order_papers(papers, 0)) == PINNED
+    assert ids(order_papers(papers, 1)) != PINNED
+    assert ids(order_papers(papers, 0, epoch=1)) != PINNED
+
+
+@given(paper_lists, st.integers())
+def test_a_paper_less_moves_no_other_past_a_third(papers, seed):
+    ordered = order_papers(papers, seed)
+    assert order_papers(papers[1:], seed) == [paper for paper in ordered if paper not in papers[:1]]
+
+
+@given(paper_lists, st.integers(0, 99), st.booleans(), st.data())
+def test_epochs_are_the_orders_one_after_the_other_wherever_one_looks_first(papers, n_shown, interleave, data):
+    n_shown = n_shown if papers else 0
+    shown = Epochs(papers, n_shown, 5, interleave=interleave)
+    whole = [paper for epoch in range(99) for paper in order_papers(papers, 5, epoch, interleave=interleave)][:n_shown]
+    for place in data.draw(st.lists(st.integers(-n_shown, n_shown - 1), max_size=9) if n_shown else st.just([])):
+        assert shown[place] is whole[place]
+    cut = data.draw(st.slices(n_shown))
+    assert shown[cut] == whole[cut]
+    assert list(pickle.loads(pickle.dumps(shown)).first(7)) == whole[:7]
+    with pytest.raises(IndexError):
+        _ = shown[n_shown]
+
+
+def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, n_epochs=10**8, n_refills=2, interleave=True)
+    train, _ = asyncio.run(builder())
+    assert len(train) == 24 * 10**8 // 16
+    last = train.get_batch(len(train) - 1)
+    assert [group.paper for group in last] == order_papers(train.papers.papers, 0, 10**8 - 1, interleave=True)[-16:]
+    assert len(asyncio.run(builder_of(toy_slice, toy_model, n_epochs=10**30)())[0]) > 10**17
+
+
+def test_a_batch_larger_than_the_training_side_would_show_a_paper_twice_and_is_refused(toy_slice, toy_model):
+    builder_of(toy_slice, toy_model, batch_size=24, n_epochs=3).train_papers()
+    with pytest.raises(SciSciRLError, match="too few for one batch of 25 different ones"):
+        builder_of(toy_slice, toy_model, batch_size=25, n_epochs=3).train_papers()
+
+
+@given(paper_lists, st.integers(0, 3), st.integers(1, 16))
+def test_interleaved_any_stretch_has_each_class_in_proportion(papers, seed, size):
+    ordered = order_papers(papers, seed, interleave=True)
+    total = Counter(paper.gold.disruption_label for paper in papers)
+    for start in range(len(ordered)):
+        stretch = ordered[start : start + size]
+        found = Counter(paper.gold.disruption_label for paper in stretch)
+        for label, count in total.items():
+            assert abs(found[label] - len(stretch) * count / len(papers)) <= 2
+
+
+def test_interleaved_batches_of_a_balanced_slice_differ_by_one_at_most(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, interleave=True, batch_size=4)
+    papers = builder.train_papers()
+    for start in range(0, len(papers), 4):
+        counts = Counter(paper.gold.disruption_label for paper in papers[start : start + 4])
+        assert max(counts[label] for label in LABELS) - min(counts[label] for label in LABELS) <= 1
+
+
+def test_the_defaults_are_those_of_the_published_runs():
+    defaults = {name: field._default for name, field in LabelDatasetBuilder.__chz_fields__.items()}
+    assert (defaults["batch_size"], defaults["group_size"], defaults["eval_group_size"], defaults["seed"]) == (
+        16,
+        2,
+        1,
+        0,
+    )
+
+
+def test_training_batches_are_full_and_held_out_ones_leave_nobody_out(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, batch_size=7, group_size=3, n_epochs=2)
+    train, test = asyncio.run(builder())
+    assert len(train) == 2 * 24 // 7
+    assert {len(train.get_batch(index)) for index in range(len(train))} == {7}
+    assert {group.group_size for group in train.get_batch(0)} == {3}
+    held_out = [group for index in range(len(test)) for group in test.get_batch(index)]
+    assert [group.paper for group in held_out] == read_split(toy_slice, "test")
+    assert {group.group_size for group in held_out} == {1}
+    with pytest.raises(IndexError, match="batch 6 of 6"):
+        train.get_batch(6)
+    with pytest.raises(IndexError, match="batch -1"):
+        train.get_batch(-1)
+
+
+def test_every_epoch_shows_each_paper_once_in_another_order(toy_slice, toy_model):
+    papers = ids(builder_of(toy_slice, toy_model, n_epochs=2).train_papers())
+    assert sorted(papers[:24]) == sorted(papers[24:]) == sorted(ids(read_split(toy_slice, "train")))
+    assert papers[:24] != papers[24:]
+
+
+def test_a_builder_can_be_asked_for_fewer_papers(toy_slice, toy_model):
+    train, test = asyncio.run(builder_of(toy_slice, toy_model, n_train=6, n_test=2, batch_size=3)())
+    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(ids(read_split(toy_slice, "train")[:6]))
+    assert (len(train), len(test)) == (2, 1)
+    _, nothing = asyncio.run(builder_of(toy_slice, toy_model, has_test=False)())
+    assert nothing is None
+
+
+def test_datasets_and_builders_pickle(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model)
+    assert pickle.loads(pickle.dumps(builder)) == builder
+    train, _ = asyncio.run(builder())
+    assert [group.paper for group in pickle.loads(pickle.dumps(train)).get_batch(0)] == [
+        group.paper for group in train.get_batch(0)
+    ]
+
+
+def test_too_few_papers_for_a_batch_is_said(toy_slice, toy_model):
+    with pytest.raises(SciSciRLError, match="24 training papers, too few for one batch of 25"):
+        builder_of(toy_slice, toy_model, batch_size=25).train_papers()
+    with pytest.raises(SciSciRLError, match=r"n_train=3 takes 3 of 24 papers, too few .* or raise n_train"):
+        builder_of(toy_slice, toy_model, batch_size=4, n_train=3).train_papers()
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"group_size": 0}, {"group_size": True}])
+def test_impossible_sizes_are_refused(toy_renderer, options):
+    with pytest.raises(SciSciRLError, match="needs a whole number of at least 1"):
+        LabelDataset([], TaskRules(), toy_renderer, **{"batch_size": 1, "group_size": 1} | options)
+
+
+def test_a_missing_slice_is_said(tmp_path, toy_model):
+    with pytest.raises(SliceError, match="is not a release"):
+        builder_of(tmp_path / "nowhere", toy_model).train_papers()
+
+
+def test_an_altered_slice_is_said(tmp_path, toy_model):
+    folder = make_slice(tmp_path / "slice", 6, 3)
+    path = folder / "train.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SliceError, match="altered"):
+        builder_of(folder, toy_model, batch_size=3).train_papers()
+
+
+def test_a_paper_that_can_never_fit_is_said_before_training(toy_slice, toy_model):
+    with pytest.raises(PromptError, match="Raise the cap"):
+        asyncio.run(builder_of(toy_slice, toy_model, max_paper_tokens=20, has_test=False)())
+
+
+def test_a_builder_of_another_size_is_one_replacement_away(toy_slice, toy_model):
+    assert chz.replace(builder_of(toy_slice, toy_model), group_size=8).group_size == 8
+
+
+def test_interleaved_by_both_labels_every_pair_of_a_joint_task_is_spread(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, target="joint", contract="two_keys", interleave=True, batch_size=9)
+    papers = builder.train_papers()
+    for start in (0, 9):
+        pairs = {(paper.gold.disruption_label, paper.gold.novelty_label) for paper in papers[start : start + 9]}
+        assert len(pairs) >= 8  # 24 papers of nine pairs
+
+
+def test_a_slice_without_the_labels_of_the_task_is_refused(tmp_path, toy_model):
+    from tests.sciscirl.papers import write_slice
+
+    folder = write_slice(tmp_path / "slice", [{"novelty_label": None}, {}, {}], n_test=1)
+    builder = builder_of(folder, toy_model, target="joint", batch_size=1)
+    with pytest.raises(SliceError, match="have no novelty_label"):
+        asyncio.run(builder())
+    assert len(builder_of(folder, toy_model, batch_size=1).train_papers()) == 2
+
+
+def test_a_balanced_reward_is_fitted_to_the_training_papers_that_are_used(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, contract="two_keys", reward="balanced", n_train=7, batch_size=3)
+    papers = read_split(toy_slice, "train")[:7]
+    counts = Counter(paper.gold.disruption_label for paper in papers)
+    assert dict(builder.rules().class_counts) == counts
+    train, test = asyncio.run(builder())
+    assert {group.rules for group in (*train.get_batch(0), *test.get_batch(0))} == {builder.rules()}
+
+
+def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, batch_size=6, n_refills=2, interleave=True, n_epochs=2)
+    train, _ = asyncio.run(builder())
+    for index in range(len(train)):
+        groups = train.get_batch(index)
+        shown = {group.paper.openalex_id for group in groups}
+        spares = [paper for group in groups for paper in group.spares]
+        assert len(spares) == len(set(ids(spares))) == 12
+        assert not shown & set(ids(spares))
+        for group in groups:
+            assert {paper.gold.disruption_label for paper in group.spares} == {group.paper.gold.disruption_label}
+    again, _ = asyncio.run(builder())
+    assert [group.spares for group in again.get_batch(1)] == [group.spares for group in train.get_batch(1)]
+
+
+@pytest.mark.parametrize("n_refills", [1, 3, 99])
+def test_no_spare_is_missed_by_looking_two_epochs_far(toy_slice, toy_model, toy_renderer, n_refills):
+    papers = read_split(toy_slice, "train")[:11]
+    shown = Epochs(papers, 11 * 7, 3, interleave=True)
+    options = {"batch_size": 4, "group_size": 2, "n_refills": n_refills}
+    near, far = (LabelDataset(these, TaskRules(), toy_renderer, **options) for these in (shown, list(shown)))
+    for index in range(len(near)):
+        assert [group.spares for group in near.get_batch(index)] == [group.spares for group in far.get_batch(index)]
+
+
+def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, toy_model):
+    train, _ = asyncio.run(builder_of(toy_slice, toy_model, batch_size=18, n_refills=3, interleave=True)())
+    spares = [len(group.spares) for group in train.get_batch(0)]
+    assert sum(spares) == 6  # all that 24 papers have left
+    assert set(spares) == {0, 1}
+
+
+def test_only_the_training_side_has_spares_and_a_batch_term(toy_slice, toy_model):
+    options = {"contract": "two_keys", "batch_size": 3, "n_refills": 2}
+    train, test = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced_shares", share_window=5, **options)())
+    assert (train.tracker.window, train.tracker.class_counts) == (5, builder_counts(toy_slice))
+    assert test.tracker is None
+    assert {group.spares for group in test.get_batch(0)} == {()}
+    other, _ = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced", **options)())
+    assert other.tracker is None
+    assert other.get_batch(0)[0].excess == {}
+
+
+def builder_counts(folder):
+    counts = Counter(paper.gold.disruption_label for paper in read_split(folder, "train", needs=TARGETS["disruption"]))
+    return tuple((label, counts[label]) for label in LABELS)

@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tinker_cookbook.completers import TinkerTokenCompleter
+from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
+from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
+
+from sciscidata.errors import StorageError
+from sciscirl.errors import PredictionsError, PromptError, SciSciRLError, SliceError
+from sciscirl.evaluation.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
+from sciscirl.evaluation.evaluate import (
+    EvaluationConfig,
+    evaluate_baselines,
+    evaluate_model,
+    evaluate_predictions,
+    find_subject,
+    render_metrics,
+    save_evaluation,
+)
+from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
+from sciscirl.presets import HISTORICAL_MODEL
+from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
+from tests.conftest import REPOSITORY
+from tests.sciscirl.tinker_stub import KEY, serve_models
+from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
+
+SCRIPT = REPOSITORY / "scripts" / "evaluate.py"
+RULES = TaskRules(contract="two_keys", reward="strong")
+COLUMN = "disruption_label"
+VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+WORDS = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
+
+
+@pytest.fixture(scope="module")
+def test_papers(toy_slice):
+    return read_split(toy_slice, "test")
+
+
+def oracle(prompt: str) -> str:
+    record = prompt.rpartition('{"title"')[2]
+    return next(label for word, label in WORDS.items() if f"A {word} of" in record)
+
+
+def judge(papers, renderer, choose, **options):
+    evaluator = LabelEvaluator(papers, RULES, renderer, max_tokens=200, **options)
+    metrics = asyncio.run(evaluator.eval_token_completer(Scripted(renderer.tokenizer, choose)))
+    return evaluator, metrics
+
+
+def test_who_knows_the_classes_is_right_everywhere(test_papers, toy_renderer):
+    evaluator, metrics = judge(test_papers, toy_renderer, lambda prompt: say(oracle(prompt), 1.0))
+    assert isinstance(evaluator, SamplingClientEvaluator)
+    assert (metrics["test/label_match"], metrics["test/macro_f1"], metrics["test/mcc"]) == (1.0, 1.0, 1.0)
+    assert (metrics["test/brier"], metrics["test/reward"]) == (0.0, pytest.approx(1.05))
+
+
+def test_predictions_are_in_the_order_of_the_papers_whoever_answers_first(test_papers, toy_renderer):
+    class Reversed(Scripted):
+        async def __call__(self, model_input, stop, *, max_tokens=None):
+            await asyncio.sleep(0.05 / (1 + len(self.prompts)))
+            return await super().__call__(model_input, stop, max_tokens=max_tokens)
+
+    evaluator = LabelEvaluator(test_papers, RULES, toy_renderer, max_tokens=200)
+    policy = Reversed(toy_renderer.tokenizer, lambda prompt: say(oracle(prompt)))
+    asyncio.run(evaluator.eval_token_completer(policy))
+    assert evaluator.predictions["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers]
+    assert evaluator.predictions["gold"].to_list() == evaluator.predictions["label"].to_list()
+    assert evaluator.predictions.schema == PREDICTIONS
+
+
+def test_an_invalid_answer_is_a_miss_and_is_written_down(test_papers, toy_renderer, tmp_path):
+    _, metrics = judge(
+        test_papers,
+        toy_renderer,
+        lambda prompt: "?" if oracle(prompt) == "neutral" else say(oracle(prompt)),
+        folder=tmp_path,
+    )
+    assert metrics["test/label_match"] == pytest.approx(2 / 3)
+    assert (metrics["test/recall/neutral"], metrics["test/invalid"]) == (0.0, pytest.approx(1 / 3))
+    written = read_predictions(tmp_path / "test.parquet")
+    assert written.filter(gold="neutral").select("label", "text", "problem").unique().rows() == [
+        (None, "?", "not_json")
+    ]
+
+
+def test_an_error_of_the_server_is_raised_and_not_counted_as_wrong(test_papers, toy_renderer):
+    def fail(_):
+        msg = "server gone"
+        raise ConnectionError(msg)
+
+    with pytest.raises(ConnectionError, match="server gone"):
+        judge(test_papers, toy_renderer, fail)
+
+
+def test_a_joint_task_is_judged_label_by_label_and_as_a_whole(toy_slice, toy_renderer, tmp_path):
+    rules = TaskRules(target="joint", contract="two_keys", reward="partial")
+    papers = read_split(toy_slice, "test", needs=TARGETS["joint"])
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=300, folder=tmp_path)
+
+    def choose(prompt: str) -> str:  # knows disruption, and says that everything is balanced
+        return render_answer(
+            {"disruption_label": oracle(prompt), "novelty_label": "balanced"}, "two_keys", "joint", confidence=0.5
+        )
+
+    metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, choose)))
+    assert metrics["test/disruption/label_match"] == 1.0
+    assert metrics["test/novelty/label_match"] == metrics["test/both_match"] == pytest.approx(1 / 3)
+    assert metrics["test/label_match"] == pytest.approx(2 / 3)
+    assert metrics["test/min_class_recall"] == metrics["test/novelty/min_class_recall"] == 0.0
+    assert metrics["test/reward"] == pytest.approx((1.05 + 0.05 + (1 + 2 * 0.2) / 3) / 2)
+    again = evaluate_predictions(tmp_path / "test.parquet")
+    assert {name: again[name.removeprefix("test/")] for name in metrics} == metrics
+    assert {"novelty/label_match/low", "macro_f1/high", "disruption/recall/neutral/low"} <= set(again)
+    assert "novelty/recall/novel" in render_metrics({"run": again})
+
+
+def test_several_answers_to_a_paper_all_count(test_papers, toy_renderer):
+    evaluator, metrics = judge(test_papers[:2], toy_renderer, [say("neutral")] * 3 + ["?"] * 3, group_size=3)
+    assert (metrics["test/n"], metrics["test/invalid"]) == (6.0, 0.5)
+    assert evaluator.predictions["openalex_id"].n_unique() == 2
+
+
+def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_renderer, monkeypatch):
+    seen = []
+
+    async def record(self, model_input, stop, *, max_tokens=None):
+        seen.append((self.temperature, self.max_tokens))
+        return await Scripted(toy_renderer.tokenizer, ["no"])(model_input, stop)
+
+    monkeypatch.setattr(TinkerTokenCompleter, "__call__", record)
+    evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=7, temperature=0.25)
+    asyncio.run(evaluator(None))
+    assert seen == [(0.25, 7)]
+
+
+def test_metrics_come_back_from_a_file_to_the_last_bit(test_papers, toy_renderer, tmp_path):
+    _evaluator, metrics = judge(test_papers, toy_renderer, lambda prompt: say("neutral", 0.7), folder=tmp_path)
+    again = evaluate_predictions(tmp_path / "test.parquet")
+    assert {name: again[name.removeprefix("test/")] for name in metrics} == metrics
+    assert again["label_match/low"] <= again["label_match"] <= again["label_match/high"]
+
+
+@pytest.mark.parametrize("content", [None, b"not parquet", "empty", "columns"])
+def test_a_file_that_holds_no_predictions_is_one_clear_error(tmp_path, content):
+    path = tmp_path / "p.parquet"
+    if content == "empty":
+        pl.DataFrame(schema=PREDICTIONS).write_parquet(path)
+    elif content == "columns":
+        pl.DataFrame({"a": [1]}).write_parquet(path)
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PredictionsError) as caught:
+        evaluate_predictions(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_predictions_that_cannot_be_written_are_said(tmp_path):
+    (tmp_path / "folder").touch()
+    with pytest.raises(StorageError, match=r"cannot write .* is a file, not a folder"):
+        write_predictions(pl.DataFrame(schema=PREDICTIONS), tmp_path / "folder" / "p.parquet")
+
+
+def make_papers(labels, first=1):
+    return [Paper(f"W{first + place}", VIEW, Gold(label, None)) for place, label in enumerate(labels)]
+
+
+@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=30), st.integers(0, 5))
+def test_the_majority_baseline_says_the_commonest_label_of_training(labels, n_test):
+    verdicts = predict_majority(make_papers(labels), make_papers(["neutral"] * n_test), COLUMN)
+    assert len(verdicts) == n_test
+    for label, forecast in verdicts:
+        assert labels.count(label) == max(labels.count(other) for other in LABELS)
+        assert forecast == {other: labels.count(other) / len(labels) for other in LABELS}
+
+
+def test_the_random_baseline_keeps_the_proportions_and_its_seed():
+    train = make_papers(["disruptive"] * 1 + ["neutral"] * 3)
+    test = make_papers(["neutral"] * 4000, first=100)
+    verdicts = predict_prior(train, test, COLUMN, 0)
+    assert verdicts == predict_prior(train, test, COLUMN, 0) != predict_prior(train, test, COLUMN, 1)
+    assert verdicts[7:] == predict_prior(train, test[7:], COLUMN, 0)
+    said = [label for label, _ in verdicts]
+    assert said.count("consolidating") == 0
+    assert said.count("disruptive") / 4000 == pytest.approx(0.25, abs=0.03)
+
+
+@pytest.fixture(scope="module")
+def larger_slice(tmp_path_factory):
+    return make_slice(tmp_path_factory.mktemp("larger") / "slice", n_train=180, n_test=18)
+
+
+@pytest.mark.parametrize("column", VOCABULARIES)
+def test_the_classifier_learns_what_the_words_tell_and_never_sees_the_gold_of_a_test_paper(larger_slice, column):
+    train, test = read_split(larger_slice, "train"), read_split(larger_slice, "test")
+    verdicts = predict_tfidf(train, test, column)
+    assert [label for label, _ in verdicts] == [getattr(paper.gold, column) for paper in test]
+    blind = [Paper(paper.openalex_id, paper.view, Gold("neutral", None)) for paper in test]
+    assert predict_tfidf(train, blind, column) == verdicts
+    for label, forecast in verdicts:
+        assert tuple(forecast) == VOCABULARIES[column]
+        assert sum(forecast.values()) == pytest.approx(1)
+        assert 1 / 3 < forecast[label] == max(forecast.values())
+
+
+def test_the_classifier_lives_with_unknown_values_and_classes(toy_slice):
+    train = [paper for paper in read_split(toy_slice, "train") if paper.gold.disruption_label != "consolidating"]
+    empty = Paper("W9", PaperView(None, None, None, None, None), Gold("neutral", None))
+    ((label, forecast),) = predict_tfidf([*train, empty], [empty], COLUMN)
+    assert label in LABELS
+    assert forecast["consolidating"] == 0.0
+    assert 1 / 2 <= forecast[label] <= 1
+
+
+def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_where_they_are_asked_for(larger_slice):
+    train, test = (read_split(larger_slice, split, needs=TARGETS["joint"]) for split in ("train", "test"))
+    rules = TaskRules(target="joint", contract="probabilities", reward="balanced")
+    frame = run_baseline("tfidf_logistic", train, test, rules=rules)
+    metrics = compute_metrics(frame)
+    assert (metrics["label_match"], metrics["both_match"], metrics["novelty/macro_f1"]) == (1.0, 1.0, 1.0)
+    assert 0 < metrics["forecast_brier"] < 1 / 3
+    hard = run_baseline("tfidf_logistic", train, test, rules=replace(rules, contract="two_keys"))
+    assert compute_metrics(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training split is nearly balanced
+    assert "forecast_brier" not in compute_metrics(hard)
+    assert hard["confidence"].equals(frame["confidence"])
+    novelty = run_baseline("tfidf_logistic", train, test, rules=TaskRules(target="novelty"))
+    assert novelty["gold"].equals(frame["gold_novelty"].rename("gold"))
+
+
+def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):
+    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
+    frame = run_baseline("majority", train, test, rules=TaskRules(contract="probabilities", reward="balanced"))
+    metrics = compute_metrics(frame)
+    assert metrics["forecast_brier"] == pytest.approx(1 / 3)
+    assert metrics["reward_task"] == pytest.approx(2 / 3)
+
+
+def test_a_slice_that_nothing_can_be_learnt_from_is_said(test_papers):
+    with pytest.raises(SciSciRLError, match="no training papers"):
+        run_baseline("majority", [], test_papers)
+    wordless = [Paper(f"W{n}", PaperView(None, None, 2001, n, None), Gold(LABELS[n], None)) for n in range(3)]
+    with pytest.raises(SciSciRLError, match="cannot be learnt from"):
+        run_baseline("tfidf_logistic", wordless, test_papers)
+    with pytest.raises(SciSciRLError, match="cannot be learnt from"):
+        run_baseline("tfidf_logistic", make_papers(["neutral"] * 4), test_papers)
+
+
+def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
+    config = EvaluationConfig(release=toy_slice, out=tmp_path / "out", preset="exp5")
+    results = evaluate_baselines(config)
+    assert set(results) == set(BASELINES)
+    # Of three equally common classes the majority baseline says the first: published, Exp5 ended at this macro-F1.
+    assert results["majority"]["macro_f1"] == pytest.approx(0.5 / 3)
+    assert results["majority"]["reward"] == pytest.approx((3.05 - 0.55 - 0.55) / 3)
+    for name, metrics in results.items():
+        folder = config.out / name
+        assert json.loads((folder / "metrics.json").read_text("utf-8")) == metrics
+        assert compute_metrics(read_predictions(folder / "predictions.parquet"))["n"] == 9
+        record = json.loads((folder / "run.json").read_text("utf-8"))
+        assert record["settings"]["baseline"] == name
+        assert len(record["release"]["manifest_sha256"]) == 64
+
+
+def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_path, test_papers):
+    evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path, n_papers=4))
+    judged = read_predictions(tmp_path / "majority" / "predictions.parquet")
+    assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers[:4]]
+
+
+def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    config = EvaluationConfig(release=toy_slice, out=tmp_path)
+    once, twice = (save_evaluation(table, config, {}) for table in (frame, pl.concat([frame, frame])))
+    assert (once["n"], twice["n"]) == (9.0, 18.0)
+    for name in ("label_match", "macro_f1", "min_class_recall"):
+        for end in ("low", "high"):
+            assert once[f"{name}/{end}"] == twice[f"{name}/{end}"]
+
+
+@pytest.fixture
+def asking(toy_slice, toy_model, tmp_path, monkeypatch):
+    """Evaluates a base model on the toy slice, on a server that offers that model only."""
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    with serve_models([{"model_name": toy_model}]) as url:
+        known = {"release": toy_slice, "out": tmp_path / "out", "model": toy_model, "renderer": RENDERER}
+        yield lambda **options: asyncio.run(evaluate_model(EvaluationConfig(**known | {"base_url": url} | options)))
+    assert {path.name for path in (tmp_path / "out").glob("*")} <= {".lock"}
+
+
+def test_what_a_server_refuses_an_evaluation_is_said_in_one_line(asking, monkeypatch):
+    with pytest.raises(SciSciRLError, match=r"retired it on 2026-06-12.*model=/"):
+        asking(model=HISTORICAL_MODEL)
+    with pytest.raises(SciSciRLError, match=r"no Tinker server answers at http://127\.0\.0\.1:9 "):
+        asking(base_url="http://127.0.0.1:9")
+    monkeypatch.setenv("TINKER_API_KEY", "tml-wrong")
+    with pytest.raises(SciSciRLError, match=r"refuses the key \(401\).* TINKER_API_KEY"):
+        asking()
+
+
+def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
+    folder = make_slice(tmp_path / "slice", 18, 3)
+    path = folder / "test.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SliceError, match="altered"):
+        asking(release=folder)
+
+
+def test_a_paper_that_does_not_fit_is_found_before_anything_is_asked(asking, tmp_path):
+    folder = make_slice(tmp_path / "slice", 18, 9, long_title="test: 8", n_words=500)
+    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 1,024\. Raise the cap"):
+        asking(release=folder)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preset": "exp99"}, {"group_size": 0}, {"n_papers": 0}, {"max_tokens": -1}, {"temperature": -0.1},
+        {"run": "r", "model": "a/b"}, {"run": "r", "checkpoint": "tinker://x"},
+    ],
+)  # fmt: skip
+def test_impossible_evaluations_are_refused(tmp_path, options):
+    with pytest.raises(SciSciRLError):
+        EvaluationConfig(release=tmp_path, out=tmp_path, **options)
+
+
+def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
+    from sciscirl.presets import PRESETS, describe
+    from sciscirl.runs.folder import begin_run
+
+    config = EvaluationConfig(release=toy_slice, out=tmp_path, run=tmp_path / "run")
+    with pytest.raises(SciSciRLError, match=r"has no run\.json"):
+        find_subject(config)
+    config.run.mkdir()
+    settings = describe(PRESETS["exp5"]) | {"renderer": "llama3", "max_tokens": 33, "max_paper_tokens": 99}
+    begin_run(config.run, toy_slice, settings, resume=False)
+    with pytest.raises(SciSciRLError, match="no checkpoint"):
+        find_subject(config)
+    lines = [{"name": name, "batch": 1, "sampler_path": f"tinker://x/{name}"} for name in ("000001", "final")]
+    (config.run / "checkpoints.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    subject = find_subject(config)
+    assert (subject.checkpoint, subject.renderer_name) == ("tinker://x/final", "llama3")
+    assert (subject.preset.name, subject.preset.max_tokens, subject.preset.rules.max_paper_tokens) == ("exp5", 33, 99)
+    greedy = find_subject(replace(config, temperature=0.0))
+    assert (subject.temperature, greedy.temperature) == (1.0, 0.0)
+
+
+def test_the_benchmark_is_in_the_cookbooks_registry_and_counts_right_answers(toy_slice, toy_renderer, monkeypatch):
+    monkeypatch.setitem(REGISTRY, BENCHMARK, None)
+    benchmark = register_benchmark(str(toy_slice), RULES)
+    assert REGISTRY[BENCHMARK] is benchmark
+    assert pickle.loads(pickle.dumps(benchmark)) == benchmark
+    thoughtful = lambda prompt: "<think>" if oracle(prompt) == "neutral" else say(oracle(prompt))  # noqa: E731
+    scripted = Scripted(toy_renderer.tokenizer, thoughtful)
+    monkeypatch.setattr(
+        TinkerTokenCompleter, "__call__", lambda self, prompt, stop, *, max_tokens=None: scripted(prompt, stop)
+    )
+    result = asyncio.run(run_benchmark(BENCHMARK, None, toy_renderer, BenchmarkConfig(max_examples=6)))
+    assert (result.num_examples, result.num_correct, result.num_errors) == (6, 4, 0)
+    assert result.score == pytest.approx(2 / 3)
+    assert result.metrics["recall/neutral"] == 0.0
+
+
+def test_the_benchmark_counts_a_cut_off_answer_as_truncated(toy_slice, toy_renderer, monkeypatch):
+    scripted = Scripted(toy_renderer.tokenizer, lambda _: say("neutral"), max_tokens=5)
+    monkeypatch.setattr(
+        TinkerTokenCompleter, "__call__", lambda self, prompt, stop, *, max_tokens=None: scripted(prompt, stop)
+    )
+    monkeypatch.setitem(REGISTRY, BENCHMARK, None)
+    register_benchmark(str(toy_slice), RULES)
+    result = asyncio.run(run_benchmark(BENCHMARK, None, toy_renderer, BenchmarkConfig()))
+    assert (result.num_correct, result.num_truncated) == (0, 9)
+
+
+def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined():
+    text = render_metrics({"a": {"label_match": 0.5}, "b": {"mcc": 0.1}})
+    assert [line.split() for line in text.splitlines()] == [
+        ["a", "b"],
+        ["label_match", "0.5000", "-"],
+        ["mcc", "-", "0.1000"],
+    ]
+
+
+def run(*words):
+    return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+
+
+def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    write_predictions(frame, tmp_path / "p.parquet")
+    done = run("--from-predictions", str(tmp_path / "p.parquet"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "label_match" in done.stdout
+    assert "0.3333 [" in done.stdout
+    refused = run("--release", str(toy_slice))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: nothing to do.")
+    assert refused.stderr.count("\n") == 1

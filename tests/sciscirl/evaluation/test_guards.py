@@ -1,0 +1,277 @@
+"""What a run or an evaluation refuses, and what it says, before it costs anything."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.util
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from sciscidata.errors import StorageError
+from sciscirl.errors import PredictionsError, SciSciRLError, SliceError
+from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
+from sciscirl.evaluation.evaluate import (
+    EvaluationConfig,
+    evaluate_baselines,
+    evaluate_model,
+    evaluate_predictions,
+    find_subject,
+    measure,
+)
+from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import check_predictions, write_predictions
+from sciscirl.presets import PRESETS, describe
+from sciscirl.rl.config import TrainOptions, make_config
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import begin_run, write_json
+from sciscirl.task.papers import Gold, Paper, PaperView, read_split
+from sciscirl.task.rules import TaskRules
+from tests.conftest import REPOSITORY
+from tests.sciscirl.papers import write_slice
+from tests.sciscirl.tinker_stub import KEY, serve_models
+from tests.sciscirl.toy import RENDERER, Scripted, make_slice
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def run(tmp_path, toy_slice, toy_model) -> Path:
+    """The folder of a training run that has come to a checkpoint."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    settings = describe(PRESETS["exp5"]) | {"model": toy_model, "renderer": RENDERER, "max_paper_tokens": 1024}
+    begin_run(folder, toy_slice, settings, resume=False)
+    (folder / "checkpoints.jsonl").write_text(
+        json.dumps({"name": "final", "batch": 1, "sampler_path": "tinker://x/final"}) + "\n", "utf-8"
+    )
+    return folder
+
+
+def ask(config: EvaluationConfig):
+    return asyncio.run(evaluate_model(config))
+
+
+def main(*words: str) -> None:
+    spec = importlib.util.spec_from_file_location("evaluate_script", REPOSITORY / "scripts" / "evaluate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(words)
+
+
+@pytest.mark.parametrize("name", ["run.json", "predictions.parquet"])
+def test_answers_are_never_written_over_a_run_or_over_others(toy_slice, tmp_path, name):
+    (tmp_path / name).write_text("{}", "utf-8")
+    config = EvaluationConfig(release=toy_slice, out=tmp_path, model="a/b", renderer=RENDERER, base_url=NOBODY)
+    with pytest.raises(SciSciRLError, match="holds a run or an evaluation already"):
+        ask(config)
+
+
+def test_baselines_are_not_judged_by_the_papers_they_learn_from(toy_slice, tmp_path):
+    with pytest.raises(SciSciRLError, match="Choose --split test"):
+        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", split="train"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_one_baseline_cannot_learn_none_is_left_half_done(tmp_path):
+    release = write_slice(tmp_path / "slice", [{"disruption_label": "neutral", "cd_index": 0.0}] * 6, n_test=2)
+    with pytest.raises(SciSciRLError, match="two classes at least"):
+        evaluate_baselines(EvaluationConfig(release=release, out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_classifier_is_silent_where_no_paper_has_a_year_or_citations():
+    view = PaperView("On sleep and work", "We sleep.", None, None, None)
+    train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ((_, sure),) = predict_tfidf(train, train[:1], "disruption_label")
+    assert sure["neutral"] == pytest.approx(0.5)
+
+
+def test_a_run_is_asked_as_what_it_was_trained_as(toy_slice, tmp_path, run):
+    with pytest.raises(SciSciRLError, match="was trained as exp5, not exp4"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run, preset="exp4"))
+    for preset in (None, "exp5"):
+        subject = find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run, preset=preset))
+        assert subject.preset.name == "exp5"
+    assert find_subject(EvaluationConfig(release=toy_slice, out=tmp_path)).preset.name == "baseline"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"\xff", b'{"settings": {"name": "exp5"}}']
+)
+def test_the_record_of_a_run_that_cannot_be_read_is_one_clear_error(toy_slice, tmp_path, run, content):
+    (run / "run.json").write_bytes(content)
+    with pytest.raises(SciSciRLError, match="does not describe a training run"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run))
+
+
+def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_path, run, caplog):
+    out, other = tmp_path / "out", make_slice(tmp_path / "other", 12, 6)
+    for release, n_warnings in ((toy_slice, 0), (other, 1)):
+        caplog.clear()
+        with (
+            caplog.at_level(logging.WARNING, logger="sciscirl"),
+            pytest.raises(SciSciRLError, match="no Tinker server"),
+        ):
+            ask(EvaluationConfig(release=release, out=out, run=run, base_url=NOBODY))
+        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluation.evaluate"]
+        assert len(said) == n_warnings
+        assert all("trained on another slice" in text for text in said)
+
+
+def test_where_papers_repeat_it_is_measured_how_far_rewards_tie(toy_slice):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    other = frame.with_columns(reward=pl.when(pl.col("gold") == "neutral").then("reward").otherwise(-1.0))
+    # One answer after the other, not paper by paper: groups are those of the id. A third of the papers is neutral.
+    assert measure(pl.concat([frame, other]))["reward_uniform_group_rate"] == pytest.approx(1 / 3)
+    assert "reward_uniform_group_rate" not in measure(frame)
+    assert "reward_uniform_group_rate" not in measure(pl.concat([frame, other]).drop("reward"))
+
+
+def test_signs_of_a_search_pattern_in_a_name_are_part_of_the_name(toy_slice, tmp_path):
+    release = make_slice(tmp_path / "a[1]*?", 6, 3)
+    assert len(read_split(release, "test")) == 3
+    frame = run_baseline("majority", read_split(release, "train"), read_split(release, "test"))
+    write_predictions(frame, tmp_path / "p[2].parquet")
+    assert evaluate_predictions(tmp_path / "p[2].parquet")["n"] == 3
+
+
+def test_a_folder_in_place_of_a_predictions_file_is_not_said_to_be_missing(tmp_path):
+    with pytest.raises(SciSciRLError, match="is a folder"):
+        main("--from-predictions", str(tmp_path))
+
+
+def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
+    with pytest.raises(SciSciRLError, match="got from_predictions, preset"):
+        main("--from-predictions", str(tmp_path / "p.parquet"), "--preset", "exp5")
+
+
+@pytest.mark.parametrize("name", ["n_train", "n_test", "n_epochs"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_number_of_papers_or_epochs_below_one_is_refused_and_not_counted_from_the_end(toy_slice, name, value):
+    with pytest.raises(SciSciRLError, match=f"^{name} is {value}, needs a whole number of at least 1"):
+        make_config(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value}))
+
+
+def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(tmp_path, toy_model, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    release = write_slice(tmp_path / "slice", [{}] * 6)
+    with serve_models([{"model_name": toy_model}]) as url:
+        options = TrainOptions(
+            release=str(release), model=toy_model, renderer=RENDERER, batch_size=2, max_steps=1, base_url=url,
+            log_path=str(tmp_path / "run"),
+        )  # fmt: skip
+        with pytest.raises(SliceError, match="no paper in the test split"):
+            render_dry_run(options)
+        with pytest.raises(SliceError, match="no paper in the test split"):
+            asyncio.run(train_preset(options))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "forecast",
+    [
+        "", "x", "[]", "null", "{}", '{"disruptive": 1}', '{"disruptive": "1", "consolidating": 0, "neutral": 0}',
+        '{"disruptive": NaN, "consolidating": 0, "neutral": 0}', '{"disruptive": 2, "consolidating": 0, "neutral": 0}',
+        '{"novel": 1, "balanced": 0, "conventional": 0}',
+    ],
+)  # fmt: skip
+def test_a_forecast_that_is_none_is_one_clear_error(toy_slice, tmp_path, forecast):
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    write_predictions(frame.with_columns(forecast=pl.lit(forecast)), tmp_path / "p.parquet")
+    with pytest.raises(PredictionsError, match="9 of 9 predictions have a forecast that is none"):
+        evaluate_predictions(tmp_path / "p.parquet")
+
+
+def test_an_invalid_answer_has_no_forecast(toy_slice):
+    rules = TaskRules(contract="probabilities")
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"), rules=rules)
+    assert measure(frame)["forecast_brier"] == pytest.approx(1 / 3)
+    lost = frame.with_columns(
+        is_valid=pl.lit(value=False), label=pl.lit(None, pl.String), confidence=pl.lit(None, pl.Float64)
+    )
+    with pytest.raises(PredictionsError, match="have a forecast without being valid"):
+        measure(lost)
+
+
+def test_rows_with_values_of_another_type_and_flags_that_are_missing_are_clear_errors():
+    row = {"gold": "neutral", "label": "neutral", "confidence": 0.5, "is_json": True, "is_valid": True}
+    for wrong in ({"confidence": "high"}, {"is_valid": "yes"}, {"label": 3}, {"gold": ["neutral"]}):
+        with pytest.raises(PredictionsError, match=r"values of another type|have an unknown"):
+            check_predictions([row | wrong])
+    with pytest.raises(PredictionsError, match="1 of 2 predictions do not say whether they hold <think>"):
+        check_predictions([row | {"has_think": True}, row | {"has_think": None}])
+    with pytest.raises(PredictionsError, match=r"seed .* less than 2\*\*128"):
+        bootstrap_intervals([row], seed=2**128)
+
+
+def test_metrics_that_cannot_be_written_are_one_clear_error_and_leave_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_json(tmp_path / "metrics.json", {"n": 1})
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StorageError, match="Free some disk space"):
+        write_json(tmp_path / "metrics.json", {"n": 2})
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("metrics.json", b'{\n  "n": 1\n}\n')]
+
+
+def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_renderer):
+    papers = read_split(toy_slice, "test")
+    forecasts = [{"disruptive": 0.4, "consolidating": 0.4, "neutral": 0.2}] * 3
+    forecasts += [{"disruptive": 0.1, "consolidating": 0.2, "neutral": 0.7}] * 5 + [{}]
+    rules = TaskRules(contract="probabilities", reward="strong")
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=200)
+    policy = Scripted(toy_renderer.tokenizer, map(json.dumps, forecasts))
+    metrics = asyncio.run(evaluator.eval_token_completer(policy))
+    assert (metrics["test/forecast_tie_rate"], metrics["test/invalid"]) == (3 / 9, 4 / 9)
+    assert metrics["test/format_strict_ok"] == 1 - metrics["test/invalid"]
+    assert metrics["test/predicted_share/disruptive"] == 0.0
+    assert metrics["test/predicted_share/invalid"] == 4 / 9
+    # Where all tie there is no forecast on record, and still a rate; where labels are asked for there is none.
+    tied = evaluator.predictions.filter(problem="tie")
+    assert compute_metrics(tied)["forecast_tie_rate"] == 1.0
+    bare = tied.with_columns(problem=pl.lit("bad_label"))
+    assert "forecast_tie_rate" not in compute_metrics(bare)
+
+
+def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_model):
+    options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
+               "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
+    once, often = (render_dry_run(TrainOptions(**options, n_refills=n)).splitlines()[-1] for n in (None, 3))
+    # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 refills each answer of training up to 4 times.
+    assert f" {(16 + 6) * 64:,} sampled, " in once
+    assert f" {(64 + 6) * 64:,} sampled, " in often
+    assert once.partition(" sampled, ")[2] == often.partition(" sampled, ")[2]
+
+
+SCRIPTS = sorted(path.name for path in (REPOSITORY / "scripts").glob("*.py") if path.stem not in ("install", "lock"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_without_its_half_installed_says_what_to_install(script):
+    program = (
+        "import runpy, sys; sys.modules['chz'] = None; sys.argv = [sys.argv[1], '--help']; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    words = (sys.executable, "-c", program, str(REPOSITORY / "scripts" / script))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    if script == "build_slice.py":
+        assert done.returncode == 0
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert done.stderr.startswith("error: chz is not installed")

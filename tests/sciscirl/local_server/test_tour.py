@@ -1,0 +1,170 @@
+"""README's tour of a real Tinker server of one's own, from a slice to a judged policy, killed on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sciscirl.evaluation.evaluate import evaluate_predictions
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.folder import find_commit, locked_folder
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, readme_commands, served
+
+pytestmark = pytest.mark.slow
+
+N_COMPARED = 5
+
+
+def read_metrics(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+
+
+@dataclass(frozen=True)
+class Tour:
+    """README's tour of a local server, its training killed after the first checkpoint and resumed.
+
+    Attributes:
+        home: the folder in which all of it was typed.
+        run: the folder of the run.
+        options: of the training.
+        n_taken: steps that were taken before the kill.
+        shown: what the other two commands printed.
+    """
+
+    home: Path
+    run: Path
+    options: dict[str, str]
+    n_taken: int
+    shown: list[str]
+
+
+@pytest.fixture(scope="module")
+def tour(tinker_server, tmp_path_factory) -> Tour:
+    home = tmp_path_factory.mktemp("tour")
+    (home / "slices").mkdir()
+    (home / "slices" / "small").symlink_to(tinker_server.slice)
+    training, *others = readme_commands(tinker_server)
+    run = home / "runs" / "baseline"
+    log, environment = home / "first.log", tinker_server.environment
+    with (
+        log.open("w") as said,
+        subprocess.Popen(command(*training), env=environment, stdout=said, stderr=said, cwd=home) as first,
+    ):
+        deadline = time.monotonic() + SECONDS_TO_RUN
+        try:
+            while not (run / "checkpoints.jsonl").exists():
+                assert first.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.1)
+        finally:
+            first.kill()
+    n_taken = len(read_metrics(run))
+    tinker_server.run(*training, "resume=True", cwd=home)
+    shown = [tinker_server.run(*words, cwd=home).stdout for words in others]
+    return Tour(home, run, dict(word.split("=", 1) for word in training[1:]), n_taken, shown)
+
+
+def test_a_policy_is_killed_resumes_and_its_reward_rises(tour):
+    n_steps = int(tour.options["max_steps"])
+    assert 0 < tour.n_taken < n_steps  # killed before the end
+    rows = [row for row in read_metrics(tour.run) if "env/all/reward/total" in row]
+    assert [row["step"] for row in rows] == list(range(n_steps))
+    rewards = [row["env/all/reward/total"] for row in rows]
+    rise = statistics.fmean(rewards[-N_COMPARED:]) - statistics.fmean(rewards[:N_COMPARED])
+    print(f"the reward rose by {rise:.2f}")  # shown by pytest -rP
+    assert rise > 0.1, rewards
+
+
+def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(tour, tinker_server):
+    recorded = json.loads((tour.run / "run.json").read_text("utf-8"))
+    manifest = (tinker_server.slice / "manifest.json").read_bytes()
+    assert recorded["release"] == {"manifest_sha256": hashlib.sha256(manifest).hexdigest()}
+    assert recorded["commit"] == find_commit()
+    told = {"batch_size", "group_size", "max_tokens", "lora_rank", "learning_rate", "model", "renderer"}
+    assert {name: str(recorded["settings"][name]) for name in told} == {name: tour.options[name] for name in told}
+    config = json.loads((tour.run / "config.json").read_text("utf-8"))
+    assert config["save_every"] == int(tour.options["save_every"])
+
+    metrics, n_steps = read_metrics(tour.run), int(tour.options["max_steps"])
+    trained_on = {"reward_tie_group_rate", "reward_uniform_group_rate", "format_strict_ok", "reward/parse"}
+    assert {f"env/all/{name}" for name in trained_on} <= metrics[n_steps - 1].keys()
+    for step in range(n_steps):
+        lines = (tour.run / f"iteration_{step:06d}" / "train_rollout_summaries.jsonl").read_text("utf-8").splitlines()
+        assert len(lines) == int(tour.options["batch_size"]) * int(tour.options["group_size"])
+    # Of each evaluation, metrics.jsonl says what its predictions say.
+    for step in (*range(0, n_steps, int(tour.options["eval_every"])), n_steps):
+        predictions = read_predictions(tour.run / "predictions" / f"test_{step:06d}.parquet")
+        assert len(predictions) == 12
+        row = next(row for row in metrics if row["step"] == step and "test/label_match" in row)
+        for name, value in compute_metrics(predictions).items():
+            assert row[f"test/{name}"] == pytest.approx(value), name
+        assert {"test/macro_f1", "test/parse_ok", "test/format_strict_ok", "test/recall/neutral"} <= row.keys()
+
+
+def test_the_commands_of_the_readme_judge_the_run(tour):
+    by_model, from_file = tour.shown
+    assert re.search(r"model +majority +.*tfidf", by_model)
+    assert all("label_match  " in shown for shown in tour.shown)
+    for name in ("predictions.parquet", "metrics.json", "run.json"):
+        assert (tour.home / "evaluations" / "small" / name).is_file()
+    last = read_predictions(tour.run / "predictions" / f"test_{int(tour.options['max_steps']):06d}.parquet")
+    assert f"{compute_metrics(last)['label_match']:.4f}" in from_file
+
+
+def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_server):
+    chosen = tinker_server.run("select_checkpoint.py", "runs/baseline", cwd=tour.home).stdout
+    steps = [int(step) for step in re.findall(r"^[> ]+(\d+) ", chosen, re.MULTILINE)]
+    assert steps == [0, 10, 20], chosen
+    judged = ("runs/baseline", "evaluations/small", "evaluations/small/majority")
+    compared = tinker_server.run("compare.py", *judged, "--out", "comparison", cwd=tour.home).stdout
+    assert "majority" in compared
+    pairs = json.loads((tour.home / "comparison" / "comparison.json").read_text("utf-8"))
+    assert "majority" in json.dumps(pairs)
+    tinker_server.run("report.py", *judged, "--release", "slices/small", "--out", "report.html", cwd=tour.home)
+    page = (tour.home / "report.html").read_text("utf-8")
+    last = compute_metrics(read_predictions(tour.run / "predictions" / "test_000020.parquet"))
+    assert f"{last['label_match']:.3f}" in page
+    assert len(list((tour.home / "report_pictures").glob("*.png"))) > 10
+
+
+def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, tinker_server, tmp_path):
+    words = ("--run", str(tour.run), "--release", str(tinker_server.slice), "--temperature", "0")
+    tinker_server.run("evaluate.py", *words, "--group-size", "2", "--out", str(tmp_path / "out"))
+    predictions = read_predictions(tmp_path / "out" / "predictions.parquet")
+    assert predictions["openalex_id"].n_unique() * 2 == len(predictions) == 24
+    assert predictions["text"][::2].to_list() == predictions["text"][1::2].to_list()
+    written = json.loads((tmp_path / "out" / "metrics.json").read_text("utf-8"))
+    assert written == pytest.approx(evaluate_predictions(tmp_path / "out" / "predictions.parquet"))
+    recorded = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))["settings"]
+    assert recorded["checkpoint"].startswith("tinker://")
+    assert (recorded["preset"], recorded["temperature"]) == ("baseline", 0)
+
+
+def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(tour, tinker_server, tmp_path):
+    shutil.copytree(tinker_server.state, tmp_path / "state")
+    with served(tinker_server.slice, tmp_path / "state") as server:
+        words = ("--run", str(tour.run), "--release", str(server.slice), "--out", str(tmp_path / "out"))
+        assert "label_match" in server.run("evaluate.py", *words).stdout
+    assert not server.is_up, "the server outlived its script"
+
+
+def test_what_a_server_refuses_is_one_line(tour, tinker_server):
+    script, *words = readme_commands(tinker_server)[0]
+    retired = [word for word in words if not word.startswith("model=")]
+    offer = f"retired it on 2026-06-12.*Choose one that it offers: model={re.escape(tinker_server.model)}"
+    with locked_folder(tour.run):
+        for said, these in (("is in use by another run", words), (offer, [*retired, "log_path=another"])):
+            done = tinker_server.run(script, *these, check=False, cwd=tour.home)
+            assert done.returncode == 1
+            assert re.fullmatch(rf"error: .*{said}.*\n", done.stderr), done.stderr
+    assert not (tour.home / "another").exists()

@@ -1,0 +1,191 @@
+"""The alarm on the published runs, which collapsed, at its edges, and in a run that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+
+from sciscidata.labels import DISRUPTION_LABELS
+from sciscirl.cli.command_line import run_script
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import INVALID
+from sciscirl.rl import train as training
+from sciscirl.rl.config import TrainOptions
+from sciscirl.rl.train import train_preset
+from tests.sciscirl.metrics.test_metrics import PREDICTED, PUBLISHED, row
+from tests.sciscirl.tinker_stub import serve_models
+from tests.sciscirl.toy import Scripted, say
+
+ONE = CollapseConfig(n_evaluations=1)
+COLLAPSED = {
+    "predicted_share/disruptive": 1.0, "predicted_share/neutral": 0.0, "predicted_share/invalid": 0.0,
+    "min_class_recall": 0.0,
+}  # fmt: skip
+HEALTHY = {"predicted_share/disruptive": 0.5, "predicted_share/neutral": 0.5, "min_class_recall": 0.4}
+
+
+def measure(table: dict) -> dict[str, float]:
+    return compute_metrics(
+        [
+            row(gold, None if label == INVALID else label)
+            for gold, counts in zip(DISRUPTION_LABELS, table["confusion"], strict=True)
+            for label, count in zip(PREDICTED, counts, strict=True)
+            for _ in range(count)
+        ]
+    )
+
+
+def test_of_the_published_runs_those_that_lost_a_class_are_found_and_no_other():
+    found = {table["name"]: find_signs(measure(table)) for table in (*PUBLISHED["runs"], *PUBLISHED["exp5"])}
+    assert {name for name, signs in found.items() if signs} == {"exp4", "step 250", "step 500", "step 2000"}
+    assert found["exp4"] == ("min_class_recall 0.007 < 0.05",)
+    assert [sign.split()[0] for sign in found["step 2000"]] == [
+        "predicted_share/disruptive", "entropy", "min_class_recall"
+    ]  # fmt: skip
+
+
+def test_each_threshold_is_a_sign_only_beyond_itself():
+    shares = {"predicted_share/a": 0.75, "predicted_share/b": 0.25, "predicted_share/invalid": 0.0}
+    entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) / math.log(2)
+    metrics = shares | {"min_class_recall": 0.25}
+    assert measure_spread(metrics) == {"largest_share": 0.75, "entropy": pytest.approx(entropy)}
+    exact = {"share_max": 0.75, "entropy_min": measure_spread(metrics)["entropy"], "recall_min": 0.25}
+    assert find_signs(metrics, CollapseConfig(**exact)) == ()
+    for name, beyond in (("share_max", -1), ("entropy_min", 1), ("recall_min", 1)):
+        moved = exact | {name: exact[name] + beyond * 1e-9}
+        assert len(find_signs(metrics, CollapseConfig(**moved))) == 1
+
+
+def test_invalid_answers_are_no_label_and_none_but_them_leaves_no_entropy():
+    metrics = {"predicted_share/a": 0.2, "predicted_share/b": 0.2, "predicted_share/invalid": 0.6}
+    assert measure_spread(metrics) == {"largest_share": 0.2, "entropy": pytest.approx(1.0)}
+    signs = find_signs(metrics | {"min_class_recall": 0.1}, CollapseConfig(share_max=0.1))
+    assert signs == ("predicted_share/a 0.200 > 0.1",)
+    nothing = {"predicted_share/a": 0.0, "predicted_share/b": 0.0, "predicted_share/invalid": 1.0}
+    assert measure_spread(nothing) == {"largest_share": 0.0}
+    assert find_signs(nothing | {"min_class_recall": 0.0}) == ("min_class_recall 0.000 < 0.05",)
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=5).filter(any))
+def test_entropy_is_one_for_equal_shares_nought_for_one_label_and_between_otherwise(counts):
+    shares = {f"predicted_share/{number}": count / sum(counts) for number, count in enumerate(counts)}
+    entropy = measure_spread(shares)["entropy"]
+    assert -1e-12 <= entropy <= 1 + 1e-12
+    assert (entropy < 1e-12) == (sum(count > 0 for count in counts) == 1)
+    assert (entropy > 1 - 1e-12) == (len(set(counts)) == 1)
+
+
+def test_two_labels_of_one_evaluation_are_each_looked_at():
+    both = {f"test/disruption/{name}": value for name, value in HEALTHY.items()} | {
+        f"test/novelty/{name}": value for name, value in COLLAPSED.items()
+    }
+    assert {sign.split()[0] for sign in find_signs(both)} == {
+        "test/novelty/predicted_share/disruptive", "test/novelty/entropy", "test/novelty/min_class_recall"
+    }  # fmt: skip
+    assert {"test/disruption/collapse/entropy", "test/novelty/collapse/alarm"} <= set(CollapseAlarm()(both))
+
+
+def test_one_bad_evaluation_among_good_ones_raises_no_alarm(caplog):
+    alarm = CollapseAlarm(CollapseConfig(n_evaluations=2))
+    with caplog.at_level(logging.WARNING):
+        raised = [alarm(metrics, step)["collapse/alarm"] for step, metrics in
+                  enumerate((COLLAPSED, HEALTHY, COLLAPSED, COLLAPSED, COLLAPSED, HEALTHY))]  # fmt: skip
+    assert raised == [0.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+    assert [record.args for record in caplog.records] == [(), ()]
+    assert "at step 3 predicted_share/disruptive 1.000 > 0.8" in caplog.text
+
+
+def test_what_was_evaluated_before_a_run_went_on_counts():
+    alarm = CollapseAlarm(CollapseConfig(n_evaluations=2), "stop", history=[HEALTHY, COLLAPSED])
+    with pytest.raises(CollapseError, match="collapsed: at step 50") as caught:
+        alarm(COLLAPSED, 50)
+    assert caught.value.step == 50
+    assert caught.value.metrics == COLLAPSED | {
+        "collapse/largest_share": 1.0, "collapse/entropy": 0.0, "collapse/alarm": 1.0
+    }  # fmt: skip
+
+
+def test_off_is_off():
+    alarm = CollapseAlarm(ONE, "off")
+    assert alarm(COLLAPSED, 1) == {}
+
+
+@pytest.mark.parametrize(
+    "change", [{"share_max": 1.1}, {"entropy_min": -0.1}, {"recall_min": True}, {"recall_min": "0"},
+               {"share_max": float("nan")}, {"n_evaluations": 0}, {"n_papers": 0}]
+)  # fmt: skip
+def test_impossible_thresholds_are_refused(change):
+    with pytest.raises(SciSciRLError, match=f"{next(iter(change))} is .*needs a"):
+        CollapseConfig(**change)
+
+
+@pytest.fixture
+def run_options(options):
+    return options | {"max_steps": 5}
+
+
+def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
+    """Run the launcher with a loop that only evaluates: a model that answers alike from step 2 on. Return its steps."""
+    reached: list[int] = []
+
+    async def loop(config):
+        store = TrainingRunStore(storage_from_uri(config.log_path))
+        evaluator = config.evaluator_builders[0]()
+        for step in range(config.max_steps):
+            turns = (say(label) for label in list(DISRUPTION_LABELS) * 3)
+            policy = Scripted(tokenizer, turns if step < 2 else lambda _: say("neutral"))
+            export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+            metrics = await evaluator.eval_token_completer(policy, rollout_summary_export=export, store=store)
+            store.write_metrics(metrics, step=step)
+            reached.append(step)
+
+    monkeypatch.setattr(training.train, "main", loop)
+    with serve_models([{"model_name": options["model"]}]) as url:
+        assert asyncio.run(train_preset(TrainOptions(**options, base_url=url))) == Path(options["log_path"])
+    return reached
+
+
+def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_renderer, monkeypatch, caplog):
+    with pytest.raises(CollapseError, match=r"at step 3 .* in a row.*go on all the same: resume=True collapse=warn"):
+        run_scripted(run_options | {"collapse": "stop"}, toy_renderer.tokenizer, monkeypatch)
+    rows = [json.loads(line) for line in (Path(run_options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in rows] == [0, 1, 2, 3]
+    assert [line["test/collapse/alarm"] for line in rows] == [0.0, 0.0, 0.0, 1.0]
+    assert (rows[-1]["collapse_stop"], rows[-1]["test/min_class_recall"]) == (1.0, 0.0)
+    predictions = pl.read_parquet(Path(run_options["log_path"]) / "predictions" / "test_000003.parquet")
+    assert predictions["label"].unique().to_list() == ["neutral"]
+    assert "collapsed" not in caplog.text  # said once, by the error
+
+
+def test_a_script_whose_run_has_collapsed_says_so_in_one_line_and_by_a_status_of_its_own(capsys):
+    def main(_):
+        CollapseAlarm(ONE, "stop")(COLLAPSED, 7)
+
+    assert run_script(main) == CollapseError.exit_code == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: the model has collapsed: at step 7 predicted_share/disruptive 1.000 > 0.8")
+
+
+def test_a_warned_run_goes_on(run_options, toy_renderer, monkeypatch, caplog):
+    assert run_scripted(run_options, toy_renderer.tokenizer, monkeypatch) == [0, 1, 2, 3, 4]
+    assert caplog.text.count("the model has collapsed") == 2
+    rows = [json.loads(line) for line in (Path(run_options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
+    assert [line["test/collapse/alarm"] for line in rows] == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+def test_an_unknown_action_is_one_line(run_options):
+    with pytest.raises(SciSciRLError, match="collapse is 'panic', needs one of warn, stop, off"):
+        asyncio.run(train_preset(TrainOptions(**run_options, collapse="panic")))

@@ -1,0 +1,187 @@
+"""Novelty, and both labels together: each as if it were alone, and what stands for both."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscirl.errors import PredictionsError
+from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.metrics import AVERAGED, compute_metrics, merge_labels
+from sciscirl.metrics.predictions import (
+    PREDICTIONS,
+    check_predictions,
+    find_target,
+    make_prediction,
+    prediction_schema,
+    read_predictions,
+    split_by_label,
+    write_predictions,
+)
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
+from sciscirl.task.rewards import REWARDS, score_answer
+
+EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]
+#: The novelty label that is to a joint answer what the disruption label is.
+TWIN = dict(zip(VOCABULARIES["disruption_label"], VOCABULARIES["novelty_label"], strict=True))
+spoken = st.tuples(
+    st.sampled_from(EVERY),
+    st.none() | st.sampled_from(EVERY),
+    st.integers(34, 100).map(lambda hundredths: hundredths / 100),
+)
+
+
+def predict(gold, said, confidence, target, contract="two_keys") -> dict:
+    text = "?" if said is None else render_answer(said, contract, target, confidence=confidence)
+    answer = parse_answer(text, contract, target)
+    gold = name_gold(gold, target)
+    return make_prediction("W1", gold, answer, score_answer(answer, gold, REWARDS["strong"]), text)
+
+
+def predict_all(answers, target, contract="two_keys") -> pl.DataFrame:
+    rows = [predict(*answer, target, contract) for answer in answers]
+    return pl.DataFrame(rows, schema=prediction_schema(target))
+
+
+@given(st.lists(spoken, min_size=1, max_size=25), st.sampled_from(["two_keys", "probabilities"]))
+def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contract):
+    joint = compute_metrics(predict_all(answers, "joint", contract))
+    alone = {name: compute_metrics(predict_all(answers, name, contract)) for name in ("disruption", "novelty")}
+    for name, metrics in alone.items():
+        own = {key.removeprefix(f"{name}/"): value for key, value in joint.items() if key.startswith(f"{name}/")}
+        assert own.items() <= metrics.items()
+        assert {"macro_f1", "min_class_recall", "predicted_share/invalid"} <= set(own)
+        assert set(metrics) - set(own) <= {
+            "n", "parse_ok", "format_strict_ok", "invalid", "think", "brier", "ece", "mean_confidence", "reward",
+            "reward_parse", "reward_contract", "reward_task", "reward_think", "forecast_tie_rate",
+        }  # fmt: skip
+    for name in AVERAGED:
+        if name in joint:
+            assert joint[name] == pytest.approx(math.fsum(alone[label][name] for label in alone) / 2)
+    assert ("forecast_brier" in joint) == (contract == "probabilities" and any(said for _, said, _ in answers))
+    assert joint["min_class_recall"] == min(alone[label]["min_class_recall"] for label in alone)
+    assert joint["reward"] == pytest.approx(math.fsum(alone[label]["reward"] for label in alone) / 2)
+    assert joint["both_match"] == sum(gold == said for gold, said, _ in answers) / len(answers)
+    assert joint["both_match"] <= min(alone[label]["label_match"] for label in alone)
+
+
+@given(st.lists(spoken, min_size=1, max_size=25))
+def test_confidence_in_a_joint_answer_is_that_both_are_right(answers):
+    metrics = compute_metrics(predict_all(answers, "joint"))
+    loss = [1.0 if said is None else (c - (gold == said)) ** 2 for gold, said, c in answers]
+    assert metrics["brier"] == pytest.approx(math.fsum(loss) / len(loss))
+    stated = [c for _, said, c in answers if said]
+    assert metrics.get("mean_confidence") == (pytest.approx(sum(stated) / len(stated)) if stated else None)
+
+
+@given(st.lists(st.tuples(st.sampled_from([*TWIN]), st.none() | st.sampled_from([*TWIN]), st.floats(0, 1)), min_size=1))
+def test_novelty_is_measured_as_disruption_is(answers):
+    def rename(name: str) -> str:
+        return "/".join(TWIN.get(part, part) for part in name.split("/"))
+
+    twins = [(TWIN[gold], TWIN.get(said), confidence) for gold, said, confidence in answers]
+    one, two = predict_all(answers, "disruption"), predict_all(twins, "novelty")
+    assert compute_metrics(two) == {rename(name): value for name, value in compute_metrics(one).items()}
+    intervals = bootstrap_intervals(one, n_resamples=20)
+    assert bootstrap_intervals(two, n_resamples=20) == {rename(name): value for name, value in intervals.items()}
+    assert (find_target(one), find_target(two)) == ("disruption", "novelty")
+
+
+@given(st.lists(spoken, min_size=1, max_size=15), st.integers(0, 100))
+def test_intervals_of_a_joint_task_are_of_the_same_papers_for_both_labels(answers, seed):
+    frame = predict_all(answers, "joint")
+    intervals, metrics = bootstrap_intervals(frame, n_resamples=30, seed=seed), compute_metrics(frame)
+    assert {name.rpartition("/")[0] for name in intervals} <= set(metrics)
+    assert {"macro_f1/low", "format_strict_ok/low", "min_class_recall/high", "novelty/macro_f1/low"} <= set(intervals)
+    for name, part in split_by_label(frame).items():
+        alone = bootstrap_intervals(part.with_columns(confidence=frame["confidence"]), n_resamples=30, seed=seed)
+        del alone["format_strict_ok/low"], alone["format_strict_ok/high"]
+        own = {key: value for key, value in intervals.items() if key.startswith(f"{name}/")}
+        assert own == {f"{name}/{key}": value for key, value in alone.items()}
+    # Where both labels are right for the same papers, their mean varies as much as either; drawn apart, it would less.
+    same = predict_all([(gold, said and gold, c) for gold, said, c in answers], "joint")
+    twice = bootstrap_intervals(same, n_resamples=30, seed=seed)
+    assert twice["label_match/low"] == pytest.approx(twice["novelty/label_match/low"])
+
+
+@given(st.lists(spoken, min_size=1, max_size=10), st.sampled_from(["two_keys", "probabilities"]))
+def test_forecasts_come_back_from_the_table_as_they_were_said(answers, contract):
+    for target in TARGETS:
+        frame = predict_all([(g, s, c) for g, s, c in answers], target, contract)
+        for (gold, said, confidence), row in zip(answers, frame.to_dicts(), strict=True):
+            for column in TARGETS[target]:
+                end = f"_{column.removesuffix('_label')}" if target == "joint" else ""
+                stored = row[f"forecast{end}"]
+                assert (stored is None) == (said is None or contract != "probabilities")
+                assert row[f"gold{end}"] == gold[column]
+                if stored is not None:
+                    assert json.loads(stored)[said[column]] == pytest.approx(confidence, abs=1e-3)
+
+
+def test_nearly_the_uniform_forecast_costs_a_third_and_an_invalid_answer_costs_one():
+    text = '{"novel": 0.33334, "balanced": 0.33333, "conventional": 0.33333}'
+    answer = parse_answer(text, "probabilities", "novelty")
+    row = make_prediction("W1", "novel", answer, score_answer(answer, "novel", REWARDS["strong"]), text)
+    lost = predict("novel", None, 1.0, "novelty", "probabilities")
+    assert compute_metrics([row])["forecast_brier"] == pytest.approx(1 / 3, abs=1e-5)
+    assert compute_metrics([row, lost])["forecast_brier"] == pytest.approx(2 / 3, abs=1e-5)
+    assert "forecast_brier" not in compute_metrics([lost])
+
+
+def test_a_joint_table_goes_to_disk_and_back(tmp_path):
+    frame = predict_all([(EVERY[0], EVERY[1], 0.5), (EVERY[2], None, 0.5)], "joint", "probabilities")
+    write_predictions(frame, tmp_path / "p.parquet")
+    assert read_predictions(tmp_path / "p.parquet").equals(frame)
+    assert [*prediction_schema("joint")][:3] == ["openalex_id", "gold_disruption", "gold_novelty"]
+    assert prediction_schema("novelty") == PREDICTIONS
+    parts = split_by_label(frame)
+    assert parts["novelty"]["label"].to_list() == [EVERY[1]["novelty_label"], None]
+    assert set(parts["novelty"].columns) == set(PREDICTIONS) - {
+        "confidence", "tolerant_confidence", "reward", "reward_parse", "reward_contract", "reward_think",
+    }  # fmt: skip
+
+
+GOOD = predict(EVERY[0], EVERY[1], 0.5, "joint")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"gold_novelty": "neutral"}, "1 of 1 predictions have an unknown gold label"),
+        ({"gold_disruption": None}, "have an unknown gold label"),
+        ({"compute_novelty_labels": "disruptive"}, "have an unknown label"),
+        ({"compute_disruption_labels": None}, "have a label or confidence without being valid, or are valid without"),
+        ({"confidence": None}, "have a label or confidence without being valid, or are valid without"),
+        ({"confidence": 1.5}, "have a confidence outside 0 to 1"),
+        ({"is_json": False}, "are valid but not JSON"),
+        ({"reward_task_novelty": math.inf}, "have no finite reward"),
+    ],
+)
+def test_a_joint_table_that_no_evaluation_made_is_refused(changed, message):
+    assert len(check_predictions([GOOD])) == 1
+    with pytest.raises(PredictionsError, match=message):
+        compute_metrics([GOOD | changed])
+
+
+@pytest.mark.parametrize("gone", ["compute_novelty_labels", "gold_novelty", "confidence", "is_valid"])
+def test_a_joint_table_that_lacks_a_column_is_refused_with_its_name(gone):
+    with pytest.raises(PredictionsError, match=f"the predictions have {gone} missing"):
+        compute_metrics([{name: value for name, value in GOOD.items() if name != gone}])
+
+
+def test_labels_of_two_vocabularies_in_one_column_are_refused():
+    rows = [predict("neutral", None, 1.0, "disruption"), predict("novel", None, 1.0, "novelty")]
+    with pytest.raises(PredictionsError, match="1 of 2 predictions have an unknown gold label"):
+        compute_metrics(rows)
+
+
+def test_what_only_one_label_has_stands_for_none():
+    merged = merge_labels({"disruption": {"macro_f1": 0.5, "mcc": 0.1}, "novelty": {"macro_f1": 0.7}})
+    assert set(merged) == {"disruption/macro_f1", "disruption/mcc", "novelty/macro_f1", "macro_f1"}

@@ -1,0 +1,446 @@
+"""Metrics beside definitions written out in plain Python, scikit-learn on what it has, and the published table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss
+
+from sciscidata.labels import DISRUPTION_LABELS
+from sciscirl.errors import PredictionsError
+from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
+from sciscirl.metrics.metrics import compute_metrics, tie_metrics
+from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
+from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.rewards import REWARDS, score_answer
+from tests.conftest import REPOSITORY
+
+PUBLISHED = json.loads((REPOSITORY / "tests" / "golden" / "published.json").read_text("utf-8"))
+PREDICTED = (*DISRUPTION_LABELS, INVALID)
+labels = st.sampled_from(DISRUPTION_LABELS)
+
+
+PHILOX = [213000021201967259, 4455796210202625458]
+BASELINE_INTERVALS = {
+    "label_match/low": 0.286,
+    "label_match/high": 0.372,
+    "macro_f1/low": 0.2474178707963455,
+    "macro_f1/high": 0.3288864476265037,
+    "balanced_accuracy/low": 0.2658006008679203,
+    "balanced_accuracy/high": 0.3378744884306275,
+    "min_class_recall/low": 0.0457516339869281,
+    "min_class_recall/high": 0.13836477987421383,
+    "format_strict_ok/low": 0.894,
+    "format_strict_ok/high": 0.94,
+    "recall/disruptive/low": 0.0457516339869281,
+    "recall/disruptive/high": 0.13836477987421383,
+    "recall/consolidating/low": 0.14965986394557823,
+    "recall/consolidating/high": 0.27380952380952384,
+    "recall/neutral/low": 0.54,
+    "recall/neutral/high": 0.6772486772486772,
+}
+
+
+def row(gold: str, label: str | None, confidence: float = 0.5, *, is_json: bool | None = None) -> dict:
+    is_valid = label is not None
+    return {
+        "gold": gold,
+        "label": label,
+        "confidence": confidence if is_valid else None,
+        "is_json": is_valid if is_json is None else is_json,
+        "is_valid": is_valid,
+    }
+
+
+rows = st.builds(row, labels, st.none() | labels, st.floats(0, 1))
+many_rows = st.lists(rows, min_size=1, max_size=40)
+
+
+def expand(run: dict) -> list[dict]:
+    """One row per answer out of a confusion matrix: rows gold, columns predicted and invalid."""
+    table = [
+        row(gold, None if name == INVALID else name, is_json=True)
+        for gold, counts in zip(DISRUPTION_LABELS, run["confusion"], strict=True)
+        for name, count in zip(PREDICTED, counts, strict=True)
+        for _ in range(count)
+    ]
+    invalid = [line for line in table if not line["is_valid"]]
+    for line in invalid[: run["not_json"]]:
+        line["is_json"] = False
+    return table
+
+
+@pytest.mark.parametrize("run", [*PUBLISHED["runs"], *PUBLISHED["exp5"]], ids=lambda run: run["name"])
+def test_the_published_table_is_recomputed_to_the_printed_digit(run):
+    metrics = compute_metrics(expand(run))
+    for name, printed in run["printed"].items():
+        digits = len(printed.partition(".")[2])
+        assert f"{metrics[name]:.{digits}f}" == printed, name
+    assert metrics["n"] == (500 if run in PUBLISHED["runs"] else 2000)
+
+
+def test_the_published_runs_share_their_papers_and_count_what_is_invalid_as_missed():
+    for run in PUBLISHED["runs"]:
+        assert [sum(counts) for counts in run["confusion"]] == [145, 166, 189]
+        hits = sum(run["confusion"][index][index] for index in range(3))
+        metrics = compute_metrics(expand(run))
+        assert metrics["label_match"] == hits / 500
+        assert metrics["invalid"] == pytest.approx(1 - metrics["format_strict_ok"])
+
+
+def test_the_constant_predictor_of_step_2000_has_the_macro_f1_of_one_class():
+    metrics = compute_metrics(expand(PUBLISHED["exp5"][-1]))
+    assert f"{metrics['f1/disruptive']:.4f}" == "0.5147"
+    assert metrics["f1/neutral"] == metrics["f1/consolidating"] == metrics["mcc"] == 0.0
+    assert metrics["balanced_accuracy"] == pytest.approx(1 / 3)
+    assert metrics["precision/disruptive"] == 0.3465
+    assert "precision/neutral" not in metrics
+
+
+def oracle(table: list[dict]) -> dict[str, float]:
+    """The definitions, in fractions."""
+    n = len(table)
+    pairs = [(line["gold"], line["label"] or INVALID) for line in table]
+    cells = Counter(pairs)
+    metrics: dict[str, float | Fraction] = {
+        "n": n,
+        "label_match": Fraction(sum(gold == said for gold, said in pairs), n),
+        "parse_ok": Fraction(sum(line["is_json"] for line in table), n),
+        "format_strict_ok": Fraction(sum(said != INVALID for _, said in pairs), n),
+        "invalid": Fraction(sum(said == INVALID for _, said in pairs), n),
+    }
+    recalls, f1s = [], []
+    for label in DISRUPTION_LABELS:
+        held = sum(gold == label for gold, _ in pairs)
+        said = sum(guess == label for _, guess in pairs)
+        hits = cells[label, label]
+        if said:
+            metrics[f"precision/{label}"] = Fraction(hits, said)
+        if held:
+            recalls.append(Fraction(hits, held))
+            f1s.append(Fraction(2 * hits, held + said))
+            metrics |= {f"recall/{label}": recalls[-1], f"f1/{label}": f1s[-1]}
+    metrics["macro_f1"] = sum(f1s) / len(f1s)
+    metrics["balanced_accuracy"] = sum(recalls) / len(recalls)
+    metrics["min_class_recall"] = min(recalls)
+    held, said = (Counter(pair[split] for pair in pairs) for split in (0, 1))
+    cov = sum(cells[label, label] for label in PREDICTED) * n - sum(held[label] * said[label] for label in PREDICTED)
+    spread = (n * n - sum(v * v for v in said.values())) * (n * n - sum(v * v for v in held.values()))
+    metrics["mcc"] = cov / math.sqrt(spread) if spread else 0
+    for name in PREDICTED:
+        metrics[f"predicted_share/{name}"] = Fraction(said[name], n)
+        metrics |= {f"confusion/{label}/{name}": cells[label, name] for label in DISRUPTION_LABELS}
+    sure = [1.0 if line["label"] is None else line["confidence"] for line in table]
+    right = [gold == said for gold, said in pairs]
+    metrics["brier"] = sum((c - r) ** 2 for c, r in zip(sure, right, strict=True)) / n
+    bins = Counter()
+    for c, r in zip(sure, right, strict=True):
+        bins[max(1, math.ceil(c * 10))] += c - r
+    metrics["ece"] = sum(abs(gap) for gap in bins.values()) / n
+    stated = [line["confidence"] for line in table if line["label"]]
+    if stated:
+        metrics["mean_confidence"] = sum(stated) / len(stated)
+    return {name: float(value) for name, value in metrics.items()}
+
+
+@given(many_rows)
+def test_every_metric_is_what_its_definition_says(table):
+    assert compute_metrics(table) == pytest.approx(oracle(table), abs=1e-12)
+
+
+@given(many_rows, st.randoms(use_true_random=False))
+def test_the_order_of_the_answers_does_not_matter_and_shares_add_up(table, random):
+    metrics = compute_metrics(table)
+    shuffled = table.copy()
+    random.shuffle(shuffled)
+    assert compute_metrics(shuffled) == metrics
+    assert sum(metrics[f"predicted_share/{name}"] for name in PREDICTED) == pytest.approx(1)
+    assert sum(value for name, value in metrics.items() if name.startswith("confusion/")) == len(table)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert all(
+        0 <= value <= 1 for name, value in metrics.items() if name not in {"n", "mcc"} and "confusion" not in name
+    )
+
+
+@given(many_rows, st.integers(0, 39), st.booleans())
+def test_an_answer_that_turns_invalid_improves_nothing(table, index, is_json):
+    index %= len(table)
+    spoiled = [*table[:index], row(table[index]["gold"], None, is_json=is_json), *table[index + 1 :]]
+    before, after = compute_metrics(table), compute_metrics(spoiled)
+    for name in ("label_match", "format_strict_ok", "balanced_accuracy", "min_class_recall"):
+        assert after[name] <= before[name] + 1e-12
+    assert after["invalid"] >= before["invalid"]
+    assert after["brier"] >= before["brier"] - 1e-12
+    if table[index]["gold"] == table[index]["label"]:
+        assert after["macro_f1"] < before["macro_f1"]
+
+
+def test_invalid_answers_alone_are_the_worst_of_everything():
+    metrics = compute_metrics([row(label, None) for label in DISRUPTION_LABELS])
+    assert {metrics[name] for name in ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc")} == {
+        0.0
+    }
+    assert metrics["brier"] == metrics["ece"] == metrics["invalid"] == 1.0
+    assert "mean_confidence" not in metrics
+
+
+def test_perfect_answers_are_the_best_of_everything():
+    metrics = compute_metrics([row(label, label, 1.0) for label in DISRUPTION_LABELS])
+    best = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "precision/neutral")
+    assert {metrics[name] for name in best} == {1.0}
+    assert metrics["brier"] == metrics["ece"] == metrics["invalid"] == 0.0
+
+
+@given(many_rows)
+def test_scikit_learn_agrees_on_balanced_accuracy_and_brier(table):
+    metrics = compute_metrics(table)
+    valid = [line for line in table if line["label"]]
+    if len(valid) == len(table):
+        gold, said = [line["gold"] for line in table], [line["label"] for line in table]
+        if {*said} <= {*gold} and len({*gold}) > 1:
+            assert balanced_accuracy_score(gold, said) == pytest.approx(metrics["balanced_accuracy"])
+        right = [g == s for g, s in zip(gold, said, strict=True)]
+        if len({*right}) == 2:
+            sure = [line["confidence"] for line in table]
+            assert brier_score_loss(right, sure) == pytest.approx(metrics["brier"])
+
+
+@pytest.mark.parametrize(
+    ("confidences", "ece"),
+    [
+        ((0.3, 0.3), 0.2),  # one bin: mean 0.3, half right
+        ((0.3, 0.31), (0.7 + 0.31) / 2),  # 0.3 closes its bin, 0.31 is in the next
+        ((0.0, 0.1), 0.45),  # 0 is in the first bin: |0 + 0.1 - 1| / 2
+        ((1.0, 0.9), 0.45),  # 0.9 closes the ninth bin: (0 + 0.9) / 2
+    ],
+)
+def test_the_bins_of_the_calibration_error_are_closed_above(confidences, ece):
+    table = [row("neutral", "neutral", confidences[0]), row("neutral", "disruptive", confidences[1])]
+    assert compute_metrics(table)["ece"] == pytest.approx(ece)
+
+
+@pytest.mark.parametrize("tenths", range(1, 11))
+def test_a_confidence_in_whole_tenths_closes_its_bin(tenths):
+    # Of two answers in one bin, right and wrong, the errors offset each other; in two bins they add up.
+    below = tenths / 10 - 0.05
+    table = [row("neutral", "neutral", tenths / 10), row("neutral", "disruptive", below)]
+    assert compute_metrics(table)["ece"] == pytest.approx(abs(tenths / 10 + below - 1) / 2)
+
+
+def predict(text: str, gold: str = "neutral", table: str = "strong") -> dict:
+    answer = parse_answer(text, "two_keys")
+    return make_prediction("W1", gold, answer, score_answer(answer, gold, REWARDS[table]), text)
+
+
+def test_a_prediction_holds_everything_that_was_judged():
+    text = f"<think>{render_answer('neutral', 'two_keys', confidence=0.25)}"
+    made = predict(text)
+    assert tuple(made) == tuple(PREDICTIONS)
+    assert made == {
+        "openalex_id": "W1",
+        "gold": "neutral",
+        "label": None,
+        "forecast": None,
+        "confidence": None,
+        "is_json": False,
+        "is_valid": False,
+        "has_think": True,
+        "problem": "not_json",
+        "tolerant_label": "neutral",
+        "tolerant_confidence": 0.25,
+        "reward": -2.0,
+        "reward_parse": -1.0,
+        "reward_contract": 0.0,
+        "reward_task": 0.0,
+        "reward_think": -1.0,
+        "text": text,
+    }
+
+
+def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees(tmp_path):
+    good = render_answer("neutral", "two_keys")
+    table = [predict(good), predict(good, "disruptive"), predict(f"```{good}```"), predict("<think>"), predict("{}")]
+    metrics = compute_metrics(table)
+    assert metrics["reward"] == pytest.approx((1.05 - 0.55 - 1 - 2 - 0.75) / 5)
+    assert metrics["reward_parse"] == pytest.approx(-2 / 5)
+    assert metrics["reward_contract"] == pytest.approx((0.05 + 0.05 - 0.75) / 5)
+    assert metrics["reward_task"] == pytest.approx((1 - 0.6) / 5)
+    assert metrics["reward_think"] == metrics["reward_parse"] / 2
+    assert (metrics["label_match"], metrics["tolerant_label_match"], metrics["think"]) == (0.2, 0.4, 0.2)
+    assert (metrics["parse_ok"], metrics["format_strict_ok"]) == (0.6, 0.4)
+    frame = pl.DataFrame(table, schema=PREDICTIONS)
+    frame.write_parquet(tmp_path / "predictions.parquet")
+    assert compute_metrics(pl.read_parquet(tmp_path / "predictions.parquet")) == metrics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gold": None}, "1 of 2 predictions have an unknown gold label"),
+        ({"gold": "Neutral"}, "have an unknown gold label"),
+        ({"label": "novel"}, "have an unknown label"),
+        ({"label": None}, "are valid without"),
+        ({"confidence": None}, "are valid without"),
+        ({"is_valid": False}, "without being valid"),
+        ({"is_valid": None}, "do not say whether"),
+        ({"is_json": None}, "do not say whether"),
+        ({"is_json": False}, "are valid but not JSON"),
+        ({"confidence": 1.5}, "outside 0 to 1"),
+        ({"confidence": -0.5}, "outside 0 to 1"),
+        ({"confidence": float("nan")}, "outside 0 to 1"),
+        ({"reward": float("nan")}, "have no finite reward"),
+        ({"reward_task": None}, "have no finite reward"),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_refused(change, message):
+    good = predict(render_answer("neutral", "two_keys"))
+    compute_metrics([good, good])
+    with pytest.raises(PredictionsError, match=message):
+        compute_metrics([good, good | change])
+
+
+def test_missing_columns_and_other_types_are_named():
+    frame = pl.DataFrame([predict(render_answer("neutral", "two_keys"))], schema=PREDICTIONS)
+    with pytest.raises(PredictionsError, match="gold missing, needs String; confidence String, needs Float64"):
+        compute_metrics(frame.drop("gold").cast({"confidence": pl.String}))
+    with pytest.raises(PredictionsError, match="no predictions"):
+        bootstrap_intervals(frame.clear())
+    with pytest.raises(PredictionsError, match="reward Int64, needs Float64"):
+        compute_metrics(frame.cast({"reward": pl.Int64}))
+
+
+def test_the_raw_numbers_behind_the_bootstrap_are_those_on_record():
+    # Philox4x64-10 as NumPy and Random123 have it; its stream is guaranteed, those of Generator methods are not.
+    assert np.random.Philox(key=0).random_raw(2).tolist() == PHILOX
+    assert bootstrap_intervals(expand(PUBLISHED["runs"][0])) == BASELINE_INTERVALS
+
+
+@given(many_rows, st.integers(0, 2**40))
+def test_intervals_hold_values_that_metrics_can_have_in_order(table, seed):
+    intervals = bootstrap_intervals(table, n_resamples=60, seed=seed)
+    assert intervals == bootstrap_intervals(table, n_resamples=60, seed=seed)
+    names = {name.removesuffix("/low") for name in intervals if name.endswith("/low")}
+    metrics = compute_metrics(table)
+    assert names == {
+        name for name in metrics if name.startswith("recall/")
+    } | {"label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "format_strict_ok"}  # fmt: skip
+    for name in names:
+        assert 0 <= intervals[f"{name}/low"] <= intervals[f"{name}/high"] <= 1
+    assert intervals["min_class_recall/high"] <= intervals["balanced_accuracy/high"] + 1e-12
+
+
+@given(rows, st.integers(1, 20))
+def test_where_all_answers_are_alike_an_interval_is_the_metric_itself(line, times):
+    metrics = compute_metrics([line] * times)
+    for name, value in bootstrap_intervals([line] * times, n_resamples=20).items():
+        assert value == metrics[name.rpartition("/")[0]]
+
+
+def test_an_interval_is_about_as_wide_as_theory_says_and_narrows_with_papers_and_level():
+    table = expand(PUBLISHED["runs"][0])
+    share = 163 / 500
+    intervals = bootstrap_intervals(table, n_resamples=4000)
+    half = 1.96 * math.sqrt(share * (1 - share) / 500)
+    assert intervals["label_match/low"] == pytest.approx(share - half, abs=0.005)
+    assert intervals["label_match/high"] == pytest.approx(share + half, abs=0.005)
+    narrow = bootstrap_intervals(table, level=0.5)
+    more = bootstrap_intervals(table * 4)
+    for other in (narrow, more):
+        assert other["macro_f1/low"] > intervals["macro_f1/low"]
+        assert other["macro_f1/high"] < intervals["macro_f1/high"]
+    assert bootstrap_intervals(table, seed=1) != bootstrap_intervals(table)
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_resamples": 0}, {"n_resamples": 10**11}, {"level": 1.0}, {"level": 0.0}, {"seed": -1}]
+)
+def test_an_impossible_interval_is_refused(options):
+    with pytest.raises(PredictionsError, match=r"needs (1 to 1,000,000, 0 or more|a share between 0 and 1)"):
+        bootstrap_intervals([row("neutral", "neutral")], **options)
+
+
+@given(many_rows, st.data())
+def test_resamples_of_two_evaluations_are_of_the_same_papers(table, data):
+    later = [row(line["gold"], data.draw(st.sampled_from((*DISRUPTION_LABELS, None)))) for line in table]
+    once = resample_metrics([table], n_resamples=7, seed=3)
+    both = resample_metrics([table, later, table], n_resamples=7, seed=3)
+    for name, values in both.items():
+        assert values.shape == (3, 7)
+        assert np.array_equal(values[0], once[name][0], equal_nan=True)
+        assert np.array_equal(values[2], once[name][0], equal_nan=True)
+        assert np.array_equal(np.isnan(values[0]), np.isnan(values[1]))  # undefined by gold labels, not by answers
+
+
+def test_resamples_are_the_same_however_many_are_drawn_at_a_time(monkeypatch):
+    said = {"confidence": 0.9, "is_json": True, "is_valid": True}
+    rows = [{"gold": gold, "label": label, **said} for gold in DISRUPTION_LABELS for label in DISRUPTION_LABELS]
+    at_once = resample_metrics([rows, rows], n_resamples=50)
+    monkeypatch.setattr("sciscirl.metrics.bootstrap._BLOCK", 7)
+    in_blocks = resample_metrics([rows, rows], n_resamples=50)
+    assert at_once.keys() == in_blocks.keys()
+    for name, values in at_once.items():
+        assert values.shape == in_blocks[name].shape == (2, 50)
+        assert np.array_equal(values, in_blocks[name], equal_nan=True)
+
+
+def test_tables_of_other_papers_are_not_resampled_together():
+    first, second = ([row("neutral", "neutral") | {"openalex_id": name}] for name in ("W1", "W2"))
+    resample_metrics([first, first])
+    with pytest.raises(PredictionsError, match="same papers in the same order"):
+        resample_metrics([first, second])
+
+
+def test_ties_of_known_groups():
+    groups = [[1.05, 1.05], [1.05, -0.55], [1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 2.0], [3.0]]
+    assert tie_metrics(groups) == {
+        "reward_tie_group_rate": 2 / 4,
+        "reward_uniform_group_rate": 1 / 4,
+        "reward_tie_pair_rate": (1 + 0 + 2 + 0) / (1 + 1 + 6 + 3),
+        "reward_unique_fraction_mean": (1 / 2 + 1 + 1 / 2 + 1) / 4,
+    }
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[1.0]], [[1.0], [], [2.0]]])
+def test_without_a_group_of_two_there_is_no_tie_rate(groups):
+    assert tie_metrics(groups) == {}
+
+
+@given(st.lists(st.lists(st.sampled_from([1.05, -0.55, -0.75, -1.0]), max_size=6), max_size=6), st.integers(-4, 4))
+def test_ties_follow_their_definitions_and_do_not_see_a_shift(groups, shift):
+    rates = tie_metrics(groups)
+    real = [group for group in groups if len(group) > 1]
+    if not real:
+        assert rates == {}
+        return
+    pairs = [a == b for group in real for a, b in combinations(group, 2)]
+    assert rates["reward_tie_group_rate"] == sum(any(a == b for a, b in combinations(g, 2)) for g in real) / len(real)
+    assert rates["reward_uniform_group_rate"] == sum(min(g) == max(g) for g in real) / len(real)
+    assert rates["reward_tie_pair_rate"] == sum(pairs) / len(pairs)
+    assert rates["reward_unique_fraction_mean"] == pytest.approx(sum(len({*g}) / len(g) for g in real) / len(real))
+    assert rates["reward_uniform_group_rate"] <= rates["reward_tie_group_rate"]
+    assert tie_metrics([[8 * value + shift for value in group] for group in groups]) == rates
+    assert all(0 <= rate <= 1 for rate in rates.values())
+
+
+def test_rewards_of_the_table_tie_when_cases_do():
+    # 0.05 - 0.6 must be one number, whatever was added up on the way.
+    wrong = [score_answer(parse_answer(render_answer(label, "two_keys"), "two_keys"), "disruptive", REWARDS[name]).total
+             for label in ("neutral", "consolidating") for name in ("strong", "disruptive_x3")]  # fmt: skip
+    assert set(wrong) == {-0.55}
+    assert tie_metrics([wrong])["reward_uniform_group_rate"] == 1.0
+
+
+def test_a_class_that_no_paper_has_counts_in_no_resample_either():
+    table = [row("neutral", "neutral"), row("neutral", "disruptive")] * 50
+    intervals = bootstrap_intervals(table)
+    assert intervals["macro_f1/low"] < compute_metrics(table)["macro_f1"] < intervals["macro_f1/high"]
+    assert "recall/disruptive/low" not in intervals

@@ -1,0 +1,544 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+import runpy
+import shutil
+import struct
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import matplotlib as mpl
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from sciscidata.errors import StorageError
+from sciscirl.errors import RunFolderError, SciSciRLError, SliceError
+from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
+from sciscirl.presets import find_preset
+from sciscirl.report.figures import Series, draw_confusion, draw_lines
+from sciscirl.report.layout import Example, Picture, Section, Table
+from sciscirl.report.report import ReportConfig, render_report, write_report
+from sciscirl.report.runs import name_folders, read_run, read_runs
+from sciscirl.report.tables import (
+    PUBLISHED_EXP5,
+    PUBLISHED_RUNS,
+    view_comparison,
+    view_cost,
+    view_groups,
+    view_published,
+    view_runs,
+)
+from sciscirl.report.views import view_challenges, view_contract
+from tests.conftest import REPOSITORY
+from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
+
+PUBLISHED = json.loads((REPOSITORY / "tests" / "golden" / "published.json").read_text("utf-8"))
+HOSTILE = (
+    '</pre><script src="http://x.example/a.js">alert(1)</script><img src=//x.example/b onerror=alert(2)> &amp; "\''
+)
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, the text of cells by row, and what a browser would show."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.rows, self.open, self.text = [], [], [], ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self.rows[-1].append("")
+        if tag not in {"meta", "img", "wbr"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text += data
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+    def row(self, name):
+        return next(row for row in self.rows if row and row[0] == name)
+
+
+def answers(skill=0.5, preset="exp4", n=60, **options):
+    return make_predictions(find_preset(preset), n, skill=skill, **options)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Runs of every kind and in every state."""
+    home = tmp_path_factory.mktemp("runs")
+    make_run(home / "exp4", evaluations={0: answers(0.1, text=HOSTILE), 2: answers(0.4), 4: answers(0.8, text=HOSTILE)})
+    make_run(home / "exp5", "exp5", evaluations={0: answers(0.1, "exp5"), 4: answers(0.1, "exp5", bias=1.0)}, seed=1)
+    make_run(home / "sft", evaluations={0: answers(0.1), 4: answers(0.6)}, settings={"backend": "peft"})
+    make_run(home / "joint", "joint", evaluations={0: answers(0.2, "joint"), 4: answers(0.6, "joint")})
+    make_run(home / "base_only", evaluations={0: answers(0.1)}, n_steps=1, finished=False)
+    make_run(home / "unjudged", evaluations={}, n_steps=2, finished=False)
+    make_evaluation(home / "majority", answers(0.0, bias=1.0, broken=0.0), {"baseline": "majority", "seed": 0})
+    just_begun = home / "begun"
+    just_begun.mkdir()
+    write_facts(just_begun, {"name": "exp4", "learning_rate": 4e-5, "model": "/srv/secret/mine"}, "5a" * 32)
+    return home
+
+
+@pytest.fixture(scope="module")
+def report(home, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "report.html"
+    folders = ("exp4", "exp5", "sft", "joint", "base_only", "unjudged", "majority", "begun")
+    write_report(ReportConfig(runs=tuple(home / name for name in folders), out=out, title="Runs & <others>"))
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report.read_text("utf-8"))
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing(page, report):
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "embed", "base", "form"}
+    for tag, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        for name in ("src", "href", "srcset", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:image/png;base64,")), (tag, attributes)
+    style = re.search(r"<style>(.*?)</style>", report.read_text("utf-8"), flags=re.DOTALL)[1]
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def test_the_page_is_for_phones_print_and_readers(page, report):
+    assert any(a.get("name") == "viewport" and "width=device-width" in a["content"] for _, a in page.tags)
+    assert ("html", {"lang": "en"}) in page.tags
+    assert "@media print" in report.read_text("utf-8")
+    assert all(len(a["alt"]) > 20 for tag, a in page.tags if tag == "img")
+    n_tables = sum(tag == "table" for tag, _ in page.tags)
+    assert n_tables == sum(a.get("class") == "scroll" for _, a in page.tags)
+    anchors = {a["href"][1:] for tag, a in page.tags if tag == "a"}
+    assert anchors == {a["id"] for tag, a in page.tags if tag == "section"}
+    assert page.open == []
+
+
+def test_every_view_is_there(page):
+    views = [a["id"] for tag, a in page.tags if tag == "section"]
+    assert views == [
+        "overview", "runs", "published", "comparison", "trajectories", "balance", "contract", "reliability",
+        "confusion", "rewards", "examples", "cost",
+    ]  # fmt: skip
+
+
+def test_markup_in_titles_and_answers_is_shown_and_not_obeyed(page):
+    assert HOSTILE in page.text
+    assert "Runs & <others>" in page.text
+
+
+def test_each_state_of_a_run_is_said(page):
+    state = {name: page.row(name)[-1] for name in ("exp4", "base_only", "unjudged", "majority", "begun")}
+    assert state == {
+        "exp4": "finished after 4 steps",
+        "base_only": "not finished, 1 step so far; evaluated only before training",
+        "unjudged": "not finished, 2 steps so far; no evaluation",
+        "majority": "evaluated",
+        "begun": "no step taken yet; no evaluation",
+    }
+
+
+def test_results_are_those_of_the_last_evaluation_with_intervals(page):
+    metrics = compute_metrics(answers(0.8, text=HOSTILE))
+    _, label_match, macro_f1, recall, invalid, signs, n, step, _ = page.row("exp4")
+    assert label_match.startswith(f"{metrics['label_match']:.3f} [0.")
+    assert macro_f1.startswith(f"{metrics['macro_f1']:.3f} [0.")
+    assert recall.startswith(f"{metrics['min_class_recall']:.3f} [0.")
+    assert (invalid, signs, n, step) == (f"{metrics['invalid']:.3f}", "none", "60", "4")
+    assert "predicted_share/disruptive" in page.row("exp5")[5]
+    assert page.row("unjudged")[1:5] == ["–"] * 4
+
+
+def test_a_model_in_a_folder_is_named_without_the_path(page):
+    assert "mine" in page.row("model")
+    assert "secret" not in page.text
+
+
+def test_pictures_lie_beside_the_page_and_are_the_same(report, page):
+    inline = {base64.b64decode(a["src"].partition(",")[2]) for tag, a in page.tags if tag == "img"}
+    beside = {path.read_bytes() for path in report.with_name("report_pictures").iterdir()}
+    assert inline == beside
+    assert len(beside) > 20
+    for png in beside:
+        width, height = struct.unpack(">II", png[16:24])
+        assert width == 704
+        assert 200 < height < 1500
+
+
+def test_the_same_runs_give_the_same_bytes(home, tmp_path):
+    one = write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "one.html"))
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.bbox": "tight"}):  # a user's own taste
+        other = write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "other.html"))
+    assert one.read_bytes() == other.read_bytes()
+    assert b"202" not in re.sub(rb"data:[^\"]*|prices of 2026-10", b"", one.read_bytes())  # no date
+
+
+def test_published_figures_are_those_of_the_note():
+    for run in PUBLISHED["runs"]:
+        assert {name: float(value) for name, value in run["printed"].items()} == PUBLISHED_RUNS[run["name"]]
+    assert len(PUBLISHED["runs"]) == len(PUBLISHED_RUNS)
+    for step in PUBLISHED["exp5"]:
+        number = int(step["name"].removeprefix("step "))
+        assert {name: float(value) for name, value in step["printed"].items()} == PUBLISHED_EXP5[number]
+    assert len(PUBLISHED["exp5"]) == len(PUBLISHED_EXP5)
+
+
+def test_a_run_stands_below_the_published_one_that_it_replicates(home):
+    section = view_published(read_runs([home / name for name in ("sft", "exp4", "exp5", "joint")]))
+    runs, trajectory = section.tables
+    names = [row[0] for row in runs.rows]
+    assert names == [*(f"{name}, published" for name in PUBLISHED_RUNS), "exp4", "sft", "exp5"]  # sft replicates none
+    assert runs.rows[0][runs.head.index("recall/neutral")] == "0.609"
+    assert [row[:2] for row in trajectory.rows[-2:]] == [["exp5", "0"], ["exp5", "4"]]
+    assert view_published(read_runs([home / "joint"])) is None
+
+
+def test_runs_are_compared_with_those_of_their_task_and_slice(home, tmp_path):
+    other = make_evaluation(tmp_path / "elsewhere", answers(), {"split": "test"}, manifest_sha256="1b" * 32)
+    runs = read_runs([home / "exp4", home / "joint", home / "majority", other])
+    section = view_comparison(runs)
+    assert [row[0] for row in section.tables[0].rows] == ["exp4 \u2212 majority"]
+    assert "joint is alone" in section.text
+    assert "elsewhere is alone" in section.text
+    assert view_comparison(runs[:1]) is None
+    several = make_evaluation(tmp_path / "several", pl.concat([answers(), answers()]), {"split": "test"})
+    section = view_comparison(read_runs([home / "exp4", several]))
+    assert "cannot be compared: several has 60 more answers than papers" in section.text
+    assert not section.tables
+
+
+def test_who_judged_fewer_papers_is_alone_and_keeps_nobody_from_being_compared(home, tmp_path):
+    fewer = make_evaluation(tmp_path / "fewer", answers().head(30), {"split": "test"})
+    section = view_comparison(read_runs([home / "exp4", fewer, home / "majority"]))
+    assert [row[0] for row in section.tables[0].rows] == ["exp4 \u2212 majority"]
+    assert "fewer is alone with its task, slice and papers." in section.text
+
+
+def test_a_paper_without_an_id_is_one_of_the_same_papers(tmp_path):
+    nameless = answers().with_columns(pl.col("openalex_id").replace("W1", None))
+    assert nameless["openalex_id"].null_count()
+    folders = [make_evaluation(tmp_path / name, nameless, {"split": "test"}) for name in ("one", "other")]
+    (table,) = view_comparison(read_runs(folders)).tables
+    assert [row[0] for row in table.rows] == ["one \u2212 other"]
+
+
+def test_the_slice_that_an_evaluated_run_was_trained_on_is_named_as_slices_are(home, tmp_path):
+    judged = make_evaluation(tmp_path / "judged", answers(), {"split": "test", "trained_on": "5a" * 32})
+    differing = view_runs(read_runs([home / "exp4", judged])).tables[0]
+    assert ["trained_on", "\u2013", "slice 5a5a5a5a5a5a"] in [list(row) for row in differing.rows]
+
+
+def test_what_differs_stands_apart_from_what_does_not(home):
+    differing, shared, *_ = view_runs(read_runs([home / "exp4", home / "exp5"])).tables
+    assert ["seed", "0", "1"] in [list(row) for row in differing.rows]
+    assert ["batch_size", "16"] in [list(row) for row in shared.rows]
+    assert {row[0] for row in differing.rows}.isdisjoint(row[0] for row in shared.rows)
+    assert "openalex 5a5a5a5a5a5a" in [row[1] for row in shared.rows]
+
+
+def test_cost_is_counted_from_the_logs(home, tmp_path):
+    folder = shutil.copytree(home / "exp4", tmp_path / "exp4")
+    rollouts = folder / "iteration_000002" / "eval_test_rollout_summaries.jsonl"
+    rollouts.parent.mkdir()
+    rollouts.write_text('{"steps": [{"ob_len": 100, "ac_len": 10}]}\n' * 60 + '{"steps": [{"ob', "utf-8")
+    run = read_run(folder, "exp4")
+    assert (run.usage.prefill, run.usage.sample) == (4 * 6400 + 6000, 4 * 640 + 600)
+    assert run.usage.train == 4 * 7040
+    assert run.problems == ("iteration_000002/eval_test_rollout_summaries.jsonl: a damaged line left out",)
+    (row,) = view_cost([run]).tables[0].rows
+    dollars = (31600 * 0.195 + 3160 * 0.60 + 28160 * 0.44) / 1e6
+    assert list(row) == ["exp4", "31,600", "3,160", "28,160", f"${dollars:.2f}", "8.0 s", "2.0 s"]
+    sft, unjudged = read_run(home / "sft", "sft"), read_run(home / "majority", "majority")
+    assert sft.usage.train == 3200
+    assert list(view_cost([unjudged]).tables[0].rows[0][1:]) == ["–"] * 6
+
+
+def test_ties_stand_beside_what_a_group_size_takes(home):
+    table = view_groups(read_runs([home / "exp4", home / "sft"]))
+    assert len(table.rows) == 1
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert (row["group_size"], row["reward_uniform_group_rate"], row["share right"]) == ("2", "0.250", "0.300")
+    assert row["rollouts per second"] == "16.00"
+    assert row["mean reward"] == "0.000"
+    assert view_groups(read_runs([home / "sft"])) is None
+
+
+def test_tolerant_only_is_what_the_contract_alone_refuses(home):
+    table = answers(1.0, broken=0.5)
+    right = (table["tolerant_label"] == table["gold"]) & ~table["is_valid"]
+    evaluation = make_evaluation(home / "broken", table, {})
+    (row,) = view_contract([read_run(evaluation, "broken")]).tables[0].rows
+    assert row[5] == f"{right.sum() / len(table):.3f}" != "0.000"
+    counts = {name: int(n) for name, n in (one.split() for one in row[6].split(", "))}
+    assert sum(counts.values()) == (~table["is_valid"]).sum()
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 20), st.booleans()), min_size=1, max_size=40))
+def test_the_bins_of_the_diagram_are_those_of_the_calibration_error(drawn):
+    rows = []
+    for twentieth, is_right in drawn:
+        sure = None if twentieth is None else twentieth / 20
+        label = None if sure is None else "neutral" if is_right else "disruptive"
+        rows.append(
+            {"gold": "neutral", "label": label, "confidence": sure, "is_json": True, "is_valid": sure is not None}
+        )
+    table = pl.DataFrame(rows, schema_overrides={"label": pl.String, "confidence": pl.Float64})
+    bins = bin_by_confidence(table["confidence"], find_right(table))
+    assert len(bins) == 10
+    assert sum(one.n for one in bins) == len(drawn)
+    ece = math.fsum(abs(one.confidence_sum - one.n_right) for one in bins) / len(drawn)
+    assert compute_metrics(table)["ece"] == pytest.approx(ece)
+    for number, one in enumerate(bins):
+        assert number / 10 - 1e-9 <= one.confidence_sum / max(one.n, 1) <= (number + 1) / 10 + 1e-9 or not one.n
+
+
+def test_damaged_files_are_said_and_the_rest_is_shown(home, tmp_path):
+    folder = shutil.copytree(home / "exp4", tmp_path / "exp4")
+    (folder / "predictions" / "test_000004.parquet").write_bytes(b"PAR1 not quite")
+    with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 9, "env/all/reward/total": NaN}\n[1]\n{"step": 10, "env/al')
+    run = read_run(folder, "exp4")
+    assert [one.step for one in run.evaluations] == [0, 2, 4]
+    assert run.last.predictions is None
+    assert run.last.metrics["label_match"] == compute_metrics(answers(0.8, text=HOSTILE))["label_match"]
+    assert len(run.problems) == 2
+    assert "2 damaged lines" in run.problems[0]  # that of another kind too: nothing is left out silently
+    assert run.problems[1].startswith("test_000004.parquet: it is no Parquet file")
+    assert all(math.isfinite(value) for row in run.rows for value in row.values())
+    out = write_report(ReportConfig(runs=(folder,), out=tmp_path / "r.html"))
+    assert "test_000004.parquet: it is no Parquet file" in Page(out.read_text("utf-8")).text
+
+
+def test_how_a_run_ended_is_told_by_what_it_left(home, tmp_path):
+    stopped = shutil.copytree(home / "unjudged", tmp_path / "stopped")
+    assert read_run(stopped, "r").state == "not finished, 2 steps so far; no evaluation"
+    with (stopped / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 2, "collapse_stop": 1.0}\n')
+    assert read_run(stopped, "r").state == "stopped after 2 steps: class collapse"
+    local = shutil.copytree(home / "base_only", tmp_path / "local")
+    (local / "adapter").mkdir()
+    assert read_run(local, "r").state == "finished after 1 step; evaluated only before training"
+
+
+def test_a_step_that_a_resumed_run_took_again_counts_once(home, tmp_path):
+    folder = shutil.copytree(home / "exp4", tmp_path / "exp4")
+    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
+    again = json.loads(lines[1]) | {"env/all/label_match": 0.9}
+    (folder / "metrics.jsonl").write_text("\n".join([*lines, json.dumps(again)]) + "\n", "utf-8")
+    run = read_run(folder, "exp4")
+    assert run.n_steps == len(run.rows) == 4
+    assert run.rows[1]["env/all/label_match"] == 0.9
+
+
+def test_evaluations_with_several_answers_to_a_paper_are_shown(home, tmp_path):
+    make_run(tmp_path / "r", evaluations={0: answers(), 4: pl.concat([answers(), answers(seed=1)])})
+    out = write_report(ReportConfig(runs=(tmp_path / "r", home / "majority"), out=tmp_path / "r.html"))
+    assert Page(out.read_text("utf-8")).row("r")[6] == "120"
+
+
+def test_what_a_challenge_did_is_shown_where_there_was_one(home, tmp_path):
+    final = answers(0.5, n=12)
+    first = [*final["gold"].to_list()[:8], *["neutral"] * 4]
+    table = final.with_columns(pl.Series("first_label", first, dtype=pl.String))
+    make_run(tmp_path / "challenged", evaluations={0: table, 4: table})
+    shown = view_challenges(read_runs([tmp_path / "challenged", home / "exp4"]))
+    ((name, kept_right, *_),) = shown.tables[0].rows
+    right_twice = [a == b == c for a, b, c in zip(table["gold"], first, table["label"], strict=True)]
+    assert 0 < sum(right_twice) < 8
+    assert (name, kept_right) == ("challenged", f"{sum(right_twice) / 12:.3f}")
+    assert shown.pictures
+    assert view_challenges(read_runs([home / "exp4"])) is None
+    out = write_report(ReportConfig(runs=(tmp_path / "challenged",), out=tmp_path / "r.html"))
+    assert "before and after a challenge" in out.read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"settings": 3}'])
+def test_a_folder_that_is_no_run_is_one_clear_error(tmp_path, content):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content, "utf-8")
+    with pytest.raises(RunFolderError, match=r"run\.json"):
+        write_report(ReportConfig(runs=(tmp_path,), out=tmp_path / "r.html"))
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_mistakes_are_refused(home, tmp_path):
+    with pytest.raises(RunFolderError, match="given twice"):
+        read_runs([home / "exp4", home / "sft" / ".." / "exp4"])
+    for options, match in (({"runs": ()}, "no run"), ({"out": tmp_path}, r"\.html"), ({"n_examples": -1}, "-1")):
+        with pytest.raises(SciSciRLError, match=match):
+            ReportConfig(**{"runs": (home / "exp4",), **options})
+    (tmp_path / "r_pictures").mkdir()
+    (tmp_path / "r_pictures" / "thesis.docx").touch()
+    with pytest.raises(SciSciRLError, match="something other than pictures"):
+        write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "r.html"))
+    with pytest.raises(SliceError, match="not a release"):
+        write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "q.html", release=tmp_path))
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(home, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file"):
+        write_report(ReportConfig(runs=(home / "majority",), out=tmp_path / "file" / "r.html"))
+
+
+def test_a_report_that_fails_leaves_the_older_one_as_it_was(home, tmp_path, monkeypatch):
+    out = write_report(ReportConfig(runs=(home / "majority",), out=tmp_path / "r.html"))
+    before = {path.name: path.read_bytes() for path in (out, *(tmp_path / "r_pictures").iterdir())}
+    monkeypatch.setattr("sciscirl.report.report.atomic_file", lambda path: pytest.fail("reached too early"))
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(StorageError, match="disk"):
+        write_report(ReportConfig(runs=(home / "exp4",), out=out))
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in (out, *(tmp_path / "r_pictures").iterdir())} == before
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "exp"]), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_names_of_folders_are_short_and_differ(parts):
+    from pathlib import Path
+
+    folders = list(dict.fromkeys(Path("/top", *names) for names in parts))
+    names = name_folders(folders)
+    assert len(set(names)) == len(folders)
+    for folder, name in zip(folders, names, strict=True):
+        assert str(folder).endswith(name)
+        shorter = name.partition("/")[2]
+        assert not shorter or sum(str(other).endswith(f"/{shorter}") for other in folders) > 1
+
+
+def test_runs_whose_names_differ_in_signs_only_keep_their_pictures(home, tmp_path):
+    for name in ("run_1", "run-1", "RUN 1"):
+        make_run(tmp_path / name, evaluations={0: answers()})
+    out = write_report(
+        ReportConfig(runs=tuple(tmp_path / n for n in ("run_1", "run-1", "RUN 1")), out=tmp_path / "r.html")
+    )
+    names = {path.name for path in (tmp_path / "r_pictures").iterdir()}
+    assert {"confusion_run-1.png", "confusion_run-1-2.png"} <= names
+    assert len(names) == out.read_text("utf-8").count("<img ")
+
+
+def test_a_second_report_replaces_the_first_and_its_pictures(home, tmp_path):
+    out = tmp_path / "r.html"
+    write_report(ReportConfig(runs=(home / "exp4", home / "sft"), out=out))
+    write_report(ReportConfig(runs=(home / "majority",), out=out))
+    assert "exp4" not in Page(out.read_text("utf-8")).rows[1]
+    assert not list((tmp_path / "r_pictures").glob("*exp4*"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r_pictures"]
+
+
+def test_papers_are_shown_beside_answers_where_the_slice_is_that_of_the_run(toy_slice, tmp_path):
+    import hashlib
+
+    from sciscirl.task.papers import read_split
+
+    papers = read_split(toy_slice, "test")
+    ids = [paper.openalex_id for paper in papers]
+    table = answers(0.5, n=len(ids)).with_columns(openalex_id=pl.Series(ids))
+    digest = hashlib.sha256((toy_slice / "manifest.json").read_bytes()).hexdigest()
+    for name, sha in (("mine", digest), ("other", "1b" * 32)):
+        make_run(tmp_path / name, evaluations={0: table}, manifest_sha256=sha)
+    runs = (tmp_path / "mine", tmp_path / "other")
+    out = write_report(ReportConfig(runs=runs, out=tmp_path / "r.html", release=toy_slice, n_examples=1))
+    text = Page(out.read_text("utf-8")).text
+    assert papers[0].view.abstract in text
+    assert f"The papers of 1 runs are not shown: {toy_slice.name} is not their slice." in text
+
+
+def test_examples_are_spread_over_gold_labels_and_outcomes(home):
+    from sciscirl.report.views import view_examples
+
+    section = view_examples(read_runs([home / "exp4", home / "joint"]), n_each=3, release=None)
+    for examples in section.examples.values():
+        outcomes = [one.outcome for one in examples]
+        assert outcomes == sorted(outcomes, key=("right", "wrong", "invalid").index)
+        right = [one for one in examples if one.outcome == "right"]
+        assert {one.facts["gold"].split(", ")[0] for one in right} == {"disruptive", "consolidating", "neutral"}
+        for one in examples:
+            assert (one.facts["gold"] == one.facts["answered"]) == (one.outcome == "right")
+            assert one.facts["answered"].startswith("invalid: ") == (one.outcome == "invalid")
+    assert view_examples(read_runs([home / "unjudged"]), n_each=3, release=None) is None
+
+
+hostile = st.text(max_size=20) | st.sampled_from([HOSTILE, "a [b", "{{ 7 * 7 }}", "{% raw %}", "<wbr>", "a_b/c"])
+
+
+@settings(max_examples=25)
+@given(hostile, hostile, hostile)
+def test_whatever_a_text_holds_it_is_text(one, two, three):
+    section = Section(
+        "s", one, two, [Table(three, [one], [[two, three]])], [Picture("p", b"png", three)],
+        {one: [Example("right", two, {"paper": three}, one, two)]},
+    )  # fmt: skip
+    html = render_report([section], three)
+    plain = Page(render_report([Section("s", "x", "y", [Table("z", ["x"], [["y", "z"]])], [Picture("p", b"png", "z")],
+                                        {"x": [Example("right", "x", {"paper": "z"}, "x", "x")]})], "z"))  # fmt: skip
+    page = Page(html)
+    count = {tag for tag, _ in page.tags} - {"wbr", "span", "p"}
+    assert count == {tag for tag, _ in plain.tags} - {"wbr", "span", "p"}
+    assert "49" not in page.text or "49" in one + two + three
+
+
+def test_a_picture_shows_what_it_is_given():
+    base = {"a": Series(steps=[0, 1], values=[0.1, 0.2])}
+    more = {"a": Series(steps=[0, 1], values=[0.1, 0.9])}
+    assert draw_lines(base, title="t") == draw_lines(base, title="t") != draw_lines(more, title="t")
+    counts = {gold: {name: int(gold == name) for name in ("x", "y", "invalid")} for gold in ("x", "y")}
+    with Image.open(io.BytesIO(draw_confusion(counts, title="t"))) as image:
+        colours = [image.getpixel((int(image.width * across), int(image.height * 0.2))) for across in (0.2, 0.5)]
+    assert sum(colours[0][:3]) < sum(colours[1][:3])  # the diagonal is dark
+
+
+def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys):
+    script = REPOSITORY / "scripts" / "report.py"
+    runpy.run_path(str(script))["main"]([str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
+    assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\npictures: {tmp_path / 'r_pictures'}\n"
+    assert "<title>Mine</title>" in (tmp_path / "r.html").read_text("utf-8")
+    done = subprocess.run(
+        [sys.executable, script, tmp_path], capture_output=True, text=True, check=False, cwd=REPOSITORY
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"error: {tmp_path} is not the folder of a run")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (CHROMIUM := shutil.which("chromium") or shutil.which("google-chrome")), reason="no browser")
+def test_a_browser_needs_no_sideways_scrolling_on_a_phone(report, tmp_path):
+    probe = tmp_path / "probe.html"
+    # The page itself may not run scripts, so one around it measures.
+    probe.write_text(
+        f"<body><iframe id=f src='{report.as_uri()}' style='width:390px;height:800px;border:0'></iframe>"
+        "<pre id=o></pre><script>f.onload = () => { const d = f.contentDocument.documentElement; "
+        "o.textContent = `widths ${d.scrollWidth} ${d.clientWidth} height ${d.scrollHeight}` }</script>",
+        "utf-8",
+    )
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run "
+        "--disable-component-update --disable-sync --disable-web-security --virtual-time-budget=5000 --dump-dom"
+    )
+    words = [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path / 'user'}", probe.as_uri()]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    found = re.search(r">widths (\d+) (\d+) height (\d+)<", done.stdout)
+    assert found, done.stderr[-500:]
+    inside, shown, height = map(int, found.groups())
+    assert inside <= shown <= 390
+    assert height > 5000

@@ -1,0 +1,418 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.stores.storage import storage_from_uri
+from tinker_cookbook.stores.training_store import TrainingRunStore
+
+from sciscirl.cli.command_line import read_options, run_script
+from sciscirl.envs.dynamic_sampling import RefillConstantGroups
+from sciscirl.errors import PromptError, SciSciRLError, SliceError
+from sciscirl.presets import HISTORICAL_MODEL, PRESETS
+from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
+from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import train_preset
+from sciscirl.runs import folder as run_folder
+from sciscirl.runs.chat_format import choose_renderer, make_renderer
+from sciscirl.runs.folder import begin_run, locked_folder
+from sciscirl.runs.server import check_server
+from tests.conftest import REPOSITORY
+from tests.sciscirl.tinker_stub import serve_models
+from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say
+
+SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
+TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
+
+
+def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
+    config = make_config(TrainOptions(**options, max_steps=5))
+    preset = PRESETS["exp4"]
+    assert (config.max_tokens, config.learning_rate, config.lora_rank) == (64, preset.learning_rate, preset.lora_rank)
+    builder = config.dataset_builder
+    assert (builder.style, builder.contract, builder.reward) == ("checklist", "two_keys", "strong")
+    assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)
+    assert (config.eval_every, config.max_steps, config.renderer_name) == (50, 5, RENDERER)
+    assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
+
+
+def test_checkpoints_outlive_the_choice_of_one(options):
+    assert make_config(TrainOptions(**options)).ttl_seconds == 90 * 86_400
+    assert make_config(TrainOptions(**options, keep_days=3650)).ttl_seconds == 3650 * 86_400
+    for days, problem in ((0, "at least 1"), (3651, "at most 3,650")):
+        with pytest.raises(SciSciRLError, match=f"keep_days is .*{problem}"):
+            make_config(TrainOptions(**options, keep_days=days))
+
+
+def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
+    config = make_config(TrainOptions(**options | {"model": "thinkingmachines/Inkling"}))
+    assert config.effective_termination().zero_reward_on_limit is False
+
+
+def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
+    config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
+    assert config.remove_constant_reward_groups is True
+    assert isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+    given = {"n_refills": 0, "interleave": False, "remove_constant_reward_groups": False}
+    config = make_config(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5))
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (False, 0)
+    assert config.remove_constant_reward_groups is False
+    assert not isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
+                                  and PRESETS[name].adversarial is None])  # fmt: skip
+def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
+    options = TrainOptions(**options | {"preset": name}, max_steps=1)
+    config, preset = make_config(options), PRESETS[name]
+    train, _ = asyncio.run(config.dataset_builder())
+    rules = train.get_batch(0)[0].rules
+    assert (rules.target, rules.contract, rules.reward) == (
+        preset.rules.target, preset.rules.contract, preset.rules.reward
+    )  # fmt: skip
+    assert bool(rules.class_counts) == rules.table.is_balanced
+    assert (train.tracker is not None) == (name == "exp6")
+    assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
+    assert config.recipe_name == f"sciscirl_{preset.rules.target}"
+
+
+def test_a_dry_run_of_a_joint_task_shows_both_labels(options):
+    text = render_dry_run(TrainOptions(**options | {"preset": "joint_balanced"}, max_steps=1))
+    assert "disruptive, consolidating or neutral; and novel, balanced or conventional" in text
+    assert '"target": "joint"' in text
+
+
+def test_papers_are_shown_as_often_as_the_steps_take(options):
+    config = make_config(TrainOptions(**options, max_steps=4))
+    assert config.dataset_builder.n_epochs == 3  # 64 papers shown of 24
+    train, test = asyncio.run(config.dataset_builder())
+    assert len(train) == 4
+    assert test is None  # judged by our own evaluator, once
+    assert len(config.evaluator_builders) == 1
+
+
+def test_what_is_given_goes_over_the_preset():
+    given = {"seed": 3, "batch_size": 4, "group_size": 8, "max_tokens": 99, "learning_rate": 1e-5, "temperature": 0.7}
+    preset = resolve_preset(TrainOptions(preset="exp5", model="a/b", max_paper_tokens=77, **given))
+    assert {name: getattr(preset, name) for name in given} == given
+    assert (preset.model, preset.rules.max_paper_tokens, preset.rules.reward) == ("a/b", 77, "disruptive_x3")
+    assert resolve_preset(TrainOptions(preset="exp5")) == PRESETS["exp5"]
+
+
+def test_both_ways_to_write_an_option_mean_the_same():
+    words = ["--preset", "exp4", "--max-steps=7", "interleave=True", "--dry-run", "seed=1"]
+    options = read_options(TrainOptions, words)
+    assert (options.preset, options.max_steps, options.interleave, options.dry_run) == ("exp4", 7, True, True)
+    assert options.seed == 1
+
+
+@pytest.mark.parametrize("words", [["--nope", "1"], ["max_steps=x"], ["stray"], ["--preset"], ["dry_run=maybe"]])
+def test_a_mistyped_option_is_one_clear_line(words):
+    with pytest.raises(SciSciRLError, match=r"See --help\.$") as caught:
+        read_options(TrainOptions, words)
+    assert "\n" not in str(caught.value)
+
+
+def test_help_names_every_option():
+    text = read_options(TrainOptions, ["--help"])
+    assert isinstance(text, str)
+    assert all(name in text for name in TrainOptions.__chz_fields__)
+
+
+def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options, toy_renderer, monkeypatch):
+    monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
+    text = render_dry_run(TrainOptions(**options, max_steps=2, eval_every=1))
+    resolved = json.loads(text.partition("\n--- prompt 1")[0])
+    assert resolved["dataset_builder"]["reward"] == "strong"
+    assert text.count("<|im_start|>assistant") == 3
+    assert text.count(" of thing ") == 3
+    assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
+    assert "each of 24 training papers is shown 1.3 times" in text
+    assert "steps: 100,000,000 of 16" in render_dry_run(TrainOptions(**options, max_steps=10**8))
+    assert "no list price known" in text
+    lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
+    assert min(lengths) > 500
+    assert not Path(options["log_path"]).exists()
+
+
+def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer):
+    text = render_dry_run(TrainOptions(**options, max_steps=1, n_test=3))
+    builder = make_config(TrainOptions(**options, max_steps=1)).dataset_builder
+    train, _ = asyncio.run(builder())
+    counts = []
+    for group in train.get_batch(0):
+        env = asyncio.run(group.make_envs())[0]
+        counts.append(asyncio.run(env.initial_observation())[0].length)
+    mean = sum(counts) / len(counts)
+    assert f"mean {mean:,.0f} (16 prompts counted)" in text
+    n_answers = 16 * 2 + 2 * 3
+    expected = (
+        f"{round(n_answers * mean):,} tokens read, {n_answers * 64:,} sampled, {round(32 * (mean + 64)):,} trained"
+    )
+    assert expected in text
+
+
+@pytest.mark.parametrize("long_one", ["train", "test"])
+def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
+    folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
+    fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
+    assert "prompt tokens" in render_dry_run(fits)
+    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
+        render_dry_run(does_not)
+
+
+def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):
+    train_options = TrainOptions(**options)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder)
+    store = TrainingRunStore(storage_from_uri(options["log_path"]))
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=50, base_name="eval_test")
+    policy = Scripted(toy_renderer.tokenizer, lambda _: say("neutral", 0.75))
+    metrics = asyncio.run(evaluator.eval_token_completer(policy, rollout_summary_export=export, store=store))
+    assert metrics["test/label_match"] == pytest.approx(1 / 3)
+    assert metrics["test/macro_f1"] == pytest.approx(0.5 / 3)
+    assert metrics["test/min_class_recall"] == 0.0
+    assert (Path(options["log_path"]) / "predictions" / "test_000050.parquet").is_file()
+    assert len(store.read_rollouts(50, "eval_test")) == 9
+
+
+def run_concurrently(options, judge):
+    """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
+    train_options = TrainOptions(**options)
+    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, kind=ConcurrentEvaluator)
+    evaluator.eval_token_completer = judge
+    store = TrainingRunStore(storage_from_uri(options["log_path"]))
+
+    async def run():
+        for step in (0, 5):
+            export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+            yield await evaluator(SimpleNamespace(), rollout_summary_export=export, store=store)
+        await evaluator.finish()
+        yield store.read_metrics()
+
+    return run()
+
+
+def test_training_goes_on_while_held_out_papers_are_judged(options):
+    async def scenario():
+        released, n_judging = asyncio.Event(), 0
+
+        async def judge(policy, *, rollout_summary_export, store):
+            nonlocal n_judging
+            n_judging += 1
+            assert n_judging == 1  # one at a time
+            await released.wait()
+            n_judging -= 1
+            return {"test/label_match": rollout_summary_export.iteration / 10}
+
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await asyncio.sleep(0)
+        assert n_judging == 1  # at work, and the loop was not kept
+        released.set()
+        assert await anext(steps) == {}
+        return await anext(steps)
+
+    assert asyncio.run(scenario()) == [{"step": 0, "test/label_match": 0.0}, {"step": 5, "test/label_match": 0.5}]
+
+
+def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
+    async def judge(policy, **_):
+        raise SciSciRLError("the server is gone")
+
+    async def scenario():
+        steps = run_concurrently(options, judge)
+        assert await anext(steps) == {}
+        await anext(steps)
+
+    with pytest.raises(SciSciRLError, match="the server is gone"):
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("given", "concurrent"),
+    [
+        ({"base_url": TINKER}, True),
+        ({"base_url": "http://127.0.0.1:9"}, False),
+        ({"base_url": "https://gpu.example.org"}, False),
+        ({"base_url": "http://127.0.0.1:9", "eval_concurrently": True}, True),
+        ({"base_url": TINKER, "wandb_project": "p"}, False),
+        ({"base_url": TINKER, "eval_concurrently": False}, False),
+    ],
+)
+def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
+    judges = []
+    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
+
+    async def main(config):
+        judges.extend(build() for build in config.evaluator_builders)
+
+    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
+    asyncio.run(train_preset(TrainOptions(**options, **given)))
+    assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
+
+
+def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert begin_run(folder, toy_slice, {"seed": 0}, resume=False) == 0
+    recorded = json.loads((folder / "run.json").read_text("utf-8"))
+    assert len(recorded["release"]["manifest_sha256"]) == 64
+    assert recorded["settings"] == {"seed": 0}
+    assert {"tinker", "tinker-cookbook", "python"} <= set(recorded["versions"])
+    assert "commit" in recorded
+    with pytest.raises(SciSciRLError, match="resume=True"):
+        begin_run(folder, toy_slice, {"seed": 0}, resume=False)
+    with pytest.raises(SciSciRLError, match="begun with seed=0, now it is 1"):
+        begin_run(folder, toy_slice, {"seed": 1}, resume=True)
+    other = make_slice(tmp_path / "other", 6, 3)
+    with pytest.raises(SciSciRLError, match="manifest_sha256"):
+        begin_run(folder, other, {"seed": 0}, resume=True)
+
+
+def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_taken_again(tmp_path, toy_slice):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    begin_run(folder, toy_slice, {}, resume=False)
+    rows = [json.dumps({"step": step, "loss": step}) for step in range(6)]
+    (folder / "metrics.jsonl").write_text("\n".join([*rows, '{"step": 6, "lo']), "utf-8")
+    checkpoint = {"name": "000004", "batch": 4, "state_path": "tinker://x/weights/000004"}
+    (folder / "checkpoints.jsonl").write_text(json.dumps(checkpoint) + "\n", "utf-8")
+    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    assert (folder / "metrics.jsonl").read_text("utf-8").splitlines() == rows[:4]
+
+
+def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
+    (tmp_path / "metrics.jsonl").write_text("{}\n", "utf-8")
+    with pytest.raises(SciSciRLError, match="run of something else"):
+        begin_run(tmp_path, toy_slice, {}, resume=True)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
+    holder = f"from pathlib import Path; from sciscirl.runs.folder import locked_folder\n" \
+        f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", holder], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(SciSciRLError, match="in use by another run"), locked_folder(tmp_path):
+            pass
+        other.kill()  # the lock goes with its process
+    with locked_folder(tmp_path):
+        pass
+
+
+def test_a_file_in_the_way_of_the_folder_is_said(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(SciSciRLError, match="cannot be written"), locked_folder(tmp_path / "run"):
+        pass
+
+
+def test_no_commit_is_claimed_outside_a_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "sciscirl" / "run_folder.py"))
+    (tmp_path / "sciscirl").mkdir()
+    assert run_folder.find_commit() is None
+
+
+def test_a_server_that_is_down_is_one_line(options):
+    with pytest.raises(SciSciRLError, match=r"no Tinker server answers at http://127\.0\.0\.1:9 "):
+        asyncio.run(train_preset(TrainOptions(**options, max_steps=1, base_url="http://127.0.0.1:9")))
+    assert not Path(options["log_path"]).exists()
+
+
+def test_a_wrong_key_is_one_line(options, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", "tml-wrong")
+    with serve_models([]) as url, pytest.raises(SciSciRLError, match=r"refuses the key \(401\).* TINKER_API_KEY"):
+        asyncio.run(train_preset(TrainOptions(**options, max_steps=1, base_url=url)))
+
+
+def test_a_key_of_another_form_is_one_line(monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", "sk-123")
+    with serve_models([]) as url, pytest.raises(SciSciRLError, match=r"'tml-' prefix.*Set TINKER_API_KEY"):
+        check_server("a/b", url)
+
+
+def test_a_retired_model_is_said_with_what_there_is_instead(options, monkeypatch):
+    offer = [
+        {"model_name": "Qwen/Qwen3.8-27B"},
+        {"model_name": "Qwen/Qwen3-8B"},
+        {"model_name": "Qwen/Qwen3.5-4B", "trainable": False},
+    ]
+    with serve_models(offer) as url:
+        with pytest.raises(SciSciRLError) as caught:
+            check_server(HISTORICAL_MODEL, url)
+        assert "retired it on 2026-06-12" in str(caught.value)
+        assert str(caught.value).endswith("model=Qwen/Qwen3-8B, model=Qwen/Qwen3.8-27B")
+        check_server("Qwen/Qwen3-8B", url)
+        check_server("Qwen/Qwen3.5-4B", url, needs_training=False)
+        with pytest.raises(SciSciRLError, match=r"does not offer 'Qwen/Qwen3\.5-4B'"):
+            check_server("Qwen/Qwen3.5-4B", url)
+
+
+def test_a_missing_slice_is_one_line_before_any_server_is_asked(options):
+    with pytest.raises(SliceError, match="is not a release"):
+        asyncio.run(train_preset(TrainOptions(**options | {"release": "nowhere"}, base_url="http://127.0.0.1:9")))
+
+
+def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_path):
+    folder = make_slice(tmp_path / "slice", 18, 3)
+    path = folder / "test.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SliceError, match="altered"):
+        asyncio.run(train_preset(TrainOptions(**options | {"release": str(folder)}, base_url="http://127.0.0.1:9")))
+
+
+def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_asked_for(options, monkeypatch):
+    monkeypatch.setattr("sciscirl.runs.chat_format.get_tokenizer", lambda name: pytest.fail(f"asked for {name}"))
+    with (
+        serve_models([{"model_name": "Qwen/Qwen3-8B"}]) as url,
+        pytest.raises(SciSciRLError, match="model=Qwen/Qwen3-8B"),
+    ):
+        asyncio.run(train_preset(TrainOptions(preset="exp4", release=options["release"], base_url=url)))
+
+
+def test_a_chat_format_is_chosen_without_thinking():
+    assert choose_renderer("Qwen/Qwen3.8-27B") == "qwen3_8_disable_thinking"
+    assert choose_renderer(HISTORICAL_MODEL) == "llama3"
+    for unknown in ("Qwen/Qwen99", "models/mine", "mine"):
+        with pytest.raises(SciSciRLError, match="knows no chat format"):
+            choose_renderer(unknown)
+
+
+def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
+    with pytest.raises(SciSciRLError, match="renderer 'poem' does not work"):
+        make_renderer(toy_model, "poem")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SciSciRLError, match=r"tokenizer of .* could not be loaded"):
+        make_renderer(str(tmp_path / "empty"), RENDERER)
+
+
+def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
+    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SciSciRLError, match="pip install wandb"):
+        make_config(TrainOptions(**options, wandb_project="p"))
+
+
+def test_the_script_shows_a_users_mistake_as_one_line_and_fails():
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "preset=exp99"], capture_output=True, text=True, check=False, cwd=REPOSITORY
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: no preset 'exp99'. There are {', '.join(PRESETS)}; see --list.\n"
+
+
+def test_a_script_that_is_interrupted_says_so(capsys):
+    def main(_):
+        raise KeyboardInterrupt
+
+    assert run_script(main) == 130
+    assert capsys.readouterr().err == "interrupted\n"

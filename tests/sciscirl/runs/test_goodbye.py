@@ -1,0 +1,59 @@
+"""Leave is taken of a server, and whatever becomes of that, nobody waits for ever and nothing done is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import pytest
+from tinker.lib.internal_client_holder import InternalClientHolder
+
+import sciscirl.runs.server
+from sciscirl.errors import SliceError
+from sciscirl.runs.server import open_service
+from tests.sciscirl.tinker_stub import KEY, serve_models
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch, caplog):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    caplog.set_level(logging.INFO, "sciscirl.runs.server")
+
+
+def test_a_goodbye_that_is_heard_ends_without_a_word(caplog):
+    with serve_models([]) as url, open_service(url) as service:
+        assert service.holder.get_session_id() == "session"
+    assert "goodbye" not in caplog.text
+
+
+def test_a_sign_of_life_that_misses_that_it_was_cancelled_is_not_waited_for(monkeypatch, caplog):
+    begun, over = threading.Event(), threading.Event()
+
+    async def deaf(*_: object) -> None:
+        begun.set()
+        while not over.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    monkeypatch.setattr(InternalClientHolder, "_session_heartbeat", deaf)
+    monkeypatch.setattr(sciscirl.runs.server, "_TIMEOUT_SECONDS", 0.2)
+    with serve_models([]) as url, open_service(url) as service:
+        assert service.holder.get_session_id() == "session"  # asked for when it is first needed
+        begun.wait()
+    over.set()
+    assert f"goodbye to {url} failed: TimeoutError" in caplog.text
+
+
+def test_a_refused_goodbye_costs_nothing_that_was_done(caplog):
+    with serve_models([], goodbye=404) as url, open_service(url) as service:
+        assert service.holder.get_session_id() == "session"
+    assert "failed: NotFoundError" in caplog.text
+
+
+def test_what_went_wrong_before_the_goodbye_is_what_is_raised():
+    with pytest.raises(SliceError), serve_models([], goodbye=404) as url, open_service(url) as service:
+        raise SliceError(service.holder.get_session_id())

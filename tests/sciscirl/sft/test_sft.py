@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import chz
+import pytest
+import tinker
+from tinker_cookbook.supervised import train
+
+from sciscirl.cli.command_line import read_options, take_word
+from sciscirl.envs.env import LabelEnv, build_messages, read_action
+from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.presets import PRESETS
+from sciscirl.rl.config import TrainOptions, make_dataset_builder
+from sciscirl.rl.config import resolve_preset as resolve_rl_preset
+from sciscirl.runs.chat_format import make_renderer
+from sciscirl.sft.config import SftOptions, list_settings, make_evaluator, make_examples, resolve_preset
+from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
+from sciscirl.sft.tinker_backend import (
+    GoldDatasetBuilder,
+    NumberedEvaluator,
+    TinkerSftOptions,
+    make_config,
+    render_dry_run,
+    train_on_tinker,
+)
+from sciscirl.task.contracts import CONTRACTS, parse_answer
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.prompts import STYLES
+from sciscirl.task.rules import TaskRules
+from tests.conftest import REPOSITORY
+from tests.sciscirl.toy import RENDERER, Scripted, say
+
+
+@pytest.fixture
+def options(toy_slice, toy_model, tmp_path):
+    return {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "log_path": str(tmp_path / "run")}
+
+
+@pytest.fixture
+def paper(toy_slice):
+    return read_split(toy_slice, "train")[0]
+
+
+# --- examples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("renderer_name", ["qwen3_instruct", "qwen3_disable_thinking", "role_colon"])
+def test_the_gold_answer_stands_behind_the_prompt_that_is_sampled_from(
+    toy_slice, toy_model, style, contract, renderer_name
+):
+    rules, renderer = TaskRules(style=style, contract=contract), make_renderer(toy_model, renderer_name)
+    for paper in read_split(toy_slice, "train")[:3]:
+        example = build_example(paper, rules, renderer)
+        observation, _ = asyncio.run(LabelEnv(paper, rules, renderer).initial_observation())
+        assert list(example.tokens[: example.n_prompt]) == observation.to_ints()
+        text, is_ended = read_action(list(example.tokens[example.n_prompt :]), renderer)
+        assert is_ended
+        answer = parse_answer(text, contract)
+        assert answer.is_valid
+        assert answer.label == paper.gold.disruption_label
+        assert answer.confidence == 1.0
+
+
+@pytest.mark.parametrize("rules", [TaskRules(), TaskRules(contract="two_keys")])
+def test_a_gold_answer_earns_the_most_there_is(paper, rules, toy_renderer):
+    env = LabelEnv(paper, rules, toy_renderer)
+    example = build_example(paper, rules, toy_renderer)
+    step = asyncio.run(env.step(list(example.tokens[example.n_prompt :]), extra={"stop_reason": "stop"}))
+    assert step.reward == pytest.approx(0.75)
+    assert step.metrics["label_match"] == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_a_gold_answer_that_its_contract_takes(name):
+    gold = Gold("neutral", "novel")
+    rules = resolve_preset(SftOptions(preset=name)).rules
+    answer = rules.parse(gold_answer(Paper("W1", PaperView("t", "a", 2001, 3, None), gold), rules))
+    assert answer.is_valid
+    assert {answer.labels[column] for column in TARGETS[rules.target]} <= {"neutral", "novel"}
+
+
+def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
+    rules = TaskRules(contract="two_keys")
+    example = build_example(paper, rules, toy_renderer, confidence=0.5)
+    datum = to_datum(example)
+    weights, targets = (datum.loss_fn_inputs[name].tolist() for name in ("weights", "target_tokens"))
+    trained = [token for token, weight in zip(targets, weights, strict=True) if weight > 0]
+    text = toy_renderer.tokenizer.decode(trained)
+    assert text == f'{{"disruption_label": "{paper.gold.disruption_label}", "confidence": 0.5}}<|im_end|>'
+    assert sum(weights) == pytest.approx(1)
+    shown = show_example(example, toy_renderer.tokenizer)
+    assert shown.endswith(f"{MARKS[0]}{text}{MARKS[1]}")
+    assert datum.model_input.to_ints() == list(example.tokens[:-1])
+
+
+def test_a_chat_format_that_puts_thinking_in_front_of_the_answer_is_refused(paper, toy_model):
+    thinking = make_renderer(toy_model, "qwen3")
+    with pytest.raises(SciSciRLError, match=r"Qwen3Renderer does not write exactly the gold answer.*renderer="):
+        build_example(paper, TaskRules(), thinking)
+
+
+def test_a_chat_format_with_another_prompt_in_training_is_refused(paper, toy_renderer, monkeypatch):
+    prompt = toy_renderer.build_generation_prompt(build_messages(paper, TaskRules(), toy_renderer)).to_ints()
+    other = tinker.ModelInput.from_ints([*prompt[:-1], prompt[-1] + 1])
+    monkeypatch.setattr(type(toy_renderer), "build_generation_prompt", lambda *_, **__: other)
+    with pytest.raises(SciSciRLError, match="gold answer behind the prompt"):
+        build_example(paper, TaskRules(), toy_renderer)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.3, 1 / 3])
+def test_probabilities_that_do_not_say_the_gold_label_are_no_target(paper, confidence):
+    with pytest.raises(SciSciRLError, match="needs a number above 1/3"):
+        gold_answer(paper, TaskRules(contract="probabilities"), confidence)
+    assert gold_answer(paper, TaskRules(contract="two_keys"), confidence)
+
+
+@pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])
+def test_a_confidence_that_no_contract_allows_is_refused(paper, confidence):
+    with pytest.raises(SciSciRLError, match="from 0 to 1"):
+        gold_answer(paper, TaskRules(), confidence)
+
+
+def test_what_four_keys_have_no_gold_for_is_the_same_for_every_paper(toy_slice):
+    answers = [json.loads(gold_answer(paper, TaskRules())) for paper in read_split(toy_slice, "train")]
+    assert {answer["disruption_label"] for answer in answers} == {"disruptive", "consolidating", "neutral"}
+    assert len({json.dumps({**answer, "disruption_label": ""}) for answer in answers}) == 1
+
+
+# --- options ------------------------------------------------------------------------------------------------------
+
+
+def test_papers_come_in_the_order_of_reinforcement_learning_epoch_after_epoch(options):
+    examples = make_examples(SftOptions(**options, n_epochs=2, batch_size=5, interleave=True, seed=3))
+    rl = TrainOptions(**options, preset="exp4", n_epochs=2, batch_size=5, interleave=True, seed=3)
+    papers = make_dataset_builder(rl, resolve_rl_preset(rl)).train_papers()
+    assert [example.openalex_id for example in examples] == [paper.openalex_id for paper in papers][:45]
+    assert len(examples) == 45  # 48, less what fills no batch
+
+
+def test_fewer_steps_are_taken_where_so_many_are_asked_for(options):
+    assert len(make_examples(SftOptions(**options, n_epochs=9, batch_size=8, max_steps=2))) == 16
+    assert len(make_examples(SftOptions(**options, n_epochs=1, batch_size=8, max_steps=99))) == 24
+
+
+def test_what_is_given_goes_over_the_preset():
+    given = {"seed": 3, "batch_size": 4, "max_tokens": 99, "learning_rate": 1e-5, "lora_rank": 4, "model": "a/b"}
+    preset = resolve_preset(
+        SftOptions(preset="baseline", style="ontology", contract="two_keys", max_paper_tokens=77, **given)
+    )
+    assert {name: getattr(preset, name) for name in given} == given
+    assert preset.rules == TaskRules(style="ontology", contract="two_keys", max_paper_tokens=77)
+    assert resolve_preset(SftOptions()).rules == TaskRules(style="checklist", contract="two_keys", reward="strong")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n_epochs": 0}, {"max_steps": 0}, {"save_every": 0}, {"n_train": -1}, {"eval_temperature": -1.0}]
+)
+def test_impossible_options_are_refused(options, wrong):
+    with pytest.raises(SciSciRLError, match=f"{next(iter(wrong))} is .*needs a"):
+        make_examples(SftOptions(**options, **wrong))
+
+
+def test_settings_name_whatever_would_change_a_run(options):
+    base = SftOptions(**options)
+    settings = list_settings(base, "peft")
+    changes = {"confidence": 0.9, "n_train": 9, "interleave": True, "n_epochs": 4, "max_steps": 7, "seed": 4}
+    changes |= {"batch_size": 3, "learning_rate": 1.0, "style": "plain", "contract": "four_keys", "lora_rank": 2}
+    for name, value in changes.items():
+        assert list_settings(chz.replace(base, **{name: value}), "peft") != settings, name
+    assert settings["backend"] == "peft"
+
+
+def test_the_backend_may_stand_anywhere_and_decides_the_options():
+    assert take_word(["a=1", "--backend", "tinker", "--resume"], "backend", ("tinker", "peft")) == (
+        "tinker",
+        ["a=1", "--resume"],
+    )
+    assert take_word(["backend=peft"], "backend", ("tinker", "peft")) == ("peft", [])
+    assert take_word(["--backend=peft", "b"], "backend", ("tinker", "peft")) == ("peft", ["b"])
+    assert take_word(["--help"], "backend", ("tinker", "peft")) == (None, ["--help"])
+    for words in ([], ["--backend"], ["backend"], ["backend=x"]):
+        with pytest.raises(SciSciRLError, match="needs one of tinker, peft"):
+            take_word(words, "backend", ("tinker", "peft"))
+
+
+def test_switches_that_an_options_class_inherits_need_no_value():
+    read = read_options(TinkerSftOptions, ["--resume", "--dry-run", "preset=exp4", "--interleave=True"])
+    assert (read.resume, read.dry_run, read.interleave, read.preset) == (True, True, True, "exp4")
+    assert read_options(TinkerSftOptions, ["style=ontology"]).style == "ontology"
+    with pytest.raises(SciSciRLError, match=r"See --help\.$"):
+        read_options(TinkerSftOptions, ["style=poem"])
+
+
+# --- Tinker, without a server -------------------------------------------------------------------------------------
+
+
+def test_the_config_is_the_cookbooks_and_its_data_are_the_gold_answers(options):
+    config = make_config(TinkerSftOptions(**options, batch_size=8, n_epochs=2, learning_rate=3e-4, lora_rank=4))
+    assert isinstance(config, train.Config)
+    assert config.ttl_seconds == 90 * 86_400
+    assert (config.num_epochs, config.learning_rate, config.lora_rank) == (1, 3e-4, 4)
+    assert isinstance(config.dataset_builder, GoldDatasetBuilder)
+    dataset, held_out = config.dataset_builder()
+    assert held_out is None  # judged by our own evaluator
+    assert len(dataset) == 6
+    dataset.set_epoch(1)
+    examples = make_examples(config.dataset_builder.options)
+    assert [datum.model_input.to_ints() for datum in dataset.get_batch(2)] == [
+        list(example.tokens[:-1]) for example in examples[16:24]
+    ]
+
+
+@pytest.mark.parametrize(("first_step", "steps"), [(0, [0, 4, 8]), (3, [4, 8]), (4, [4, 8])])
+def test_an_evaluation_is_written_under_the_step_at_which_the_loop_asks_for_it(
+    options, toy_renderer, tmp_path, first_step, steps, monkeypatch
+):
+    from tinker_cookbook.stores.storage import storage_from_uri
+    from tinker_cookbook.stores.training_store import TrainingRunStore
+
+    store = TrainingRunStore(storage_from_uri(str(tmp_path)))
+    evaluator = make_evaluator(SftOptions(**options, n_test=3), tmp_path)
+    policy = Scripted(toy_renderer.tokenizer, lambda _: say("neutral"))
+    monkeypatch.setattr(type(evaluator), "__call__", lambda self, _, **more: self.eval_token_completer(policy, **more))
+    numbered = NumberedEvaluator(evaluator, first_step=first_step, every=4, store=store)
+    for _ in steps:
+        assert asyncio.run(numbered(None))["test/label_match"] == pytest.approx(1 / 3)
+    written = sorted(path.name for path in (tmp_path / "predictions").iterdir())
+    assert written == [f"test_{step:06d}.parquet" for step in steps]
+    assert all(len(store.read_rollouts(step, "eval_test")) == 3 for step in steps)
+
+
+def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options, monkeypatch):
+    monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
+    text = render_dry_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1))
+    resolved = json.loads(text.partition("\n--- example 1")[0])
+    assert resolved["dataset_builder"]["options"]["preset"] == "exp4"
+    assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
+    assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
+    assert "steps: 3 of 8 papers" in text
+    assert not Path(options["log_path"]).exists()
+
+
+def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", "tml-x")
+    with pytest.raises(SciSciRLError, match="no Tinker server answers"):
+        asyncio.run(train_on_tinker(TinkerSftOptions(**options, base_url="http://127.0.0.1:9")))
+    assert not Path(options["log_path"]).exists()
+
+
+def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
+    with pytest.raises(SliceError, match="is not a release"):
+        render_dry_run(TinkerSftOptions(**{**options, "release": str(tmp_path)}))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "error: backend is None"), (["--backend", "peft", "nope=1"], "error: "), (["--help"], "backends: ")],
+)
+def test_the_script_says_a_mistake_in_one_line(words, said):
+    import subprocess
+
+    command = [sys.executable, str(REPOSITORY / "scripts" / "train_sft.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if words == ["--help"] else 1)
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,456 @@
+"""An answer is valid or it is not: judged beside an independent reader of JSON, on anything a model could write."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from itertools import permutations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sciscirl.task.contracts import CONTRACTS, MAX_DEPTH, SUM_TOLERANCE, contract_keys, parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES
+from tests.sciscirl.json_oracle import LABELS, judge
+from tests.sciscirl.papers import hostile_texts
+
+EVERY_LABEL = tuple(label for labels in VOCABULARIES.values() for label in labels)
+contracts = st.sampled_from(CONTRACTS)
+targets = st.sampled_from([*TARGETS])
+kinds = st.tuples(contracts, targets)
+any_text = st.text(st.characters())  # halves of surrogate pairs too
+numbers = st.floats(0, 1) | st.floats() | st.integers() | st.sampled_from([0, 1, True, False, -0.0, 1.0000000001])
+leaves = st.none() | numbers | any_text | st.sampled_from([*EVERY_LABEL, "Disruptive", "neutral ", "0.5"])
+json_values = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4)
+)
+key_names = st.sampled_from([*contract_keys("four_keys", "joint"), *EVERY_LABEL, "Confidence", ""])
+# Mostly the right types, so that many are valid and the rest nearly so.
+near_fields = st.fixed_dictionaries(
+    {
+        **{column: st.sampled_from(labels) | leaves for column, labels in VOCABULARIES.items()},
+        "label_justification": hostile_texts | json_values,
+        "evidence_signals": st.lists(hostile_texts, max_size=3) | json_values,
+        "confidence": st.floats(0, 1) | numbers | json_values,
+    }
+)
+# In thousandths, of which most add up to about a thousand.
+near_forecasts = st.lists(
+    st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.sampled_from([-2, -1, 0, 0, 0, 1, 2])),
+    min_size=2,
+    max_size=2,
+).map(
+    lambda triples: (
+        {
+            label: value / 1000
+            for labels, (one, two, off) in zip(VOCABULARIES.values(), triples, strict=True)
+            for label, value in zip(labels, (one, two * (1000 - one) // 1000, 0), strict=True)
+        }
+        | {
+            labels[2]: (1000 - one - two * (1000 - one) // 1000 + off) / 1000
+            for labels, (one, two, off) in zip(VOCABULARIES.values(), triples, strict=True)
+        }
+    )
+)
+GOLD = {"disruption_label": "neutral", "novelty_label": "novel"}
+GOOD = {
+    (contract, target): render_answer(GOLD, contract, target, confidence=0.5)
+    for contract in CONTRACTS
+    for target in TARGETS
+}
+GOOD |= {contract: GOOD[contract, "disruption"] for contract in CONTRACTS}
+SPOILERS = (
+    *("", " ", "\n", "\t", "\xa0", "\ufeff", "\x00", "```", "```json\n", "<think>", "//", "\u0660", "\ud800"),
+    *(",", "}", "{", "[", "]", '"', "'", "\\", "NaN", "Infinity", "1e999", "0x1", "01", "+1", ".5", "5.", "true"),
+)
+
+
+def check(text: str, contract: str, target: str = "disruption") -> None:
+    answer = parse_answer(text, contract, target)
+    is_json, is_valid, labels, confidence = judge(text, contract, target)
+    assert (answer.is_json, answer.is_valid, answer.labels) == (is_json, is_valid, labels)
+    assert answer.confidence == (confidence if contract != "probabilities" else pytest.approx(confidence))
+    assert answer.label == next(iter(labels.values()), None)
+    assert answer.target == target
+    assert (answer.problem == "") == answer.is_valid
+    assert (answer.problem in {"not_json", "nested_too_deep"}) == (not answer.is_json)
+    assert answer.has_think == ("<think>" in text)
+    if answer.is_valid:
+        assert (answer.tolerant_labels, answer.tolerant_confidence) == (answer.labels, answer.confidence)
+    assert set(answer.tolerant_labels) in (set(), {*TARGETS[target]})
+    assert all(label in VOCABULARIES[column] for column, label in answer.tolerant_labels.items())
+    assert answer.tolerant_labels or answer.tolerant_confidence is None
+    assert bool(answer.forecast) == (answer.is_valid and contract == "probabilities")
+
+
+@st.composite
+def spoiled_answers(draw) -> str:
+    """A good answer with one or two pieces put in, taken out, or put twice, anywhere."""
+    text = GOOD[draw(kinds)]
+    for _ in range(draw(st.integers(1, 2))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 6)))
+        text = text[:start] + draw(st.sampled_from(SPOILERS) | st.just(text[start:end] * 2)) + text[end:]
+    return text
+
+
+@given(any_text | hostile_texts, kinds)
+def test_any_text_gets_the_verdict_of_an_independent_reader(text, kind):
+    check(text, *kind)
+
+
+@given(json_values, kinds, st.booleans(), st.sampled_from([None, 2]))
+def test_any_json_gets_the_verdict_of_an_independent_reader(value, kind, ascii_only, indent):
+    check(json.dumps(value, ensure_ascii=ascii_only, indent=indent), *kind)
+
+
+@given(near_fields, st.sampled_from(["four_keys", "two_keys"]), targets, st.booleans())
+def test_nearly_right_answers_get_the_verdict_of_an_independent_reader(fields, contract, target, ascii_only):
+    kept = {key: fields[key] for key in contract_keys(contract, target)}
+    check(json.dumps(kept, ensure_ascii=ascii_only), contract, target)
+    check(json.dumps(fields, ensure_ascii=ascii_only), contract, target)
+
+
+@given(near_forecasts, targets, st.none() | st.tuples(st.sampled_from(EVERY_LABEL), json_values))
+def test_nearly_right_forecasts_get_the_verdict_of_an_independent_reader(forecast, target, change):
+    if change is not None:
+        forecast = forecast | {change[0]: change[1]}
+    check(json.dumps({key: forecast[key] for key in contract_keys("probabilities", target)}), "probabilities", target)
+    check(json.dumps(forecast), "probabilities", target)
+
+
+@given(near_forecasts, targets)
+def test_a_forecast_is_normed_and_its_label_is_the_most_probable_the_first_of_equals(forecast, target):
+    text = json.dumps({key: forecast[key] for key in contract_keys("probabilities", target)})
+    answer = parse_answer(text, "probabilities", target)
+    for column in TARGETS[target] if answer.is_valid else ():
+        stated = [forecast[label] for label in VOCABULARIES[column]]
+        assert answer.labels[column] == VOCABULARIES[column][stated.index(max(stated))]
+        assert sum(answer.forecast[label] for label in VOCABULARIES[column]) == pytest.approx(1, abs=1e-12)
+        assert all(
+            answer.forecast[label] == pytest.approx(forecast[label], abs=2 * SUM_TOLERANCE)
+            for label in VOCABULARIES[column]
+        )
+
+
+@given(spoiled_answers(), kinds)
+@example('{"disruption_label": "neutral", "confidence": 0.5, "confidence": 0.5}', ("two_keys", "disruption"))
+def test_spoiled_answers_get_the_verdict_of_an_independent_reader(text, kind):
+    check(text, *kind)
+
+
+@given(near_fields, key_names, json_values)
+def test_a_key_twice_is_never_valid(fields, key, value):
+    whole = json.dumps(fields)
+    text = f"{{{json.dumps(key)}: {json.dumps(value)}, {whole[1:]}"
+    check(text, "four_keys")
+    assert not parse_answer(text, "four_keys").is_valid
+
+
+@st.composite
+def golds(draw) -> dict[str, str]:
+    return {column: draw(st.sampled_from(labels)) for column, labels in VOCABULARIES.items()}
+
+
+@given(golds(), kinds, st.floats(0, 1), hostile_texts, st.lists(hostile_texts, min_size=1))
+def test_what_is_rendered_is_valid_and_reads_back(gold, kind, confidence, words, signals):
+    contract, target = kind
+    text = render_answer(
+        gold,
+        *kind,
+        confidence=confidence,
+        justification=f"a {words}",
+        signals=[f"b {signal}" for signal in signals],
+    )
+    answer = parse_answer(text, *kind)
+    assert tuple(json.loads(text)) == contract_keys(*kind)
+    assert answer.is_valid or (contract == "probabilities" and confidence <= 0.334 and answer.problem == "tie")
+    if contract != "probabilities":
+        assert (answer.labels, answer.confidence) == ({column: gold[column] for column in TARGETS[target]}, confidence)
+    elif confidence > 0.334:
+        assert answer.labels == {column: gold[column] for column in TARGETS[target]}
+        assert answer.confidence == pytest.approx(confidence ** len(TARGETS[target]), abs=3e-4)
+    for other in GOOD:
+        if isinstance(other, tuple) and other != kind:
+            assert parse_answer(text, *other).problem == "wrong_keys"
+
+
+TWO = '{{"disruption_label": {label}, "confidence": {confidence}}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (TWO.format(label='"neutral"', confidence="0.5"), ""),
+        (TWO.format(label='"neutral"', confidence="0"), ""),
+        (TWO.format(label='"neutral"', confidence="1"), ""),
+        (TWO.format(label='"neutral"', confidence="1E-400"), ""),
+        (TWO.format(label='"neu\\u0074ral"', confidence="1.0e0"), ""),
+        (" \t\r\n" + GOOD["two_keys"] + "\n", ""),
+        ('{"confidence":0.5,"disruption_label":"neutral"}', ""),
+        (TWO.format(label='"neutral"', confidence="true"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence='"0.5"'), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="null"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="[0.5]"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="1.0000000000000002"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="-1e-300"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="1e999"), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="9" * 6000), "bad_confidence"),
+        (TWO.format(label='"neutral"', confidence="50"), "bad_confidence"),
+        (TWO.format(label='"Neutral"', confidence="0.5"), "bad_label"),
+        (TWO.format(label='"neutral "', confidence="0.5"), "bad_label"),
+        (TWO.format(label='["neutral"]', confidence="0.5"), "bad_label"),
+        (TWO.format(label="null", confidence="0.5"), "bad_label"),
+        (TWO.format(label='"\\ud800"', confidence="0.5"), "bad_label"),
+        (TWO.format(label='"neutral"', confidence="NaN"), "not_json"),
+        (TWO.format(label='"neutral"', confidence="Infinity"), "not_json"),
+        (TWO.format(label='"neutral"', confidence="-Infinity"), "not_json"),
+        (TWO.format(label='"neutral"', confidence=".5"), "not_json"),
+        (TWO.format(label='"neutral"', confidence="00.5"), "not_json"),
+        (TWO.format(label='"neutral"', confidence="\u0660"), "not_json"),
+        (TWO.format(label="'neutral'", confidence="0.5"), "not_json"),
+        (TWO.format(label='"neutral"', confidence="0.5,"), "not_json"),
+        (TWO.format(label='"neutral\n"', confidence="0.5"), "not_json"),
+        (TWO.format(label='"\ud800"', confidence="0.5"), "not_json"),
+        ("\ufeff" + GOOD["two_keys"], "not_json"),
+        ("\xa0" + GOOD["two_keys"], "not_json"),
+        (GOOD["two_keys"] + "\x00", "not_json"),
+        (GOOD["two_keys"] + ".", "not_json"),
+        (GOOD["two_keys"] * 2, "not_json"),
+        (f"```json\n{GOOD['two_keys']}\n```", "not_json"),
+        (f"<think>{GOOD['two_keys']}</think>", "not_json"),
+        (GOOD["two_keys"][:-1], "not_json"),
+        ("", "not_json"),
+        (f"[{GOOD['two_keys']}]", "not_an_object"),
+        ('[{"a": 1, "a": 1}]', "duplicate_key"),
+        ('"neutral"', "not_an_object"),
+        ("null", "not_an_object"),
+        ("3", "not_an_object"),
+        ("{}", "wrong_keys"),
+        ('{"disruption_label": "neutral"}', "wrong_keys"),
+        ('{"disruption_label": "neutral", "confidence": 0.5, "note": 1}', "wrong_keys"),
+        ('{"disruption_label": "neutral", "Confidence": 0.5}', "wrong_keys"),
+        ('{"disruption_label": "neutral", "confidence": 0.5, "confidence": 0.5}', "duplicate_key"),
+        ('{"disruption_label": "neutral", "confidence": {"a": 1, "a": 1}}', "duplicate_key"),
+        ('{"disruption_label": "neutral", "confidenc\\u0065": 0.1, "confidence": 0.5}', "duplicate_key"),
+    ],
+)
+def test_each_way_to_go_wrong_has_its_name(text, problem):
+    assert parse_answer(text, "two_keys").problem == problem
+    check(text, "two_keys")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({}, ""),
+        ({"label_justification": ""}, "bad_justification"),
+        ({"label_justification": " \n"}, "bad_justification"),
+        ({"label_justification": ["because"]}, "bad_justification"),
+        ({"label_justification": "half \ud83d"}, "bad_justification"),
+        ({"label_justification": "whole \U0001f600 <think>"}, ""),
+        ({"evidence_signals": []}, "bad_signals"),
+        ({"evidence_signals": "one"}, "bad_signals"),
+        ({"evidence_signals": ["one", 2]}, "bad_signals"),
+        ({"evidence_signals": ["one", " "]}, "bad_signals"),
+        ({"evidence_signals": {"one": 1}}, "bad_signals"),
+        ({"evidence_signals": {}}, "bad_signals"),
+    ],
+)
+def test_the_words_of_an_answer_are_words(changed, problem):
+    text = json.dumps(json.loads(GOOD["four_keys"]) | changed)
+    assert parse_answer(text, "four_keys").problem == problem
+    check(text, "four_keys")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_nesting_is_read_to_a_fixed_depth_and_refused_beyond(opening, closing):
+    def nested(depth: int) -> str:
+        return opening * depth + "0" + closing * depth
+
+    assert parse_answer(nested(MAX_DEPTH), "two_keys").is_json
+    assert parse_answer(nested(MAX_DEPTH + 1), "two_keys").problem == "nested_too_deep"
+    assert parse_answer(nested(100_000), "two_keys").problem == "nested_too_deep"
+    assert parse_answer(opening * 100_000, "two_keys").problem == "nested_too_deep"
+
+
+def test_brackets_inside_strings_are_not_nesting():
+    words = "[{" * 100 + '"' + "[" * 100
+    assert parse_answer(render_answer("neutral", "four_keys", justification=words), "four_keys").is_valid
+
+
+def test_the_verdict_does_not_depend_on_how_deep_the_program_is():
+    text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+
+    def from_below(depth: int):
+        return parse_answer(text, "two_keys") if depth == 0 else from_below(depth - 1)
+
+    here = len(inspect.stack())
+    assert from_below(sys.getrecursionlimit() - here - 3 * MAX_DEPTH).is_json
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ['"', '\\"', '{"', '{"\\"', '{"a":', "{", "}", "[", "\\", '{"\\"{"\\"', "9", '{"disruption_label":"neutral"}'],
+)
+def test_long_hostile_texts_are_read_in_linear_time(piece):
+    # A quadratic reader would need many minutes for these.
+    assert not parse_answer(piece * 100_000, "two_keys").is_valid
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "confidence"),
+    [
+        ('```json\n{"disruption_label": "disruptive", "confidence": 0.5}\n```', "disruptive", 0.5),
+        ('The "answer": {"disruption_label": "Disruptive ", "confidence": 0.5} I think.', "disruptive", 0.5),
+        ('{"disruption_label": "neutral", "confidence": 7}', "neutral", None),
+        ('{"disruption_label": "neutral"}', "neutral", None),
+        (
+            '{"disruption_label": "neutral", "confidence": "0.5"} {"disruption_label": "neutral", "confidence": 1}',
+            "neutral",
+            1.0,
+        ),
+        (
+            '{"disruption_label": "neutral", "confidence": 1} {"disruption_label": "disruptive", "confidence": 1}',
+            None,
+            None,
+        ),
+        ('{ oh {"disruption_label": "neutral", "confidence": 1}', "neutral", 1.0),
+        ('{"a": {"disruption_label": "neutral", "confidence": 1}}', "neutral", 1.0),
+        ('{"disruption_label": "neutral", "note": "} {", "confidence": 1} so', "neutral", 1.0),
+        ('{"disruption_label": "neutral", "disruption_label": "disruptive"}', None, None),
+        ('{"disruption_label": "neutral", "confidence": NaN}', None, None),
+        ('{"disruption_label": "neutral", "confidence": 0.5', None, None),
+        ("{'disruption_label': 'neutral'}", None, None),
+        ("disruptive", None, None),
+        ('"neutral"', None, None),
+        ('{"disruption_label": ["neutral"]}', None, None),
+    ],
+)
+def test_the_tolerant_reader_finds_what_a_person_would_and_makes_nothing_valid(text, label, confidence):
+    answer = parse_answer(text, "two_keys")
+    assert (answer.tolerant_label, answer.tolerant_confidence) == (label, confidence)
+    assert (answer.is_valid, answer.label, answer.confidence) == (False, None, None)
+
+
+@given(golds(), kinds, st.floats(0.334, 1), st.text("abc .:\n`'*"), st.text("abc .:\n`'*"))
+def test_prose_around_an_answer_costs_the_strict_reader_its_label_and_the_tolerant_one_nothing(
+    gold, kind, confidence, before, after
+):
+    text = render_answer(gold, *kind, confidence=confidence)
+    answer = parse_answer(f"{before}.{text}{after}", *kind)
+    alone = parse_answer(text, *kind)
+    assert not answer.is_json
+    assert answer.labels == {}
+    assert (answer.tolerant_labels, answer.tolerant_confidence) == (alone.labels, alone.confidence)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        ((0.333, 0.333, 0.334), ""),
+        ((0.334, 0.333, 0.333), ""),
+        ((0.1, 0.2, 0.7), ""),
+        ((1, 0, 0), ""),
+        ((0, 0, 1.0), ""),
+        ((0.33, 0.33, 0.33), "bad_sum"),
+        ((0.334, 0.334, 0.334), "bad_sum"),
+        ((0, 0, 0), "bad_sum"),
+        ((1, 1, 1), "bad_sum"),
+        ((33, 33, 34), "bad_probability"),
+        ((1.1, 0, 0), "bad_probability"),
+        ((-0.1, 0.1, 1), "bad_probability"),
+        ((True, 0, 0), "bad_probability"),
+        (("1", 0, 0), "bad_probability"),
+        ((None, 0, 1), "bad_probability"),
+        (([1], 0, 0), "bad_probability"),
+    ],
+)
+def test_probabilities_are_numbers_that_add_up(numbers, problem):
+    text = json.dumps(dict(zip(LABELS, numbers, strict=True)))
+    assert parse_answer(text, "probabilities").problem == problem
+    check(text, "probabilities")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "label"),
+    [
+        (("0.4", "0.4", "0.2"), None),
+        (("0.4", "0.2", "0.4"), None),
+        (("0.2", "0.4", "4e-1"), None),
+        (("0.333", "0.333", "0.333"), None),
+        (("0", "0.5", "0.5"), None),
+        (("0.3", "0.3", "0.4"), "neutral"),
+        # Nearer to each other than a division by their sum can tell.
+        (("0.33333333333333337", "0.3333333333333334", "0.333"), "consolidating"),
+    ],
+)
+def test_a_label_is_the_only_most_probable_one_or_none_in_whatever_order_they_are_written(numbers, label):
+    pairs = [f'"{name}": {number}' for name, number in zip(LABELS, numbers, strict=True)]
+    for order in (pairs, pairs[::-1]):
+        text = f"{{{', '.join(order)}}}"
+        check(text, "probabilities")
+        for said in (text, f"I say: {text}."):
+            answer = parse_answer(said, "probabilities")
+            assert answer.tolerant_label == label
+        answer = parse_answer(text, "probabilities")
+        assert (answer.label, answer.problem) == (label, "" if label else "tie")
+        assert bool(answer.forecast) == (label is not None)
+
+
+def test_no_label_wins_by_its_place():
+    said = [
+        parse_answer(json.dumps(dict(zip(LABELS, order, strict=True))), "probabilities").label
+        for order in set(permutations((0.4, 0.4, 0.2)))
+    ]
+    assert said == [None] * 3
+
+
+def test_a_tie_in_one_of_two_forecasts_leaves_the_whole_answer_without_labels():
+    good = json.loads(GOOD["probabilities", "joint"])
+    tied = good | {"novel": 0.5, "balanced": 0.5, "conventional": 0.0}
+    answer = parse_answer(json.dumps(tied), "probabilities", "joint")
+    assert (answer.problem, answer.labels, answer.tolerant_labels) == ("tie", {}, {})
+
+
+def test_minus_nothing_is_nothing():
+    answer = parse_answer('{"disruption_label": "neutral", "confidence": -0.0}', "two_keys")
+    assert str(answer.confidence) == "0.0"
+    answer = parse_answer('{"disruptive": -0, "consolidating": 1, "neutral": -0e9}', "probabilities")
+    assert str(dict(answer.forecast)) == "{'disruptive': 0.0, 'consolidating': 1.0, 'neutral': 0.0}"
+
+
+def test_both_sums_of_a_joint_forecast_count():
+    good = json.loads(GOOD["probabilities", "joint"])
+    for label in EVERY_LABEL:
+        changed = good | {label: 0.7 if good[label] < 0.5 else 0.0}
+        assert parse_answer(json.dumps(changed), "probabilities", "joint").problem == "bad_sum"
+
+
+def test_one_confidence_in_two_forecasts_is_that_both_are_right():
+    text = GOOD["probabilities", "joint"]
+    assert parse_answer(text, "probabilities", "joint").confidence == 0.25
+
+
+@pytest.mark.parametrize("column", VOCABULARIES)
+def test_a_joint_answer_needs_each_label_in_its_place(column):
+    good = json.loads(GOOD["two_keys", "joint"])
+    (other,) = set(VOCABULARIES) - {column}
+    swapped = good | {column: good[other]}
+    assert parse_answer(json.dumps(swapped), "two_keys", "joint").problem == "bad_label"
+    del good[column]
+    assert parse_answer(json.dumps(good), "two_keys", "joint").problem == "wrong_keys"
+    assert parse_answer(f"So: {json.dumps(good)}", "two_keys", "joint").tolerant_labels == {}
+
+
+def test_the_limit_of_depth_does_not_move_unseen():
+    assert parse_answer("[" * 32 + "]" * 32, "two_keys").is_json
+    assert not parse_answer("[" * 33 + "]" * 33, "two_keys").is_json
+
+
+def test_words_of_any_script_are_rendered_as_they_are():
+    text = render_answer("neutral", "four_keys", justification="Über Schlaf", signals=("睡眠",))
+    assert "Über Schlaf" in text
+    assert "睡眠" in text

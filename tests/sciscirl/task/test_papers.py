@@ -1,0 +1,215 @@
+"""A paper is what may be seen of it and what it is judged by; its scores stay in the release."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, fields
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciscidata.errors import SciSciDataError
+from sciscidata.labels import DISRUPTION_LABELS
+from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.predictions import make_prediction
+from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, render_prompt
+from sciscirl.task.rewards import REWARDS, score_answer
+from tests.conftest import REPOSITORY
+from tests.sciscirl.papers import write_slice
+
+SCORES = ("cd_index", "novelty_score", "conventionality_score")
+PURE = (
+    *("task", "prompts", "prompt_texts", "strict_json", "contracts", "rewards", "metrics", "intervals", "predictions"),
+    *("errors", "mini_examples", "experiments", "task_rules", "share_tracker"),
+)
+# Nine digits that neither a year nor a count of these tests has.
+sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
+
+
+def test_a_view_has_no_field_for_a_score_or_a_label():
+    seen = {field.name for field in fields(PaperView)}
+    assert seen == {"title", "abstract", "publication_year", "cited_by_count", "primary_field"}
+    assert not seen & {*SCORES, "disruption_label", "novelty_label", "concepts", "openalex_id"}
+    with pytest.raises(TypeError, match="cd_index"):
+        PaperView("t", "a", 2000, 1, None, cd_index=0.5)  # type: ignore[call-arg]
+    with pytest.raises((AttributeError, TypeError)):
+        object.__setattr__(PaperView("t", "a", 2000, 1, None), "cd_index", 0.5)
+
+
+def test_papers_come_in_the_order_of_the_release_with_texts_unchanged(tmp_path):
+    odd = 'a "quoted" <b> \\ \u2028 𝔘'
+    rows = [
+        {"title": odd, "novelty_label": None},
+        {"abstract": odd, "primary_field": None, "cited_by_count": None},
+        {"publication_year": None},
+    ]
+    folder = write_slice(tmp_path / "slice", rows, n_test=1)
+    train, test = read_split(folder, "train"), read_split(folder, "test")
+    assert [paper.openalex_id for paper in (*train, *test)] == ["W1", "W2", "W3"]
+    assert train[0].view == PaperView(odd, "Abstract 0.", 2000, 0, "Physics")
+    assert train[0].gold == Gold("disruptive", None)
+    assert train[1].view == PaperView("Title 1", odd, 2000, None, None)
+    assert test[0].view.publication_year is None
+    assert test[0].gold == Gold("neutral", "conventional")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_an_altered_side_is_refused_and_the_other_is_not(tmp_path, split):
+    folder = write_slice(tmp_path / "slice", [{}] * 4, n_test=2)
+    path = folder / f"{split}.parquet"
+    frame = pl.read_parquet(path).with_columns(disruption_label=pl.lit("neutral"))
+    frame.write_parquet(path)
+    with pytest.raises(SliceError, match=rf"{split}\.parquet was altered.*rebuild"):
+        read_split(folder, split)
+    assert len(read_split(folder, "train" if split == "test" else "test")) == 2
+
+
+def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
+    from sciscidata.release.manifest import hash_manifest, render_manifest
+
+    folder = write_slice(tmp_path / "slice", [{}] * 2)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    del manifest["files"]["train.parquet"]
+    (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
+    with pytest.raises(SliceError, match="altered"):
+        read_split(folder, "train")
+
+
+def test_a_changed_manifest_a_lost_file_and_no_folder_are_one_kind_of_error(tmp_path):
+    folder = write_slice(tmp_path / "slice", [{}] * 2)
+    with pytest.raises(SliceError, match="split is 'dev', needs one of: train, test"):
+        read_split(folder, "dev")  # type: ignore[arg-type]
+    (folder / "train.jsonl").unlink()
+    with pytest.raises(SliceError, match=r"lacks train\.jsonl"):
+        read_split(folder, "train")
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text("utf-8").replace('"seed": 0', '"seed": 1'), "utf-8")
+    with pytest.raises(SliceError, match="changed after it was written"):
+        read_split(folder, "train")
+    with pytest.raises(SliceError, match="is not a release"):
+        read_split(tmp_path / "nowhere", "train")
+    assert issubclass(SliceError, SciSciRLError)
+    assert issubclass(SciSciRLError, SciSciDataError)
+
+
+def test_a_label_that_the_task_needs_is_in_every_row_or_the_slice_is_refused(tmp_path):
+    rows = [{"disruption_label": None}, {"novelty_label": None}, {}]
+    folder = write_slice(tmp_path / "slice", rows)
+    with pytest.raises(SliceError, match="1 of 3 rows have no disruption_label, first W1"):
+        read_split(folder, "train")
+    with pytest.raises(SliceError, match="1 of 3 rows have no novelty_label, first W2"):
+        read_split(folder, "train", needs=("novelty_label",))
+    assert read_split(folder, "train", needs=())[0].gold.disruption_label is None
+    folder = write_slice(tmp_path / "other", [{}, {"disruption_label": "sideways"}])
+    with pytest.raises(SliceError, match="first W2"):
+        read_split(folder, "train")
+
+
+@settings(max_examples=20)
+@given(st.lists(sentinels, min_size=1, max_size=4))
+def test_no_score_of_a_release_reaches_a_prompt_an_answer_a_metric_or_a_log_line(scores):
+    rows = [
+        {name: float(f"0.{digits}") for name, digits in zip(SCORES, triple, strict=True)}
+        | {"concepts": [f"concept {triple[0]}"], "title": f"Paper {index}"}
+        for index, triple in enumerate(scores)
+    ]
+    lines: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(listener)
+    root.setLevel(logging.DEBUG)
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            folder = write_slice(Path(home) / "slice", rows)
+            assert str(scores[0][0]) in (folder / "train.jsonl").read_text("utf-8")
+            said = [repr(paper) for paper in read_split(folder, "train")]
+            for paper in read_split(folder, "train"):
+                for style in STYLES:
+                    for contract, target in product(CONTRACTS, TARGETS):
+                        said += [message["content"] for message in render_prompt(paper.view, style, contract, target)]
+                text = render_answer(paper.gold.disruption_label, "four_keys")
+                answer = parse_answer(text, "four_keys")
+                reward = score_answer(answer, paper.gold.disruption_label, REWARDS["strong"])
+                row = make_prediction(paper.openalex_id, paper.gold.disruption_label, answer, reward, text)
+                said += [str(row), str(compute_metrics([row]))]
+    finally:
+        root.removeHandler(listener)
+        root.setLevel(level)
+    everything = "\n".join((*said, *lines))
+    for triple in scores:
+        for digits in triple:
+            assert str(digits)[:7] not in everything
+
+
+def test_mini_examples_are_one_of_each_class_and_hold_no_score():
+    for column, labels in VOCABULARIES.items():
+        assert {example.readings[column].label for example in MINI_EXAMPLES} == {*labels}
+    assert [example.readings["disruption_label"].label for example in MINI_EXAMPLES] == list(DISRUPTION_LABELS)
+    for example in MINI_EXAMPLES:
+        assert set(asdict(example)) == {"view", "readings", "confidence"}
+        assert set(asdict(example)["readings"]) == {*VOCABULARIES}
+
+
+def test_mini_examples_are_papers_that_no_real_record_is(shared_data):
+    import gzip
+
+    titles = set()
+    for path in sorted((shared_data / "openalex").glob("*.works.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            titles |= {(json.loads(line).get("title") or "").casefold() for line in lines}
+    assert len(titles) > 1000
+    assert not titles & {(example.view.title or "").casefold() for example in MINI_EXAMPLES}
+
+
+def test_the_pure_half_loads_neither_tinker_nor_torch():
+    program = f"import sys, {', '.join(f'sciscirl.{name}' for name in PURE)}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"tinker", "tinker_cookbook", "torch", "transformers", "chz", "numba", "matplotlib"}
+    assert "sciscirl" in loaded
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_stored_only(name):
+    text = (REPOSITORY / "sciscirl" / f"{name}.py").read_text("utf-8")
+    imported = {
+        line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
+    }
+    assert imported <= {"sciscidata.release.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
+
+
+def test_no_label_is_in_two_vocabularies():
+    labels = [label for vocabulary in VOCABULARIES.values() for label in vocabulary]
+    assert len(labels) == len(set(labels))
+
+
+def test_a_paper_is_judged_by_the_labels_of_the_task():
+    paper = Paper("W1", PaperView("t", "a", 2000, 1, None), Gold("neutral", None))
+    assert paper.labels("disruption") == {"disruption_label": "neutral"}
+    for target in ("novelty", "joint"):
+        with pytest.raises(SliceError, match="novelty_label is None, needs one of: novel, balanced, conventional"):
+            paper.labels(target)
+    with pytest.raises(SliceError, match="disruption_label is 'novel'"):
+        name_gold("novel", "disruption")
+
+
+def test_labels_of_a_side_are_counted_each_of_its_vocabulary():
+    view = PaperView("t", "a", 2000, 1, None)
+    papers = [Paper(f"W{n}", view, Gold(("neutral", "disruptive")[n % 2], "novel")) for n in range(5)]
+    assert dict(count_labels(papers, "joint")) == {
+        "disruptive": 2, "consolidating": 0, "neutral": 3, "novel": 5, "balanced": 0, "conventional": 0,
+    }  # fmt: skip
+    assert count_labels([], "novelty") == (("novel", 0), ("balanced", 0), ("conventional", 0))

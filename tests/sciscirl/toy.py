@@ -1,0 +1,125 @@
+"""Small stand-ins: a slice, a tokenizer, and a model that says what it is told to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+import tinker
+from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from sciscidata.labels import LabelThresholds
+from sciscidata.release.release import DRAWN, write_release
+from sciscidata.sampling.split import SplitConfig, split_keys
+from sciscidata.schemas import WORKS
+from sciscirl.task.contracts import render_answer
+
+LABELS = ("disruptive", "consolidating", "neutral")
+SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
+#: Novelty label by word in the abstract, and the two scores behind it.
+NOVELTY = {
+    "odd": ("novel", 0.9, 0.1), "assorted": ("balanced", 0.5, 0.5), "common": ("conventional", 0.1, 0.9)
+}  # fmt: skip
+RENDERER = "qwen3_instruct"
+
+
+def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "", n_words: int = 90) -> Path:
+    """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
+
+    The title of one may have so many words more: "train: 7" is the seventh of that split.
+    """
+    splits = ["train"] * n_train + ["test"] * n_test
+    labels = [LABELS[number % 3] for number in range(n_train)] + [LABELS[number % 3] for number in range(n_test)]
+    ids = range(1, len(splits) + 1)
+    words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
+    kinds = [[*NOVELTY][(number - 1) // 3 % 3] for number in ids]  # each kind with each label
+    titles = [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)]
+    if long_title:
+        split, _, place = long_title.partition(": ")
+        titles[splits.index(split) + int(place) - 1] += " and of others" * (n_words // 3)
+    works = pl.DataFrame(
+        {
+            "work_id": ids,
+            "publication_year": [1990 + number % 20 for number in ids],
+            "title": titles,
+            "abstract": [
+                f"We present a {words[label]} of {kind} things and discuss what is {kind} in them."
+                for label, kind in zip(labels, kinds, strict=True)
+            ],
+            "cited_by_count": [number % 7 for number in ids],
+            "primary_field": ["Chemistry" if number % 2 else "Medicine" for number in ids],
+            "concepts": [["Things"] for _ in ids],
+        },
+        schema={name: WORKS[name] for name in WORKS if name in {
+            "work_id", "publication_year", "title", "abstract", "cited_by_count", "primary_field", "concepts"
+        }},
+    )  # fmt: skip
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in WORKS.items() if name not in works.columns]
+    drawn = (
+        pl.DataFrame(
+            {
+                "work_id": ids,
+                "split": splits,
+                "split_key": split_keys(pl.Series(ids, dtype=pl.Int64)),
+                "cd_index": [SCORES[label] for label in labels],
+                "disruption_label": labels,
+            }
+        )
+        .cast(dict(DRAWN))
+        .with_columns(
+            novelty_score=pl.Series([NOVELTY[kind][1] for kind in kinds]),
+            conventionality_score=pl.Series([NOVELTY[kind][2] for kind in kinds]),
+            novelty_label=pl.Series([NOVELTY[kind][0] for kind in kinds]),
+        )
+    )
+    split = SplitConfig(n_train=n_train, n_test=n_test)
+    manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split)}
+    write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)
+    return folder
+
+
+def make_tokenizer(folder: Path) -> Path:
+    """Save a tokenizer of single bytes with Qwen's turn marks; a token is a character, so lengths are plain to see."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer = Tokenizer(models.BPE(vocab={mark: number for number, mark in enumerate(special + alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=["<|im_start|>"],
+    ).save_pretrained(folder)
+    return folder
+
+
+def say(label: str, confidence: float = 0.5) -> str:
+    return render_answer(label, "two_keys", confidence=confidence)
+
+
+class Scripted(TokenCompleter):
+    """Answers with the given texts in turn, each ended properly unless ``max_tokens`` is in its way."""
+
+    def __init__(self, tokenizer, answers: Iterable[str] | Callable[[str], str], max_tokens: int = 10_000) -> None:
+        self.tokenizer = tokenizer
+        texts = iter(()) if callable(answers) else iter(answers)
+        self.choose = answers if callable(answers) else lambda _: next(texts)
+        self.max_tokens = max_tokens
+        self.prompts: list[str] = []
+
+    async def __call__(self, model_input: tinker.ModelInput, stop, *, max_tokens=None) -> TokensWithLogprobs:
+        await asyncio.sleep(0)
+        prompt = str(self.tokenizer.decode(model_input.to_ints()))
+        self.prompts.append(prompt)
+        tokens = self.tokenizer.encode(self.choose(prompt) + "<|im_end|>", add_special_tokens=False)
+        is_cut = len(tokens) > self.max_tokens
+        tokens = tokens[: self.max_tokens]
+        return TokensWithLogprobs(
+            tokens=tokens, maybe_logprobs=[-0.5] * len(tokens), stop_reason="length" if is_cut else "stop"
+        )

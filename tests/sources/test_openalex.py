@@ -1,0 +1,456 @@
+"""Slices pulled from a loopback OpenAlex: the same numbers as the graph, no call too many, and runs cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sciscidata.config import BuildConfig
+from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index
+from sciscidata.errors import (
+    ConfigError,
+    CostLimitError,
+    EmptyInputError,
+    NotEnoughWorksError,
+    OfflineError,
+    SciSciDataError,
+)
+from sciscidata.labels import LabelThresholds
+from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex.config import ApiConfig
+from sciscidata.openalex.store import ResponseStore
+from sciscidata.pipeline import build
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+from sciscidata.sources.openalex.counts import (
+    REFERENCE_WORKS,
+    ReferenceRecords,
+    TooManyCitersError,
+    ask_citers,
+    ask_reference_citers,
+    check_answer,
+    converse,
+)
+from sciscidata.sources.openalex.source import pull_openalex
+from sciscidata.sources.records import RecordsConfig, scan_records
+from tests.conftest import REPOSITORY
+from tests.servers.openalex_server import OpenAlexServer
+
+KEY = "a-secret-key-1234"
+YEARS = {"from_year": 1960, "to_year": 2022, "max_references": 5_000}
+
+
+@pytest.fixture(scope="module")
+def records(request) -> Path:
+    return request.getfixturevalue("shared_data") / "openalex" / "synergy_A.works.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def server(records):
+    with OpenAlexServer(records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def graph_world(records) -> tuple[pl.DataFrame, pl.DataFrame]:
+    works, citations, _ = scan_records(RecordsConfig(inputs=(str(records),)))
+    return works.collect(), citations.collect()
+
+
+def api(server: OpenAlexServer, **changes) -> ApiConfig:
+    settings = {"base_url": server.base_url, "api_key": KEY, "requests_per_second": 1e6, "max_sleep_s": 0.2}
+    return ApiConfig(**(settings | changes))
+
+
+def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:
+    settings = {
+        "source": OpenAlexConfig(**YEARS),
+        "out": home / "slice",
+        "cache_dir": home / "cache",
+        "api": api(server),
+        "split": SplitConfig(n_train=60, n_test=15),
+        "eligibility": EligibilityConfig(last_year=2022),
+    }
+    return BuildConfig(**(settings | changes))
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.jsonl"))}
+
+
+def yearly(pairs: pl.DataFrame) -> dict[int, dict[int, int]]:
+    counts: dict[int, dict[int, int]] = {}
+    for focal, year, n in pairs.group_by("focal", "year").len().rows():
+        counts.setdefault(focal, {})[year] = n
+    return counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listed", [True, False], ids=["citers listed", "citers counted"])
+def test_every_work_has_the_counts_of_the_graph_in_every_year(server, graph_world, tmp_path, listed):
+    """All 4,381 works, those with 604 and 876 references among them; by joins, which share nothing with the kernels."""
+    works, citations = graph_world
+    edges = citations.filter(pl.col("citing_id") != pl.col("cited_id")).unique()
+    years = works.select(citer="work_id", year="publication_year")
+    of_focal = edges.select(focal="cited_id", citer="citing_id").join(years, on="citer")
+    references = edges.select(focal="citing_id", reference="cited_id")
+    of_refs = references.join(edges.select(reference="cited_id", citer="citing_id"), on="reference")
+    of_refs = (
+        of_refs.select("focal", "citer").unique().filter(pl.col("focal") != pl.col("citer")).join(years, on="citer")
+    )
+    both = of_focal.join(of_refs.select("focal", "citer"), on=["focal", "citer"], how="semi")
+    expected = [yearly(pairs) for pairs in (of_focal, both, of_refs)]
+    lists = references.group_by("focal").agg("reference")
+    own = {focal: sorted(found) for focal, found in lists.rows()}
+    assert sum(len(found) > 500 for found in own.values()) >= 2
+    ids = works["work_id"].to_list()
+    if not listed:
+        ids = [work for work in ids if work % 4 == 0 or len(own.get(work, [])) > 90]
+    with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
+        citers = converse(client, [ask_citers(i, own.get(i, []), 1 if listed else 10**6) for i in ids])
+        of_references = converse(client, [ask_reference_citers(i, own.get(i, [])) for i in ids])
+        records = ReferenceRecords(client)
+        records.ask(reference for work in ids for reference in own.get(work, []))
+    for work, focal, references_ in zip(ids, citers, of_references, strict=True):
+        assert (focal.shared is not None) == listed
+        both_in_vain, all_in_vain = records.counted_in_vain(work, own.get(work, []))
+        citing_both = focal.citing_both if listed else focal.citing_both - both_in_vain
+        found = (focal.citing_focal, citing_both, references_ - all_in_vain)
+        assert tuple(dict(counter) for counter in found) == tuple(counts.get(work, {}) for counts in expected), work
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["default", *(name for name in COMPAT if name != "pyscisci")])
+def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server, graph_world, tmp_path, name):
+    convention = CDConfig(family=True) if name == "default" else CDConfig.compat(name, family=True)
+    works, citations = graph_world
+    graph = compute_cd_index(works.lazy(), citations.lazy(), convention).collect()
+    eligibility = EligibilityConfig(last_year=2022)
+    demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=30, n_test=3), convention.window_years)
+    with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
+        candidates = Candidates.count(client, OpenAlexConfig(**YEARS), convention, eligibility)
+        pulled = pull_openalex(client, candidates, convention, demand)
+    assert pulled.scores.height >= 100
+    both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
+    assert both.height == pulled.scores.height
+    listed = both.filter(pl.col("n_j5").is_not_null())
+    assert listed.height >= both.height / 2
+    for rows, columns in (
+        (both, ("n_i", "n_j", "n_refs", "di_nok_index")),
+        (listed, ("n_j5", "n_shared", "dependence")),
+    ):
+        for column in columns:
+            assert rows[column].eq_missing(rows[f"{column}_graph"]).all(), column
+    assert (pulled.scores["n_i"] == pulled.scores["n_j"]).any()
+    scored = both.filter(pl.col("n_k").is_not_null())
+    assert scored.height >= 40
+    for column in ("n_k", "cd_index", "mcd_index"):
+        assert scored[column].eq_missing(scored[f"{column}_graph"]).all(), column
+    certain = both.filter(pl.col("n_k").is_null(), pl.col("cd_index").is_not_null())
+    assert certain["cd_index"].eq_missing(certain["cd_index_graph"]).all()
+
+
+def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(server, records, shared_data, tmp_path, caplog):
+    caplog.set_level("INFO")
+    before = len(server.log)
+    release = build(config(server, tmp_path, split=SplitConfig(n_train=120, n_test=30)))
+    verify_release(release.folder)
+    calls = server.log[before:]
+    bill = sum(entry.credits for entry in calls)
+    source = release.manifest["source"]
+    assert source["requests"] == bill
+    assert source["cost_of_answers_usd"] == pytest.approx(bill * 1e-4)
+    assert bill / source["judged"] <= 3.2
+    assert len({entry.request for entry in calls}) == len(calls)
+    # Told first from published shares, then with every doubling; half-way at the latest it is right to 15 %.
+    told = [
+        (int(calls.replace(",", "")), float(cost))
+        for calls, cost in re.findall(r"about ([\d,]+) more calls, \$([\d.]+) in all", caplog.text)
+    ]
+    half_way = [cost for calls, cost in told if calls >= bill / 2]
+    assert len(told) >= 4
+    assert half_way[-1] == pytest.approx(bill * 1e-4, rel=0.15)
+    # Every released score is the one PyPI cdindex computed on the same closed world.
+    expected = pl.read_parquet(shared_data / "openalex" / "synergy_A.cd5_reference.parquet")
+    rows = pl.concat([release.train, release.test]).join(expected, left_on="openalex_id", right_on="id")
+    assert rows.height == 150
+    assert (rows["cd_index"] == rows["cd5"]).all()
+
+
+def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, tmp_path):
+    first = build(config(server, tmp_path))
+    n_calls = len(server.log)
+    offline = config(server, tmp_path, out=tmp_path / "again", api=api(server, offline=True))
+    second = build(offline)
+    assert len(server.log) == n_calls
+    names = sorted(path.name for path in first.folder.iterdir())
+    for name in names:
+        assert (first.folder / name).read_bytes() == (second.folder / name).read_bytes(), name
+    other_seed = config(
+        server, tmp_path, out=tmp_path / "b", api=api(server, offline=True), source=OpenAlexConfig(seed=1)
+    )
+    with pytest.raises(OfflineError, match="store"):
+        build(other_seed)
+
+
+def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(server, tmp_path):
+    release = build(config(server, tmp_path))
+    assert release.manifest["class_counts"]["train"]["disruption_label"] == {
+        "consolidating": 20, "disruptive": 20, "neutral": 20,
+    }  # fmt: skip
+    assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full", "unfit_record"}
+
+
+def test_the_last_year_is_found_out_and_no_window_is_judged_twice(records, tmp_path):
+    """Without last_year, and with a fitting work that has no year: candidates up to 2016 for data up to 2022."""
+    works = [json.loads(line) for line in gzip.decompress(records.read_bytes()).split(b"\n")[:-1]]
+    undated = next(work for work in works if work["referenced_works"] and work["abstract_inverted_index"])
+    undated["publication_year"] = None
+    with OpenAlexServer(works, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server_:
+        release = build(config(server_, tmp_path, eligibility=EligibilityConfig()))
+    counts = release.manifest["counts"]
+    assert counts["last_year"] == 2022
+    assert counts["filters"]["window_incomplete"] == 0
+    assert max(release.train["publication_year"].max(), release.test["publication_year"].max()) >= 2013
+
+
+def test_what_the_records_or_the_counts_rule_out_is_not_paid_for(server, tmp_path):
+    before = len(server.log)
+    with pytest.raises(NotEnoughWorksError, match="30,000 works are wanted, and OpenAlex has 2,884 candidates"):
+        build(config(server, tmp_path, split=SplitConfig(n_train=30_000, n_test=0)))
+    assert len(server.log) - before == 1
+    two_years = EligibilityConfig(last_year=2022, min_year=2005, max_year=2006)
+    with pytest.raises(NotEnoughWorksError, match="Lower n_train"):
+        build(config(server, tmp_path, eligibility=two_years, split=SplitConfig(n_train=30, n_test=3)))
+    asked = {re.search(r"publication_year:(\d{4})", entry.request) for entry in server.log[before:]}
+    assert {match[1] for match in asked if match} == {"2005", "2006"}
+
+
+@pytest.mark.parametrize("changes", [{"candidates_per_round": 7}, {"max_candidates": 80}])
+def test_rounds_and_limits_of_candidates_are_kept(server, tmp_path, changes):
+    split = SplitConfig(n_train=12, n_test=0, balance="none")
+    release = build(config(server, tmp_path, source=OpenAlexConfig(**YEARS, **changes), split=split))
+    source = release.manifest["source"]
+    assert source["candidates"] <= min(80, 7 * source["rounds"] if "candidates_per_round" in changes else 80)
+
+
+def test_a_cost_limit_stops_before_the_money_is_spent_and_the_slice_can_be_had_in_parts(server, tmp_path, caplog):
+    limited = config(server, tmp_path, api=api(server, max_cost_usd=0.01), split=SplitConfig(n_train=18, n_test=6))
+    runs = 0
+    while not limited.out.exists():
+        before = server.credits
+        runs += 1
+        with contextlib.suppress(CostLimitError):
+            build(limited)
+        assert server.credits - before <= 100
+        assert runs < 30
+    assert runs >= 3
+    assert "that is more than --max-cost-usd 0.01" in caplog.text
+    whole = config(server, tmp_path, out=tmp_path / "whole", cache_dir=tmp_path / "other", split=limited.split)
+    assert hashes(build(whole).folder) == hashes(limited.out)
+
+
+def test_filters_that_nothing_fits_say_so(server, tmp_path):
+    with pytest.raises(EmptyInputError, match="Widen the years"):
+        build(config(server, tmp_path, source=OpenAlexConfig(from_year=1500, to_year=1600)))
+    with pytest.raises(ConfigError, match="whole graph"):
+        build(config(server, tmp_path, cd=CDConfig.compat("pyscisci")))
+    with pytest.raises(ConfigError, match="from_year"):
+        OpenAlexConfig(from_year=2020, to_year=2010)
+
+
+def test_years_and_venues_of_references_are_those_of_the_records(server, graph_world, tmp_path):
+    works, citations = graph_world
+    inside = citations.filter(pl.col("cited_id").is_in(works["work_id"].implode())).head(900)["cited_id"]
+    with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
+        records = ReferenceRecords(client)
+        assert records.works().schema == REFERENCE_WORKS
+        records.ask(inside.head(500))
+        records.ask(inside)
+        records.ask([1])
+        found = records.works()
+        assert client.n_calls <= -(-inside.n_unique() // 100) + 2
+    assert found["work_id"].to_list() == sorted(set(inside))
+    both = found.join(works, on="work_id", suffix="_record", validate="1:1")
+    assert (both["publication_year"] == both["publication_year_record"]).all()
+    known = both.filter(pl.col("source_id").is_not_null())  # today's API has no host_venue to fall back on
+    assert known.height >= 0.95 * both.height
+    assert (known["source_id"] == known["source_id_record"]).all()
+    assert (known["source_name"] == known["source_name_record"]).all()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"meta": None},
+        {"meta": {"count": "3"}},
+        {"meta": {"count": True, "groups_count": 0}, "group_by": []},
+        {"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]},
+        {"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001"}]},
+        {"meta": {"count": 3, "groups_count": 1}, "group_by": None},
+        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{}]},
+        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [1, 2]},
+        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{"id": "W1"}, {"id": None}]},
+        {"meta": {"count": 2, "page": 1}, "results": [{}, {}]},
+        {"meta": {"count": 101, "page": 2, "per_page": 100}, "results": []},
+    ],
+)
+def test_answers_that_contradict_themselves_are_told(answer):
+    assert check_answer(answer)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=6,
+)
+fields = ("id", "publication_year", "referenced_works", "key", "count", "page", "per_page", "groups_count", "results")
+
+
+@st.composite
+def odd_answers(draw):
+    """An answer of the right shape with some of its parts replaced by anything, or a list made huge."""
+    count = draw(st.integers(0, 3))
+    record = {
+        "id": "https://openalex.org/W7",
+        "publication_year": 2001,
+        "referenced_works": ["https://openalex.org/W1"],
+    }
+    if draw(st.booleans()):
+        answer = {"meta": {"count": count, "page": 1, "per_page": 100}, "results": [dict(record) for _ in range(count)]}
+    else:
+        groups = [{"key": str(2000 + i), "count": 1} for i in range(count)]
+        answer = {"meta": {"count": count, "groups_count": count}, "group_by": groups}
+    if draw(st.booleans()) and answer.get("results"):
+        answer["results"][0]["referenced_works"] = ["https://openalex.org/W1"] * 20_000
+    for part in (*answer.get("results", []), *answer.get("group_by", []), answer["meta"], answer):
+        for name in draw(st.lists(st.sampled_from(fields), max_size=1)):
+            part[name] = draw(json_values)
+    return answer
+
+
+@given(st.lists(odd_answers(), min_size=6, max_size=6), st.booleans(), st.integers(0, 700))
+@example([{"meta": {"count": 0, "groups_count": 0}, "group_by": [], "results": None}] * 6, True, 0)
+def test_no_answer_crashes_a_dialogue_without_a_clear_error(answers, listed, n_references):
+    supply = itertools.cycle(answers)
+    for dialogue in (
+        ask_citers(9, range(10, 10 + n_references), 1 if listed else 10**6),
+        ask_reference_citers(9, range(10, 10 + n_references)),
+    ):
+        given_ = None
+        try:
+            for _ in range(4):
+                wanted = dialogue.send(given_)
+                given_ = [next(supply) for _ in wanted]
+                if any(check_answer(answer) for answer in given_):
+                    break  # the client asks again
+        except (StopIteration, SciSciDataError, TooManyCitersError):
+            pass
+
+
+def run_script(server_url: str, home: Path, *flags: str, works: tuple[int, int] = (60, 15)) -> subprocess.Popen[bytes]:
+    (home / "slice.toml").write_text(
+        f'out = "{home}/slice"\ncache_dir = "{home}/cache"\n'
+        "[api]\nrequests_per_second = 10000\nmax_sleep_s = 0.2\n"
+        "[openalex]\nfrom_year = 1960\nto_year = 2022\nmax_references = 5000\n"
+        f"[split]\nn_train = {works[0]}\nn_test = {works[1]}\n[eligibility]\nlast_year = 2022\n"
+    )
+    script = str(REPOSITORY / "scripts" / "build_slice.py")
+    command = [sys.executable, script, "--email", "you@example.org", "--base-url", server_url]
+    command += ["--config", str(home / "slice.toml"), *flags]
+    with (home / "log.txt").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OPENALEX_API_KEY": KEY})
+
+
+def test_the_whole_command_needs_an_address_and_a_key_and_never_writes_the_key(server, tmp_path):
+    assert run_script(server.base_url, tmp_path).wait(timeout=600) == 0
+    verify_release(tmp_path / "slice")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) >= 8
+    for path in files:
+        assert KEY.encode() not in path.read_bytes(), path
+        assert b"you@example.org" not in path.read_bytes(), path
+    assert not any(KEY in str(entry) for entry in server.log)
+
+
+def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
+    process = run_script(server.base_url, tmp_path, "--api-key", "wrong")
+    assert process.wait(timeout=600) == 1
+    text = (tmp_path / "log.txt").read_text()
+    assert "openalex.org" in text
+    assert "Traceback" not in text
+    assert "wrong" not in text
+
+
+def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(records, tmp_path):
+    limits = {"key": KEY, "per_second": math.inf, "language": "en"}
+    noon = 12 * 60 * 60.0  # of a day that does not end while this runs
+    with OpenAlexServer(records, daily_credits=400, clock=lambda: noon, **limits) as day:
+        assert run_script(day.base_url, tmp_path).wait(timeout=600) == 75
+        asked = {entry.request for entry in day.log if entry.delivered}
+    text = (tmp_path / "log.txt").read_text()
+    assert re.search(r"It is full again at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.", text)
+    assert "Traceback" not in text
+    assert not (tmp_path / "slice").exists()
+    with OpenAlexServer(records, daily_credits=10**6, **limits) as next_day:
+        assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0
+        again = {entry.request for entry in next_day.log if entry.delivered}
+    assert len(asked) == 400
+    assert not asked & again
+    verify_release(tmp_path / "slice")
+
+
+@pytest.mark.slow
+def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twice(server, records, tmp_path):
+    clean, chaos = tmp_path / "clean", tmp_path / "chaos"
+    clean.mkdir()
+    chaos.mkdir()
+    works = (18, 6)
+    assert run_script(server.base_url, clean, works=works).wait(timeout=600) == 0
+    moments = random.Random(1)
+    killed = runs = 0
+    settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
+    with OpenAlexServer(
+        records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en", **settings
+    ) as faulty:
+        for _ in range(400):
+            n_asked = len(faulty.log)
+            process = run_script(faulty.base_url, chaos, "--overwrite", works=works)
+            runs += 1
+            if killed < 5:
+                goal = n_asked + moments.randrange(1, 25)
+                while process.poll() is None and len(faulty.log) < goal:
+                    time.sleep(0.002)
+                process.kill()
+                killed += process.wait(timeout=600) == -9
+            elif process.wait(timeout=600) == 0:
+                break
+            assert process.returncode in (-9, 0, 1, 75)
+        kinds = {entry.fault for entry in faulty.log if entry.fault}
+        repeated = faulty.repeated()
+    assert killed == 5
+    assert kinds == set(faulty.fault_plan.kinds)
+    assert "Traceback" not in (chaos / "log.txt").read_text()
+    assert hashes(chaos / "slice") == hashes(clean / "slice")
+    # An answer on its way to a process that is killed, or in the middle of a thread's work, is lost; no other one.
+    assert sum(repeated.values()) - len(repeated) <= killed * ApiConfig().concurrency

@@ -1,0 +1,1266 @@
+"""SciSciNet: tables of both versions to our frames, published values and their undefined zeros, fields, texts by id."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.make_sciscinet import make, write_version_1
+from sciscidata import plots
+from sciscidata.cli.settings import resolve
+from sciscidata.config import BuildConfig
+from sciscidata.errors import (
+    ConfigError,
+    EmptyInputError,
+    InputNotFoundError,
+    NotEnoughWorksError,
+    ReleaseExistsError,
+    SchemaMismatchError,
+    WorkIdError,
+)
+from sciscidata.labels import (
+    DISRUPTION_LABELS,
+    NOVELTY_LABELS,
+    VOCABULARIES,
+    LabelThresholds,
+    compute_disruption_labels,
+    compute_novelty_labels,
+    count_labels,
+)
+from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.pipeline import build, export_labelled, write_background
+from sciscidata.plots import plot_novelty
+from sciscidata.records.abstracts import decode_inverted_indexes
+from sciscidata.records.plain_text import _clean_all, _unescape_entities
+from sciscidata.release.export import _batches, write_labelled
+from sciscidata.release.json_lines import render_lines
+from sciscidata.release.release import check_target, render_jsonl
+from sciscidata.release.verify import verify_release
+from sciscidata.sampling.eligibility import EligibilityConfig, compute_removals, count_removals
+from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
+from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.sources.sciscinet import order as sciscinet_order
+from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+from sciscidata.sources.sciscinet.joins import choose_fields, plain_texts
+from sciscidata.sources.sciscinet.parquet_rows import parse_struct, write_struct
+from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids, reading
+from sciscidata.sources.sciscinet.values import compare_scores, compare_z, publish_atypicality, publish_disruption
+from sciscidata.stages import ingest
+
+N_WORKS = 3_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sciscinet")
+    make(folder, N_WORKS, n_bytes=300)
+    return folder
+
+
+@pytest.fixture
+def real_papers(shared_data, tmp_path) -> Path:
+    """The real rows that hold metrics, as a table of the published types."""
+    rows = pl.read_csv(shared_data / "sciscinet" / "sciscinet_v2_metric_rows_A.csv")
+    counts = dict.fromkeys(("reference_count", "citation_count", "C5", "C10", "team_size"), pl.UInt32)
+    rows.cast(counts).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    return tmp_path
+
+
+def tables(folder, **options):
+    return scan_sciscinet(SciSciNetConfig(folder=str(folder), **options))
+
+
+# What is published
+
+
+def test_real_rows_keep_their_scores_and_lose_the_zeros_that_stand_for_undefined(real_papers):
+    scores = tables(real_papers).scores.collect()
+    assert scores.schema == CD_SCORES
+    by_id = dict(scores.select("work_id", "cd_index").rows())
+    assert by_id[2051723858] == -0.00045433893684688776
+    assert by_id[4320018383] is None  # 0.0, with seven references, cited by nobody
+    assert by_id[34653674] is None  # 0.0, without references and citations
+    assert by_id[4320476346] == 0.0  # sixteen references, six citations: a score
+    assert sum(value is None for value in by_id.values()) == 2
+
+
+def test_real_atypicality_keeps_its_sign_low_z_is_novel(real_papers):
+    found = tables(real_papers).atypicality.collect()
+    assert found.schema == ATYPICALITY
+    novel = found.filter(work_id=2091242066).row(0, named=True)  # z of -24.9
+    usual = found.filter(work_id=2085917239).row(0, named=True)  # z of 29.0
+    assert novel["novelty_score"] > 0.999
+    assert usual["novelty_score"] < 0.001
+    assert novel["conventionality_score"] > 0.999
+    without = found.filter(work_id=4322731449).row(0)
+    assert without == (4322731449, None, None, None, None, None)
+
+
+def test_real_dartmouth_rows_lack_half_the_columns_and_still_give_works(shared_data):
+    folder = shared_data / "sciscinet"
+    with pytest.raises(InputNotFoundError, match="has no table sciscinet_papers"):
+        tables(folder)
+
+
+def test_real_dartmouth_rows_are_read_and_their_missing_scores_named(shared_data, tmp_path):
+    source = shared_data / "sciscinet"
+    (tmp_path / "sciscinet_papers.parquet").symlink_to(source / "dartmouth_papers.parquet")
+    (tmp_path / "sciscinet_fields.parquet").symlink_to(source / "fields.parquet")
+    found = tables(tmp_path)
+    works = found.works.collect()
+    assert works.schema == WORKS
+    assert works.height == 84_906
+    assert works["work_id"].n_unique() == 84_906
+    assert works["publication_year"].min() == 1800
+    assert works["doi"].drop_nulls().str.starts_with("10.").all()
+    assert works["doi"].null_count() == 3_528
+    assert not works["is_retracted"].any()
+    assert works["title"].null_count() == works.height
+    with pytest.raises(SchemaMismatchError, match=r"lacks disruption.*--recompute"):
+        found.scores  # noqa: B018
+    with pytest.raises(SchemaMismatchError, match="Atyp_10pct_Z"):
+        found.atypicality  # noqa: B018
+    with pytest.raises(InputNotFoundError, match="no table sciscinet_paperrefs"):
+        found.citations  # noqa: B018
+
+
+def test_real_fields_give_their_broad_field_first(shared_data):
+    fields = pl.scan_parquet(shared_data / "sciscinet" / "fields.parquet").select(
+        pl.col("fieldid").str.strip_prefix("C").cast(pl.Int64).alias("field_id"),
+        pl.col("display_name").alias("field_name"),
+        "level",
+    )
+    astronomy, biology, medicine = 1276947, 86803240, 71924100
+    links = {"work_id": [1, 1, 1, 2], "field_id": [astronomy, biology, medicine, astronomy]}
+    scores = {"score": [0.99, 0.2, 0.3, 0.1]}
+    found = {
+        work_id: (primary, concepts)
+        for work_id, primary, concepts in choose_fields(pl.LazyFrame(links | scores), fields).collect().rows()
+    }
+    assert found[1] == ("Medicine", ["Medicine", "Biology", "Astronomy"])
+    assert found[2] == ("Astronomy", ["Astronomy"])
+
+
+counts = st.one_of(st.none(), st.integers(0, 3))
+values = st.one_of(st.none(), st.sampled_from([0.0, float("nan"), float("inf"), -0.5, 1.0, -1.0, 7.5, -1.0000001]))
+
+
+@given(st.lists(st.tuples(values, counts, counts), min_size=1, max_size=20))
+def test_a_published_score_is_null_or_finite_and_null_without_references_or_citations(rows):
+    frame = pl.DataFrame(
+        rows, schema={"disruption": pl.Float64, "reference_count": pl.Int64, "citation_count": pl.Int64}, orient="row"
+    )
+    found = publish_disruption(frame.with_row_index("work_id").lazy()).collect()["cd_index"].to_list()
+    for (value, references, citations), score in zip(rows, found, strict=True):
+        defined = value is not None and -1 <= value <= 1 and references and citations
+        assert score == (value if defined else None)
+
+
+@given(st.lists(st.tuples(values, counts), min_size=1, max_size=20))
+def test_novelty_needs_pairs_and_a_finite_z(rows):
+    frame = pl.DataFrame(rows, schema={"z_p10": pl.Float64, "n_pairs": pl.Int64}, orient="row")
+    frame = frame.with_columns(z_median="z_p10").with_row_index("work_id")
+    found = publish_atypicality(frame.lazy()).collect()
+    for (z, pairs), novelty, usual in zip(rows, found["novelty_score"], found["conventionality_score"], strict=True):
+        if z is None or not np.isfinite(z) or not pairs:
+            assert novelty is None
+            assert usual is None
+        else:
+            assert novelty == pytest.approx(1 / (1 + np.exp(z)))
+            assert usual == pytest.approx(1 / (1 + np.exp(-z)))
+
+
+def test_comparing_a_score_with_itself_agrees_and_with_its_opposite_does_not():
+    rng = np.random.default_rng(0)
+    scores = pl.DataFrame({"work_id": range(200), "cd_index": rng.normal(0, 0.1, 200)})
+    same = compare_scores(scores, scores)
+    assert (same["both"], same["spearman"], same["same_sign"], same["same_label"]) == (200, 1.0, 1.0, 1.0)
+    opposite = compare_scores(scores, scores.with_columns(-pl.col("cd_index")))
+    assert opposite["spearman"] == -1.0
+    assert opposite["same_sign"] == 0.0
+    assert opposite["same_label"] < 0.1
+    half = compare_scores(scores, scores.head(50))
+    assert (half["both"], half["only_published"], half["only_computed"]) == (50, 150, 0)
+    assert sum(cell["works"] for cell in half["labels"]) == 50
+    assert compare_scores(scores.head(0), scores)["spearman"] is None
+
+
+# Tables
+
+
+def test_every_table_of_the_generator_arrives_in_works(made):
+    works = tables(made).works.sort("work_id").collect()
+    assert works.schema == WORKS
+    assert works.height == N_WORKS
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")
+    assert works["title"].null_count() == N_WORKS - texts.height
+    row = texts.drop_nulls("abstract_inverted_index").row(0, named=True)
+    found = works.filter(work_id=int(row["paperid"][1:])).row(0, named=True)
+    assert found["abstract"] == decode_inverted_indexes(pl.Series([row["abstract_inverted_index"]]))[0]
+    assert (found["title"], found["language"]) == (row["title"], row["language"])
+    linked = pl.read_parquet(made / "sciscinet_paperfields.parquet")["paperid"].n_unique()
+    assert works["primary_field"].null_count() == N_WORKS - linked
+    assert works["concepts"].null_count() == 0
+    assert works["concepts"].list.len().max() <= 8
+    assert works.filter(pl.col("source_id").is_not_null())["source_name"].null_count() == 0
+    citations = tables(made).citations.collect()
+    assert citations.schema == CITATIONS
+    assert citations["citing_id"].is_in(works["work_id"].implode()).all()
+
+
+def test_the_generator_repeats_itself(made, tmp_path):
+    make(tmp_path, N_WORKS, n_bytes=300)
+    for path in made.glob("*.parquet"):
+        assert pl.read_parquet(path).equals(pl.read_parquet(tmp_path / path.name)), path.name
+
+
+def test_structure_opens_no_table_of_texts(made, tmp_path):
+    (tmp_path / "data").mkdir()
+    for path in made.glob("*.parquet"):
+        (tmp_path / "data" / path.name).symlink_to(path)
+    found = tables(tmp_path / "data")
+    for name in ("papertitleabstract", "paperfields", "papersources"):
+        (tmp_path / "data" / f"sciscinet_{name}.parquet").unlink()
+    assert found.works.select("work_id", "publication_year").collect().height == N_WORKS
+    assert found.structure.collect().height == N_WORKS
+    recent = found.works.filter(pl.col("publication_year") >= 2000).select("work_id")
+    assert 0 < recent.collect().height < N_WORKS
+    with pytest.raises((pl.exceptions.PolarsError, OSError)):
+        found.works.select("title").collect()
+
+
+def test_a_filter_and_a_projection_reach_the_parquet_scan(made):
+    plan = tables(made).tables["papers"].holding(pl.Series([1, 2])).scan("work_id", "doi").explain()
+    assert "PROJECT 2/28 COLUMNS" in plan
+    assert "SELECTION" in plan
+    assert "disruption" not in plan
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_works_read_by_id_are_those_of_the_whole_table(made, engine):
+    found = tables(made)
+    some = found.works.select("work_id").collect(engine=engine)["work_id"].sort().gather_every(7)
+    whole = found.works.collect(engine=engine).filter(pl.col("work_id").is_in(some.implode())).sort("work_id")
+    assert found.read_works(some).equals(whole)
+    assert found.read_works(pl.Series([5])).height == 0
+
+
+def test_works_in_text_order_are_all_works_in_a_fixed_order(made):
+    found = tables(made)
+    ordered = found.in_text_order().collect(engine="streaming")
+    assert ordered.sort("work_id").equals(found.works.collect().sort("work_id"))
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")["paperid"].str.slice(1).cast(pl.Int64)
+    assert ordered["work_id"].head(len(texts)).equals(texts.rename("work_id"))
+    assert ordered["work_id"].slice(len(texts)).is_sorted()
+
+
+def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(made, tmp_path, monkeypatch):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    stranger = {"paperid": "W1", "title": "Of nobody", "abstract_inverted_index": None, "language": "en"}
+    tables_with(made, folder, papertitleabstract=lambda rows: pl.concat([pl.DataFrame(stranger, rows.schema), rows]))
+    whole = {"texts": tables(folder).in_text_order().collect(), "ids": tables(folder).in_id_order().collect()}
+    assert whole["texts"].equals(tables(made).in_text_order().collect())
+    assert whole["ids"].equals(tables(made).works.collect().sort("work_id").drop("title", "abstract"))
+    texts = pl.read_parquet(folder / "sciscinet_papertitleabstract.parquet")
+    (folder / "sciscinet_papertitleabstract.parquet").unlink()
+    (folder / "papertitleabstract").mkdir()
+    for number, part in enumerate((texts[:701], texts[701:])):  # a file that ends within a block
+        part.write_parquet(folder / "papertitleabstract" / f"{number}.parquet")
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 64)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 256)
+    monkeypatch.setattr(sciscinet_order, "_SPOOLED_ROWS", 1_000)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    found = tables(folder)
+    assert found.in_text_order().collect().equals(whole["texts"])
+    assert found.in_id_order().collect().equals(whole["ids"])
+    few = found.in_text_order().select("work_id", "doi").head(300).collect()
+    assert few.equals(whole["texts"].select("work_id", "doi").head(300))
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]  # what was cut up is gone
+
+
+def test_more_blocks_are_written_at_once_than_a_process_may_have_files_open_at_first(made, monkeypatch):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    whole = tables(made).in_id_order().collect()
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 16)  # 188 blocks
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (150, hard))
+        assert tables(made).in_id_order().collect().equals(whole)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+sought = st.lists(st.none() | st.integers(-3, 12))
+
+
+@given(st.sets(st.integers(-3, 12)), sought)
+def test_works_are_looked_up_among_sorted_ids_wherever_they_stand_and_however_often(known, wanted):
+    ids = np.array(sorted(known), np.int64)
+    at, rows = look_up(ids, pl.Series(wanted, dtype=pl.Int64))
+    assert sorted(rows) == [row for row, work in enumerate(wanted) if work in known]
+    assert [wanted[row] for row in rows] == ids[at].tolist()
+    assert rows.tolist() == sorted(rows, key=lambda row: (wanted[row], row))
+
+
+@given(st.lists(st.none() | st.integers(1, 9)), st.integers(1, 5))
+def test_ids_are_read_sorted_with_their_repeats(work_ids, n_parts):
+    parts = [
+        pl.LazyFrame({"paperid": work_ids[part::n_parts]}, schema={"paperid": pl.Int64}) for part in range(n_parts)
+    ]
+    ids = read_sorted_ids(Table("papers", "", pl.concat(parts), {"work_id": ("paperid", "id")}))
+    assert ids.tolist() == sorted(work for work in work_ids if work is not None)
+    extra = sorted(ids.tolist())
+    for work in set(extra):
+        extra.remove(work)
+    assert find_repeats(ids).tolist() == extra
+
+
+def test_a_corpus_has_the_same_files_whether_it_is_made_in_blocks_or_at_once(made, tmp_path, monkeypatch):
+    def ingest(name, *, texts):
+        corpus = ingest(SciSciNetConfig(folder=str(made)), tmp_path / name, cache_dir=tmp_path, texts=texts)
+        return corpus.provenance["report_sha256"]
+
+    at_once = [ingest(f"whole-{texts}", texts=texts) for texts in (True, False)]
+    monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 128)
+    monkeypatch.setattr(sciscinet_order, "_BLOCK", 512)
+    assert [ingest(f"blocks-{texts}", texts=texts) for texts in (True, False)] == at_once
+
+
+def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypatch):
+    structure, texts = world(4_000, 3, repeats=900)
+    split = SplitConfig(n_train=60, n_test=9)
+
+    def draw():
+        reader = Reader(texts)
+        late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+        return late.drawn, late.counts, reader.read
+
+    kept, readings = [], []
+    load = Queue._load
+    monkeypatch.setattr(Queue, "_load", lambda queue: kept.append(load(queue)) or kept[-1])
+    for bound in (2**58, 2**61, 2**64):
+        kept.clear()
+        monkeypatch.setattr(Queue, "_first_bound", lambda queue, counted, bound=bound: bound)
+        readings.append(draw())
+        heights = [frame.height for frame in kept]
+        assert heights == sorted(heights)
+        assert (len(heights) == 1) == (bound == 2**64)
+    for drawn, counts, read in readings[1:]:
+        assert drawn.equals(readings[0][0])
+        assert (counts, read) == readings[0][1:]
+    assert heights == [sum(readings[0][1]["text"][name] for name in ("read", "not_read"))]
+
+
+def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path):
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    (tmp_path / "papers").mkdir()
+    papers.head(1_000).write_parquet(tmp_path / "papers" / "0.parquet")
+    papers.slice(1_000).write_parquet(tmp_path / "papers" / "1.parquet")
+    columns = ["work_id", "publication_year", "doi"]
+    parts = tables(tmp_path).works.select(columns).collect().sort("work_id")
+    assert parts.equals(tables(made).works.select(columns).collect().sort("work_id"))
+    assert tables(tmp_path).provenance["tables"]["papers"]["file"] == "papers/*.parquet"
+    assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda part: part.with_columns(year=pl.col("year").cast(pl.String)), "year as String, a.parquet as Int"),
+        (lambda part: part.drop("doi"), "doi not at all, a.parquet as String"),
+    ],
+)
+def test_parts_that_hold_a_column_otherwise_are_refused_at_once(tmp_path, change, shown):
+    home = tmp_path / "sciscinet_papers"
+    home.mkdir()
+    part = pl.DataFrame({"paperid": ["W1"], "year": [1999], "doi": ["10.1/a"], "notes": [1]})
+    part.write_parquet(home / "a.parquet")
+    other = part.select(pl.lit("W2").alias("paperid"), "year", pl.lit(None).alias("doi"), pl.lit(2).alias("new"))
+    other.write_parquet(home / "b.parquet")
+    assert scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).papers.collect().height == 2
+    change(part).write_parquet(home / "c.parquet")
+    with pytest.raises(SchemaMismatchError, match=rf"papers: .*c\.parquet holds {shown}"):
+        scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
+
+
+def test_texts_of_a_few_works_are_read_without_those_of_the_others(tmp_path, monkeypatch):
+    make(tmp_path, 20_000, n_bytes=2_800)
+    found, n_read, read_at = tables(tmp_path), [], parquet_pages._read_at
+
+    def count(file, at, length):
+        data = read_at(file, at, length)
+        n_read.append(len(data))
+        return data
+
+    monkeypatch.setattr(parquet_pages, "_read_at", count)
+    some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
+    texts = tmp_path / "sciscinet_papertitleabstract.parquet"
+    works = found.read_works(some)
+    assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
+    assert 0 < sum(n_read) < texts.stat().st_size / 4  # two of its nineteen pages of texts
+
+
+def test_texts_may_lie_elsewhere(made, tmp_path):
+    (tmp_path / "sciscinet_papers.parquet").symlink_to(made / "sciscinet_papers.parquet")
+    assert tables(tmp_path).works.select("title").collect()["title"].null_count() == N_WORKS
+    found = tables(tmp_path, texts=str(made)).works.select("title").collect()
+    assert found["title"].null_count() < N_WORKS / 2
+
+
+def test_a_table_without_its_ids_is_refused_at_once(tmp_path):
+    pl.DataFrame({"id": ["W1"], "year": [1999]}).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"lacks paperid; it has id, year"):
+        tables(tmp_path)
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "sciscinet_papers.parquet").write_text("not found")
+    with pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet cannot be opened"):
+        tables(tmp_path)
+
+
+def test_of_parts_the_one_that_is_no_parquet_is_named_and_hidden_files_are_none(made, tmp_path):
+    parts = tmp_path / "sciscinet_papers"
+    parts.mkdir()
+    (parts / "._0.parquet").write_bytes(b"left by a file manager")
+    with pytest.raises(InputNotFoundError, match="has no table sciscinet_papers"):
+        tables(tmp_path)
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    papers[:1_000].write_parquet(parts / "0.parquet")
+    papers[1_000:].write_parquet(parts / "1.parquet")
+    assert tables(tmp_path).works.select("work_id").collect().height == N_WORKS
+    (parts / "0.parquet").write_bytes(b"cut off")
+    with pytest.raises(InputNotFoundError, match=r"papers/0\.parquet cannot be opened"):
+        tables(tmp_path)
+
+
+@pytest.mark.parametrize("change", [lambda footer: footer, lambda footer: footer[4][1][1][0]], ids=["file", "group"])
+def test_papers_that_count_themselves_wrong_are_refused(tmp_path, change):
+    path = tmp_path / "sciscinet_papers.parquet"
+    pl.DataFrame({"paperid": range(300), "year": [2000] * 300}).write_parquet(path, row_group_size=200)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer, _ = parse_struct(whole[start:-8])
+    change(footer).update({3: (6, 100)})
+    changed = write_struct(footer)
+    path.write_bytes(whole[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+    found = tables(tmp_path)
+    with (
+        pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet is damaged: it has another number"),
+        reading(found.tables),
+    ):
+        pass
+
+
+def test_a_part_that_may_not_be_read_is_not_called_damaged(made, monkeypatch):
+    # Root may read anything, so Polars' words are given.
+    monkeypatch.setattr(Table, "find_damage", lambda _: (made / "1.parquet", "Permission denied (os error 13)"))
+    denied = r"1\.parquet may not be read: Permission denied .* Mend its permissions"
+    with pytest.raises(InputNotFoundError, match=denied), reading(tables(made).tables):
+        raise PermissionError("Permission denied (os error 13): 1.parquet")
+
+
+def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*--sciscinet-texts"):
+        tables(made, texts=str(tmp_path))
+
+
+def test_version_1_is_read_from_tab_separated_text(tmp_path):
+    names = "PaperID DOI DocType Year JournalID Reference_Count Citation_Count Disruption Atyp_Median_Z Atyp_10pct_Z"
+    papers = [
+        "\t".join([*names.split(), "Atyp_Pairs"]),
+        "7\t10.1/A\tJournal\t1999.0\t5.0\t3\t4\t0.25\t2.0\t-1.0\t3.0",
+        "8\t\t\t2001\t\t0\t0\t\t\t\t",
+    ]
+    (tmp_path / "SciSciNet_Papers.tsv").write_text("\n".join(papers) + "\n")
+    (tmp_path / "SciSciNet_PaperReferences.tsv").write_text("Citing_PaperID\tCited_PaperID\n8\t7\n")
+    (tmp_path / "SciSciNet_PaperDetails.tsv").write_text('PaperID\tPaperTitle\n7\tA "quoted" title\n')
+    (tmp_path / "SciSciNet_PaperFields.tsv").write_text("PaperID\tFieldID\n7\t2\n7\t1\n")
+    (tmp_path / "SciSciNet_Fields.tsv").write_text("FieldID\tField_Name\tField_Type\n1\tArt\tTop\n2\tAbc\tSub\n")
+    (tmp_path / "SciSciNet_Journals.tsv").write_text("JournalID\tJournal_Name\n5\tNature\n")
+    found = tables(tmp_path, version="v1")
+    first, second = found.works.collect().sort("work_id").rows(named=True)
+    assert first["title"] == 'A "quoted" title'
+    assert first["publication_year"] == 1999
+    assert first["doi"] == "10.1/a"
+    assert (first["primary_field"], first["concepts"]) == ("Art", ["Art", "Abc"])
+    assert (first["source_id"], first["source_name"], first["abstract"]) == (5, "Nature", None)
+    assert second["doi"] is None
+    assert second["source_id"] is None
+    assert found.citations.collect().rows() == [(8, 7)]
+    assert found.scores.collect().sort("work_id")["cd_index"].to_list() == [0.25, None]
+    assert found.atypicality.collect().sort("work_id")["z_p10"].to_list() == [-1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"folder": ""}, "folder"),
+        ({"version": "v3"}, "v1"),
+        ({"recompute": "no"}, "True or False"),
+        ({"texts": 5}, "texts"),
+    ],
+)
+def test_impossible_options_are_refused(options, word):
+    with pytest.raises(ConfigError, match=word):
+        SciSciNetConfig(**({"folder": "x"} | options))
+
+
+def test_credentials_are_neither_shown_nor_recorded(made):
+    config = SciSciNetConfig(folder=str(made), storage_options={"token": "secret"})
+    assert "secret" not in repr(config) + json.dumps(scan_sciscinet(config).provenance)
+
+
+def test_a_world_in_version_1_is_that_of_version_2_without_abstracts(made, tmp_path):
+    folder = tmp_path / "v1"
+    shutil.copytree(made, folder)
+    write_version_1(folder)
+    old, new = tables(folder, version="v1"), tables(made)
+    # What version 1 does not have: abstracts, languages, retractions, citations counted by others, scores of fields.
+    same = ["work_id", "publication_year", "title", "doi", "work_type", "source_id", "source_name"]
+    works = [found.works.select(same).sort("work_id").collect() for found in (old, new)]
+    assert works[0].equals(works[1])
+    levels = dict(new.tables["fields"].scan("field_name", "level").collect().rows())
+    concepts = [found.works.select("work_id", "concepts").sort("work_id").collect()["concepts"] for found in (old, new)]
+    for names, expected in zip(*concepts, strict=True):
+        assert sorted(levels[name] for name in names) == [levels[name] for name in names]
+        assert len(names) == len(expected)
+    for name in ("scores", "atypicality", "citations"):
+        left, right = (getattr(found, name).collect() for found in (old, new))
+        assert left.sort(left.columns[:2]).equals(right.sort(right.columns[:2])), name
+    source = SciSciNetConfig(folder=str(folder), version="v1")
+    places = {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
+    rules = EligibilityConfig(require_abstract=False, languages=())
+    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), eligibility=rules, **places))
+    assert release.train["title"].null_count() == 0
+    assert release.train["abstract"].null_count() == 30
+    ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    verify_release(release.folder)
+
+
+# Fields
+
+
+links = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 12), st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0]))),
+    max_size=60,
+)
+many = st.lists(
+    st.tuples(st.just(1), st.integers(1, 12), st.sampled_from([None, 0.1, 0.5, 1.0])), min_size=30, max_size=60
+)
+
+
+@given(links | many, st.randoms())
+def test_fields_follow_the_rule_in_whatever_order_the_links_come(rows, random):
+    names = {1: ("B", 0), 2: ("A", 0), 3: ("A", 1), 4: ("C", 1), 5: ("A", 1), 6: ("Z", 2)}
+    names |= {number: (chr(60 + number), 2) for number in range(7, 13)}  # more than a work may have
+    fields = pl.LazyFrame(
+        [(number, name, level) for number, (name, level) in names.items()],
+        schema=["field_id", "field_name", "level"],
+        orient="row",
+    )
+    best: dict[tuple[int, int], float] = {}
+    for work, number, score in rows:
+        best[work, number] = max(best.get((work, number), -1.0), -1.0 if score is None else score)
+    expected: dict[int, list[str]] = {}
+    for work, number in sorted(best, key=lambda key: (key[0], names[key[1]][1], -best[key], names[key[1]][0], key[1])):
+        expected.setdefault(work, []).append(names[number][0])
+    random.shuffle(rows)
+    frame = pl.LazyFrame(rows, schema={"work_id": pl.Int64, "field_id": pl.Int64, "score": pl.Float64}, orient="row")
+    found = {work: (primary, names) for work, primary, names in choose_fields(frame, fields).collect().rows()}
+    assert found == {work: (names[0], names[:8]) for work, names in expected.items()}
+
+
+# Texts and lines
+
+
+texts = st.one_of(
+    st.none(),
+    st.text(max_size=30),
+    st.text(st.sampled_from(" a&<b>\t\u00a0\u2009\u2028\x85\u3000\u1680é–"), max_size=12),
+    st.lists(
+        st.sampled_from(["word", " ", "a longer word", "sixteen letters.", "  ", "\u2028", "é", "&", '"']), max_size=30
+    ).map("".join),
+)
+
+
+@given(st.lists(texts, min_size=1, max_size=20))
+def test_texts_that_are_not_looked_at_closely_would_not_change(rows):
+    titles = pl.Series("title", rows, pl.String)
+    short = titles.to_frame().select(plain_texts("title", inverted=False))["title"]
+    assert short.to_list() == _clean_all(_unescape_entities(titles)).to_list()
+
+
+examples = st.lists(
+    st.tuples(
+        texts,
+        st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+        st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)),
+        st.one_of(st.none(), st.lists(texts, max_size=3)),
+    ),
+    max_size=20,
+)
+
+
+@given(examples)
+def test_fast_lines_are_the_bytes_of_a_release(rows):
+    schema = {"title": pl.String, "n": pl.Int64, "cd_index": pl.Float64, "concepts": pl.List(pl.String)}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    assert render_lines(frame) == render_jsonl(frame)
+    assert render_lines(frame[1:]) == render_jsonl(frame[1:])
+
+
+def test_every_character_is_escaped_as_in_a_release():
+    letters = "".join(chr(code) for code in range(0x3100)) + "\ufeff\uffff🎉"
+    frame = pl.DataFrame({"title": [letters, *letters], "concepts": [[letters]] * (len(letters) + 1)})
+    assert render_lines(frame) == render_jsonl(frame)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_json_number_is_refused(value):
+    with pytest.raises(ValueError, match="no JSON number"):
+        render_lines(pl.DataFrame({"cd_index": [value]}))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_all_labelled_works_are_written_with_the_bytes_of_a_release(made, tmp_path, n_threads):
+    found = tables(made)
+    labelled = compute_novelty_labels(compute_disruption_labels(found.structure)).filter(
+        pl.col("disruption_label").is_not_null()
+    )
+    report = write_labelled(found.in_text_order(), labelled, tmp_path / "all", n_threads=n_threads)
+    rows = labelled.collect()
+    ordered = found.in_text_order().collect(engine="streaming")
+    expected = ordered.join(rows.drop("publication_year"), on="work_id", maintain_order="left").with_columns(
+        pl.format("W{}", "work_id").alias("openalex_id")
+    )
+    lines = (tmp_path / "all" / "labelled.jsonl").read_bytes()
+    assert lines == render_jsonl(expected.select(EXAMPLE.names()))
+    assert report["rows"] == rows.height == lines.count(b"\n")
+    assert report["bytes"] == len(lines)
+    classes = report["classes"]["disruption_label"]
+    assert {label: classes[label] for label in DISRUPTION_LABELS} == dict(
+        rows["disruption_label"].value_counts().rows()
+    )
+    written = json.loads((tmp_path / "all" / "labelled.json").read_text())
+    assert written.pop("sealed_sha256")
+    assert written == report
+
+
+def test_labelled_rows_without_novelty_have_null_there(tmp_path):
+    works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "concepts": []}], schema=WORKS)
+    labelled = pl.LazyFrame({"work_id": [7, 8], "cd_index": [-0.0, 1.0], "disruption_label": ["neutral", None]})
+    write_labelled(works, labelled, tmp_path / "all")
+    row = json.loads((tmp_path / "all" / "labelled.jsonl").read_text())
+    assert list(row) == EXAMPLE.names()
+    assert row["novelty_score"] is None
+    assert str(row["cd_index"]) == "0.0"
+    with pytest.raises(SchemaMismatchError, match="write_labelled"):
+        write_labelled(works, labelled.drop("cd_index"), tmp_path / "more")
+
+
+def test_a_run_that_fails_half_way_leaves_nothing_and_nothing_is_replaced(made, tmp_path):
+    found = tables(made)
+    labelled = compute_disruption_labels(found.structure)
+
+    def fail(titles):
+        if titles.str.contains("no. 2").any():
+            raise InputNotFoundError("gone")
+        return titles
+
+    broken = found.in_text_order().with_columns(pl.col("title").map_batches(fail, return_dtype=pl.String()))
+    with pytest.raises(Exception, match="gone"):
+        write_labelled(broken, labelled, tmp_path / "all")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "thesis.tex").touch()
+    with pytest.raises(ReleaseExistsError):
+        write_labelled(found.in_text_order(), labelled, tmp_path / "all")
+
+
+def test_a_work_with_two_texts_gets_the_same_one_every_time(made, tmp_path):
+    for path in made.glob("*.parquet"):
+        (tmp_path / path.name).symlink_to(path)
+    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet").head(3)
+    (tmp_path / "sciscinet_papertitleabstract.parquet").unlink()
+    second = texts.with_columns(pl.lit("A second title").alias("title"))
+    pl.concat([texts, second]).write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet")
+    ids = texts["paperid"].str.slice(1).cast(pl.Int64)
+    assert tables(tmp_path).read_works(ids)["title"].to_list() == ["A second title"] * 3
+
+
+def test_coverage_is_counted_over_all_works(made):
+    counts = tables(made).count_coverage()
+    works = tables(made).works.collect()
+    assert counts["works"] == N_WORKS
+    assert counts["primary_field"] == N_WORKS - works["primary_field"].null_count()
+    assert counts["source_id"] == N_WORKS - works["source_id"].null_count()
+    assert counts["disruption"] == tables(made).scores.collect()["cd_index"].count() < counts["references"] < N_WORKS
+
+
+# Draw first, read afterwards
+
+
+def world(n, seed, *, repeats=0):
+    """Some structure, and the texts that go with it."""
+    rng = np.random.default_rng(seed)
+    structure = pl.DataFrame(
+        {
+            "work_id": rng.permutation(10 * n)[:n],
+            "publication_year": rng.integers(1990, 2021, n),
+            "work_type": ["article"] * n,
+            "is_retracted": rng.random(n) < 0.05,
+            "n_references": rng.integers(0, 5, n),
+            "n_citers": rng.integers(0, 5, n),
+            "cd_index": np.where(rng.random(n) < 0.9, rng.choice([-0.5, 0.0, 0.5], n), np.nan),
+        }
+    ).with_columns(pl.col("cd_index").fill_nan(None))
+    absent = [pl.lit(None).alias(name) for name in STRUCTURE if name not in structure.columns]
+    structure = (
+        compute_disruption_labels(structure.with_columns(absent)).collect().select(STRUCTURE.names()).cast(STRUCTURE)
+    )
+    number = np.arange(n)
+    number[:repeats] = rng.integers(0, max(repeats // 3, 1), repeats)
+    texts = pl.DataFrame(
+        {
+            "work_id": structure["work_id"],
+            "publication_year": structure["publication_year"],
+            "title": [f"On {at}" if rng.random() < 0.9 else None for at in number],
+            "abstract": ["We ask." if rng.random() < 0.7 else None for _ in number],
+            "language": rng.choice(["en", "de"], n, p=[0.8, 0.2]).tolist(),
+            "is_retracted": structure["is_retracted"],
+        }
+    )
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in WORKS.items() if name not in texts.columns]
+    return structure, texts.with_columns(absent).select(WORKS.names()).cast(WORKS)
+
+
+class Reader:
+    def __init__(self, texts):
+        self.texts, self.read = texts, []
+
+    def __call__(self, work_ids):
+        self.read += work_ids.to_list()
+        return self.texts.filter(pl.col("work_id").is_in(work_ids.implode()))
+
+
+def filter_everything_first(structure, texts, eligibility, split, window_years):
+    """The other order: all texts joined, all filters applied, then drawn."""
+    candidates = structure.join(texts.drop("publication_year", "work_type", "is_retracted"), on="work_id").with_columns(
+        n_i=pl.col("n_citers").cast(pl.UInt32),
+        n_j=pl.lit(0, dtype=pl.UInt32),
+        n_k=pl.lit(0, dtype=pl.UInt32),
+        n_references=pl.col("n_references").cast(pl.UInt32),
+    )
+    marked = compute_removals(candidates, eligibility, window_years=window_years).collect()
+    return marked, draw_split(marked.filter(pl.col("removed_by").is_null()), split)
+
+
+@pytest.mark.parametrize("balance", ["disruption", "joint", "none"])  # nine cells do not divide 60
+@pytest.mark.parametrize("seed", range(4))
+def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance):
+    structure, texts = world(4_000, seed)
+    words = pl.Series(NOVELTY_LABELS)
+    structure = structure.with_columns(novelty_label=words.gather(structure["work_id"] % 3))
+    split = SplitConfig(n_train=60, n_test=9, seed=seed, balance=balance)
+    reader = Reader(texts)
+    late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+    marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
+    columns = ["work_id", "split", "split_key", *VOCABULARIES]
+    assert late.drawn.select(columns).equals(drawn.select(columns))
+    assert (
+        late.works.collect()
+        .sort("work_id")
+        .equals(texts.filter(pl.col("work_id").is_in(drawn["work_id"].implode())).sort("work_id"))
+    )
+    assert len(reader.read) == len(set(reader.read)) == late.counts["text"]["read"] < marked.height / 4
+    assert sum(late.counts["filters"].values()) == 2 * late.counts["filters"]["works"] == 2 * 4_000
+    assert (
+        late.counts["filters"]["eligible"]
+        == late.eligible.collect().height
+        == late.counts["text"]["not_read"] + late.counts["text"]["passed"]
+    )
+    everything = count_removals(marked)
+    for name in ("retracted", "few_references", "no_title"):
+        assert late.counts["filters"][name] <= everything[name] or name in ("few_references", "retracted")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(seed):
+    structure, texts = world(3_000, seed, repeats=2_500)
+    split = SplitConfig(n_train=90, n_test=9, seed=seed)
+    late = draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+    assert late.works.collect()["title"].is_duplicated().sum() == 0
+    # The definition, read off one pass over everything.
+    marked, _ = filter_everything_first(
+        structure,
+        texts.with_columns(pl.lit(None, dtype=pl.String).alias("doi")),
+        EligibilityConfig(),
+        SplitConfig(n_train=3, n_test=3),
+        5,
+    )
+    passing = marked.filter(pl.col("removed_by").is_null() | (pl.col("removed_by") == "duplicate"))
+    keyed = draw_all(passing, split)
+    titles = dict(texts.select("work_id", "title").rows())
+    quotas = {("train", label): 30 for label in DISRUPTION_LABELS} | {("test", label): 3 for label in DISRUPTION_LABELS}
+    taken, seen = [], set()
+    for work_id, cell in keyed:
+        if quotas[cell] and titles[work_id] not in seen:
+            quotas[cell] -= 1
+            seen.add(titles[work_id])
+            taken.append(work_id)
+    assert sorted(late.drawn["work_id"]) == sorted(taken)
+    assert late.counts["filters"]["duplicate"] > 0
+
+
+def draw_all(works, split):
+    import hashlib
+
+    total = split.n_train + split.n_test
+    rows = []
+    for work_id, label in works.select("work_id", "disruption_label").rows():
+        key = int.from_bytes(hashlib.sha256(f"{split.seed}:{work_id}".encode()).digest()[:8], "big")
+        rows.append((key, work_id, ("test" if key % total < split.n_test else "train", label)))
+    return [(work_id, cell) for _, work_id, cell in sorted(rows)]
+
+
+def test_a_class_that_falls_short_is_named_when_all_of_it_was_read():
+    structure, texts = world(300, 0)
+    split = SplitConfig(n_train=150, n_test=30)
+    with pytest.raises(NotEnoughWorksError, match="train needs 50 'disruptive' works, found"):
+        draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+
+
+def test_a_work_without_a_text_at_all_has_no_title():
+    structure, texts = world(3_000, 1)
+    split = SplitConfig(n_train=30, n_test=3)
+    config = EligibilityConfig(require_abstract=False, languages=())
+    kept = texts.filter(pl.col("work_id") % 2 == 0)
+    late = draw_before_text(structure.lazy(), Reader(kept), config, split, window_years=5)
+    assert (late.drawn["work_id"] % 2 == 0).all()
+    assert late.counts["filters"]["no_title"] > 0
+
+
+# The whole flow
+
+
+def test_a_slice_of_sciscinet_is_a_verified_release_with_novelty(made, tmp_path):
+    config = BuildConfig(
+        source=SciSciNetConfig(folder=str(made)),
+        out=tmp_path / "slice",
+        cache_dir=tmp_path / "cache",
+        split=SplitConfig(n_train=90, n_test=9),
+    )
+    release = build(config)
+    verify_release(release.folder)
+    manifest = release.manifest
+    assert manifest["counts"]["text"]["read"] < N_WORKS / 3
+    assert manifest["counts"]["filters"]["works"] == N_WORKS
+    assert release.train["novelty_label"].null_count() < 90
+    assert release.train["concepts"].null_count() == 0
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet").select("paperid", "disruption", "reference_count")
+    drawn = release.train.join(papers, left_on="openalex_id", right_on="paperid")
+    assert (drawn["cd_index"] == drawn["disruption"]).all()
+    assert (drawn["reference_count"] > 0).all()
+    assert str(tmp_path) not in json.dumps(manifest)
+    assert str(made) not in json.dumps(manifest)
+
+
+def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_published(made, tmp_path):
+    settings = {
+        "": {"out": str(tmp_path / "slice"), "cache_dir": str(tmp_path / "cache")},
+        "sciscinet": {"folder": str(made), "recompute": True},
+        "split": {"n_train": 30, "n_test": 3},
+    }
+    release = build(resolve(settings))
+    verify_release(release.folder)
+    from sciscidata.disruption.index import compute_cd_index
+
+    found = tables(made)
+    scores = (
+        compute_cd_index(found.papers, found.citations)
+        .collect()
+        .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
+    )
+    drawn = release.train.join(scores, on="openalex_id", suffix="_computed")
+    assert (drawn["cd_index"] == drawn["cd_index_computed"]).all()
+    assert (release.folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert "comparison.png" in release.manifest["files"]
+    check_target(release.folder, overwrite=True)
+    comparison = release.manifest["source"]["comparison"]
+    computed = compute_atypicality(found.works, found.citations).collect()
+    for name in ("z_p10", "z_median"):
+        assert comparison.pop(name) == compare_z(found.atypicality, computed, name)
+    assert comparison == compare_scores(found.scores, scores.select("work_id", "cd_index"))
+    assert release.manifest["atypicality"]["config"]["null"] == "analytic"
+    assert release.manifest["atypicality"]["scored_works"] == computed["z_p10"].count()
+    novelty = dict(computed.select(pl.format("W{}", "work_id"), "novelty_score").rows())
+    assert release.train["novelty_score"].to_list() == [novelty[name] for name in release.train["openalex_id"]]
+    assert release.train["novelty_score"].count() > 20
+
+
+@pytest.mark.parametrize(("balance", "rule", "score"), [("joint", "uzzi", "sigmoid"), ("novelty", "margin", "rank")])
+def test_published_atypicality_is_labelled_and_balanced_like_our_own(made, tmp_path, balance, rule, score):
+    config = BuildConfig(
+        source=SciSciNetConfig(folder=str(made)),
+        out=tmp_path / "slice",
+        cache_dir=tmp_path / "cache",
+        split=SplitConfig(n_train=36, n_test=9, balance=balance),
+        thresholds=LabelThresholds(novelty_rule=rule),
+        novelty=NoveltyConfig(score=score),
+    )
+    release = build(config)
+    verify_release(release.folder)
+    stated = release.manifest["atypicality"]
+    expected = publish_atypicality(made_papers(made), score).collect()
+    assert (stated["config"], stated["published"]) == (None, {"score": score})
+    assert (stated["works"], stated["scored_works"]) == (N_WORKS, expected["z_p10"].count())
+    assert stated["conventionality_cut"] == statistics.median_low(expected["z_median"].drop_nulls())
+    labelled = compute_novelty_labels(expected, config.thresholds).collect()
+    assert release.manifest["counts"]["scored"]["novelty_label"] == count_labels(labelled, "novelty_label")
+    rows = release.train.join(
+        labelled.with_columns(pl.format("W{}", "work_id").alias("openalex_id")), on="openalex_id", suffix="_expected"
+    )
+    for name in ("novelty_score", "conventionality_score", "novelty_label"):
+        assert rows[name].equals(rows[f"{name}_expected"].rename(name), null_equal=True)
+    assert rows.height == 36
+
+
+def made_papers(folder):
+    return tables(folder).tables["papers"].scan("work_id", "publication_year", "z_p10", "z_median", "n_pairs")
+
+
+def test_published_novelty_may_be_left_out_and_takes_no_background(made, tmp_path):
+    source, places = SciSciNetConfig(folder=str(made)), {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
+    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), novelty=None, **places))
+    assert release.manifest["atypicality"] is None
+    assert release.train["novelty_score"].null_count() == 30
+    with pytest.raises(ConfigError, match=r"taken as published.*--recompute"):
+        BuildConfig(source=source, background="pairs.parquet", **places)
+
+
+def test_recomputed_novelty_against_a_background_of_the_same_tables_is_the_same(made, tmp_path):
+    source = SciSciNetConfig(folder=str(made), recompute=True)
+    table = write_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    config = {"source": source, "cache_dir": tmp_path / "cache", "split": SplitConfig(n_train=30, n_test=3)}
+    own, saved = (
+        build(BuildConfig(out=tmp_path / name, background=background, **config))
+        for name, background in (("own", None), ("saved", table.path))
+    )
+    assert own.train.equals(saved.train)
+    assert own.train["novelty_score"].count() > 20
+    assert saved.manifest["atypicality"]["background"]["n_pairs"] > 0
+
+
+def test_tables_without_atypicality_give_null_and_are_refused_where_it_is_balanced(made, tmp_path):
+    for path in made.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "sciscinet_papers.parquet").unlink()
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    papers.drop("Atyp_10pct_Z").write_parquet(tmp_path / "sciscinet_papers.parquet")
+    config = {"source": SciSciNetConfig(folder=str(tmp_path)), "out": tmp_path / "s", "cache_dir": tmp_path / "c"}
+    release = build(BuildConfig(split=SplitConfig(n_train=30, n_test=3), **config))
+    assert release.train["novelty_score"].null_count() == 30
+    verify_release(release.folder)
+    with pytest.raises(SchemaMismatchError, match="Atyp_10pct_Z"):
+        build(BuildConfig(split=SplitConfig(n_train=30, n_test=3, balance="novelty"), overwrite=True, **config))
+
+
+def test_a_table_without_published_scores_cannot_be_drawn_from_without_references(shared_data, tmp_path):
+    (tmp_path / "papers.parquet").symlink_to(shared_data / "sciscinet" / "dartmouth_papers.parquet")
+    config = {
+        "source": SciSciNetConfig(folder=str(tmp_path)),
+        "out": tmp_path / "slice",
+        "cache_dir": tmp_path / "cache",
+    }
+    with pytest.raises(SchemaMismatchError, match="recompute=True"):
+        build(BuildConfig(**config))
+    again = config | {"source": SciSciNetConfig(folder=str(tmp_path), recompute=True)}
+    with pytest.raises(InputNotFoundError, match="sciscinet_paperrefs"):
+        build(BuildConfig(**again))
+    assert not (tmp_path / "slice").exists()
+
+
+def test_naming_a_folder_implies_the_source():
+    config = resolve({"": {}, "sciscinet": {"folder": "data"}})
+    assert config.source == SciSciNetConfig(folder="data")
+    assert config.out == Path("slices/sciscinet")
+    with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
+        resolve({"": {"source": "sciscinet"}})
+
+
+def test_a_picture_counted_some_works_at_a_time_is_the_same_picture(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 3, 5_000)
+    works = pl.DataFrame({"z_p10": z, "z_median": z + rng.gamma(2, 3, z.size)})
+    counts = dict.fromkeys(("novel", "balanced", "conventional"), 1)
+    pictures = []
+    for at_once in (1 << 20, 700):
+        monkeypatch.setattr(plots, "_AT_ONCE", at_once)
+        path, thresholds = tmp_path / f"{at_once}.png", LabelThresholds(novelty_rule="uzzi")
+        plot_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
+        pictures.append(path.read_bytes())
+    assert pictures[0] == pictures[1]
+
+
+# What a user's files may be
+
+
+def tables_with(made, folder, **changes):
+    """Link the tables of the generator into a folder, and write some of them changed."""
+    for path in made.glob("*.parquet"):
+        (folder / path.name).symlink_to(path)
+    for name, change in changes.items():
+        path = folder / f"sciscinet_{name}.parquet"
+        changed = change(pl.read_parquet(path))
+        path.unlink()
+        changed.write_parquet(path)
+    return folder
+
+
+def build_from(folder, tmp_path, **changes):
+    settings = {"split": SplitConfig(n_train=30, n_test=3), "novelty": None, "cache_dir": tmp_path / "cache"}
+    source = SciSciNetConfig(folder=str(folder), recompute=changes.pop("recompute", False))
+    return build(BuildConfig(source=source, out=tmp_path / "slice", **(settings | changes)))
+
+
+def damage(path):
+    """Turn the middle of a file around: its footer is whole, so it is a table until its rows are read."""
+    content = bytearray(path.read_bytes())
+    middle, length = len(content) // 2, len(content) // 8
+    content[middle : middle + length] = bytes(byte ^ 0xA5 for byte in content[middle : middle + length])
+    path.unlink()
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["papers", "papertitleabstract", "paperrefs"])
+def test_a_damaged_table_is_named_by_its_file(made, tmp_path, name):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder)
+    damage(folder / f"sciscinet_{name}.parquet")
+    with pytest.raises(
+        InputNotFoundError, match=rf"sciscinet_{name}\.parquet is damaged: .*Download it again"
+    ) as error:
+        build_from(folder, tmp_path, recompute=name == "paperrefs")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "slice").exists()
+
+
+def test_a_damaged_table_is_named_by_an_export_and_by_a_background_too(made, tmp_path):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder)
+    damage(folder / "sciscinet_papertitleabstract.parquet")
+    source = SciSciNetConfig(folder=str(folder))
+    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
+        ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    shutil.rmtree(tmp_path / "corpus")
+    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
+        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
+    (folder / "sciscinet_papertitleabstract.parquet").unlink()
+    damage(folder / "sciscinet_paperrefs.parquet")
+    with pytest.raises(InputNotFoundError, match=r"table references: .*is damaged"):
+        write_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["tables"]
+
+
+def test_text_that_is_not_utf_8_is_named_by_its_file(tmp_path):
+    (tmp_path / "SciSciNet_Papers.tsv").write_bytes(b"PaperID\tYear\tJournalID\tDocType\n1\t1999\t5\tJ\xff\xfe\n")
+    found = tables(tmp_path, version="v1")
+    with (
+        pytest.raises(InputNotFoundError, match=r"table papers: .*SciSciNet_Papers\.tsv is damaged"),
+        reading(found.tables),
+    ):
+        found.works.collect()
+
+
+def test_an_error_that_no_table_explains_passes_through(made):
+    with pytest.raises(pl.exceptions.ComputeError, match="of ours"), reading(tables(made).tables):
+        raise pl.exceptions.ComputeError("of ours")
+    with pytest.raises(OSError, match="No space"), reading(tables(made).tables):
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("name", "shown"), [("papers", "papers"), ("papertitleabstract", "texts")])
+def test_a_work_that_a_table_repeats_is_refused_by_every_run(made, tmp_path, name, shown):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, **{name: lambda rows: pl.concat([rows, rows[5:7]])})
+    second = min(pl.read_parquet(folder / f"sciscinet_{name}.parquet")["paperid"][5:7])
+    told = f"table {shown} names 2 works more than once, for example {second} "
+    source = SciSciNetConfig(folder=str(folder))
+    with pytest.raises(WorkIdError, match=told):
+        build_from(folder, tmp_path)
+    with pytest.raises(WorkIdError, match=told):
+        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
+    with pytest.raises(WorkIdError, match=told):
+        write_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
+    for texts in (True, False):
+        with pytest.raises(WorkIdError, match=told):
+            ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache", texts=texts)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "change", "dtype"),
+    [
+        ("papers", "year", pl.col("year").cast(pl.Date), "Date"),
+        ("papers", "disruption", pl.lit([1.0]), "List"),
+        ("papers", "doi", pl.lit(3), "Int32"),
+        ("papers", "paperid", pl.lit(value=True), "Boolean"),
+        ("papertitleabstract", "title", pl.lit(3), "Int32"),
+    ],
+)
+def test_a_column_of_a_type_that_cannot_be_meant_is_refused_at_once(made, tmp_path, table, column, change, dtype):
+    tables_with(made, tmp_path, **{table: lambda rows: rows.with_columns(change.alias(column))})
+    with pytest.raises(SchemaMismatchError, match=rf"holds {column} as {dtype}.*, needs "):
+        tables(tmp_path)
+
+
+def test_other_spellings_of_the_same_columns_give_the_same_works(made, tmp_path):
+    def categories(*names):
+        return lambda rows: rows.with_columns(pl.col(*names).cast(pl.Categorical))
+
+    tables_with(
+        made,
+        tmp_path,
+        papers=lambda rows: categories("paperid", "doctype")(rows).with_columns(pl.col("year").cast(pl.String)),
+        paperfields=categories("fieldid"),
+        papertitleabstract=categories("paperid", "language"),
+    )
+    expected, found = (tables(folder).works.sort("work_id").collect() for folder in (made, tmp_path))
+    assert found.equals(expected)
+    some = expected["work_id"][::97]
+    assert tables(tmp_path).read_works(some).equals(tables(made).read_works(some))
+
+
+def test_numbers_out_of_all_range_are_null(made, tmp_path):
+    huge = [99_999_999_999, -(2**40), 1999]
+    papers = {"paperid": ["W1", "W2", "1e30"], "year": huge, "reference_count": [2.0**70, float("nan"), 3.0]}
+    pl.DataFrame(papers).write_parquet(tmp_path / "sciscinet_papers.parquet")
+    found = tables(tmp_path)
+    assert found.works.select("work_id", "publication_year").collect().rows() == [(1, None), (2, None)]
+    assert found.structure.select("publication_year", "reference_count").collect().rows() == [(None, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "filter_name"),
+    [
+        ({"papertitleabstract": lambda rows: rows.clear()}, "no_title"),
+        ({"paperrefs": lambda rows: rows.clear()}, "few_references"),
+    ],
+)
+def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_path, changes, filter_name):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, **changes)
+    told = rf"none of 3,000 works may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*texts .*references"
+    with pytest.raises(NotEnoughWorksError, match=told) as error:
+        build_from(folder, tmp_path, recompute=filter_name == "few_references")
+    assert "Lower" not in str(error.value)
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows.clear(), lambda rows: rows.with_columns(paperid=pl.lit("x"))])
+def test_tables_without_a_single_work_are_no_matter_of_the_draw(made, tmp_path, change):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    tables_with(made, folder, papers=change)
+    with pytest.raises(EmptyInputError, match="holds no work, or none whose id can be read"):
+        build_from(folder, tmp_path)
+
+
+def test_a_folder_may_be_named_like_a_pattern(made, tmp_path):
+    folder = tmp_path / "ssn [v2] *?"
+    folder.mkdir()
+    tables_with(made, folder)
+    parts = folder / "sciscinet_papers"
+    parts.mkdir()
+    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
+    (folder / "sciscinet_papers.parquet").unlink()
+    papers[:1_000].write_parquet(parts / "0.parquet")
+    papers[1_000:].write_parquet(parts / "1.parquet")
+    assert tables(folder).in_text_order().collect().equals(tables(made).in_text_order().collect())
+    papers[1_000:].with_columns(pl.col("year").cast(pl.String)).write_parquet(parts / "1.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"1\.parquet holds year as String, 0\.parquet as Int64"):
+        tables(folder)
+    papers[1_000:].write_parquet(parts / "1.parquet")
+    (folder / "SciSciNet_Papers.tsv").write_text("PaperID\tYear\tJournalID\n7\t1999\t5\n")
+    assert tables(folder, version="v1").works.collect()["work_id"].to_list() == [7]
+
+
+def test_a_field_or_a_source_named_twice_has_the_name_that_comes_first(made, tmp_path):
+    def twice(rows):
+        other = rows.with_columns(pl.lit("AAA first").alias("display_name"))
+        return pl.concat([rows, other, rows])
+
+    for number, change in enumerate((twice, lambda rows: twice(rows).reverse())):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        tables_with(made, folder, fields=change, sources=change)
+        works = tables(folder).works.collect()
+        assert works["source_name"].drop_nulls().unique().to_list() == ["AAA first"]
+        assert works["primary_field"].drop_nulls().unique().to_list() == ["AAA first"]
+
+
+def test_a_late_draw_that_falls_short_says_how_many_works_it_has_not_read():
+    structure, texts = world(4_000, 0)
+    split = SplitConfig(n_train=900, n_test=3)  # test is full after one reading, train never
+    reader = Reader(texts)
+    with pytest.raises(NotEnoughWorksError, match=r"train needs 300 'disruptive' works, found") as error:
+        draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+    eligible = draw_before_text(
+        structure.lazy(), Reader(texts), EligibilityConfig(), SplitConfig(n_train=3, n_test=0), window_years=5
+    ).counts["text"]
+    n_unread = eligible["read"] + eligible["not_read"] - len(reader.read)
+    assert n_unread > 0
+    assert f"{n_unread:,} of the eligible works were not read" in str(error.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process")
+def test_an_export_that_cannot_be_written_ends_with_an_error_and_not_with_a_crash(tmp_path):
+    make(tmp_path, 40_000, n_bytes=100)
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "from sciscidata.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    flags = ["export", "--sciscinet", str(tmp_path), "--out", str(tmp_path / "all"), "--no-novelty"]
+    for _ in range(2):
+        run = subprocess.run([sys.executable, "-c", program, *flags], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr.count("cannot write")) == (1, 1), run.stderr
+
+
+def test_whoever_stops_early_stops_the_query_behind():
+    n_rows, read = 5_000_000 * pl.thread_pool_size(), []  # each thread reads some ahead
+
+    def note(frame):
+        read.append(frame.height)
+        return frame
+
+    rows = pl.LazyFrame({"work_id": pl.Series(range(1_000))}).join(
+        pl.LazyFrame({"again": pl.Series(range(n_rows // 1_000))}), how="cross"
+    )
+    batches = _batches(rows.map_batches(note, streamable=True))
+    next(batches)
+    batches.close()
+    n_read = sum(read)
+    assert 0 < n_read < n_rows / 2
+    time.sleep(0.2)
+    assert sum(read) == n_read
