@@ -1,16 +1,222 @@
-"""Checks that several configurations share: what type hints alone do not keep out of a notebook."""
+"""Check arguments and the fields of configurations: a message says what is wrong, what was given and what is needed.
+
+Bounds and choices stand in the type hints, where the command line reads them too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from sciscidata.errors import ConfigError
 
 Config = TypeVar("Config")
+
+_MOST_SHOWN: Final = 200  # characters of a value in a message
+_WRONG: Final = object()
+_NUMBERS: Final = ("no", "one", "two", "three", "four")
+
+#: Hints that several configurations share. A title stands for the value in a usage line.
+Folder = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="the path of a folder")]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Megabytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20, title="MB")]
+Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
+
+
+class Hint:
+    """A type hint taken apart.
+
+    Attributes:
+        whole: as it was written.
+        optional: whether None is allowed.
+        metas: bounds and names, from ``Annotated``.
+        kinds: types that it allows, without None and ``Literal``.
+        choices: values of ``Literal``.
+        configurations: those of ``kinds`` that are dataclasses.
+    """
+
+    def __init__(self, hint: Any) -> None:  # noqa: ANN401
+        self.whole, self.optional = hint, False
+        self.metas: list[msgspec.Meta] = []
+        self.kinds: list[Any] = []
+        self.choices: list[Any] = []
+        self._add(hint)
+        self.configurations = tuple[type, ...](filter(dataclasses.is_dataclass, self.kinds))
+
+    def _add(self, hint: Any) -> None:  # noqa: ANN401
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            self.metas += [meta for meta in arguments[1:] if isinstance(meta, msgspec.Meta)]
+            self._add(arguments[0])
+        elif origin in (Union, UnionType):
+            for member in arguments:
+                self._add(member)
+        elif origin is Literal:
+            self.choices += arguments
+        elif hint in (None, NoneType):
+            self.optional = True
+        else:
+            self.kinds.append(hint)
+
+    def __str__(self) -> str:
+        """Say what is needed."""
+        return self._needed() + (", or None" if self.optional else "")
+
+    def meta(self, name: str) -> Any:  # noqa: ANN401
+        """Return a bound or name, None where there is none."""
+        return next((value for meta in self.metas if (value := getattr(meta, name)) is not None), None)
+
+    def _needed(self) -> str:
+        if self.meta("description"):
+            return self.meta("description")
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}" if len(self.choices) > 1 else str(self.choices[0])
+        if self.configurations:
+            names = [kind.__name__ for kind in self.configurations]
+            return f"one of {', '.join(names)}" if len(names) > 1 else f"{_article(names[0])} {names[0]}"
+        kind, arguments = get_origin(self.kinds[0]) or self.kinds[0], get_args(self.kinds[0])
+        if kind is tuple:
+            item = Hint(arguments[0])
+            if arguments[-1] is Ellipsis:
+                words = str(item).removeprefix("a ").removesuffix(" that is not empty")
+                return f"a list of at least one {words}" if self.meta("min_length") else f"a list of {_plural(words)}"
+            return f"{_NUMBERS[len(arguments)]} {_plural(str(item))}"
+        if kind is str:
+            return "text that is not empty" if self.meta("min_length") else "text"
+        if kind in (int, float):
+            return ("a whole number" if kind is int else "a number") + self._bounds()
+        words = {bool: "True or False", Path: "a path", dict: "a dict", Mapping: "a dict"}
+        return words.get(kind, f"{_article(str(kind.__name__))} {kind.__name__}")
+
+    def _bounds(self) -> str:
+        ge, gt, le, lt = (self.meta(name) for name in ("ge", "gt", "le", "lt"))
+        low = f"from {_number(ge)}" if ge is not None else f"above {_number(gt)}" if gt is not None else ""
+        if le is not None:
+            high = f"to {_number(le)}" if ge is not None else f"up to {_number(le)}"
+        else:
+            high = f"below {_number(lt)}" if lt is not None else ""
+        comma = "," if low and high and not high.startswith("to ") else ""
+        return "".join(f" {word}" for word in (low + comma, high) if word)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) and abs(value) > 9_999 else f"{value:g}"
+
+
+def _article(name: str) -> str:
+    return "an" if name[0] in "AEIOUaeiou" else "a"
+
+
+def _plural(text: str) -> str:
+    return re.sub(r"^(?:a )?(text|path|(?:whole )?number)", r"\1s", text)
+
+
+@functools.cache
+def field_hints(kind: type) -> Mapping[str, Hint]:
+    """Return the type hint of each field of a configuration."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: Hint(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # noqa: ANN401
+    """Check every field of a frozen dataclass against its type hint. Call it first in ``__post_init__``.
+
+    Bounds are ``Annotated[int, msgspec.Meta(ge=0)]``, choices are ``Literal``, and another configuration must be an
+    object of its class. True is not a number, and NaN and infinity are refused. A list becomes a tuple, a whole number
+    a float, text a path and a path text, where the hint asks for it. A message never holds the value of a field with
+    ``repr=False`` or ``metadata={"secret": True}``.
+
+    Raises:
+        error: on construction; a value does not fit its hint.
+
+    Example:
+        >>> from sciscidata.sampling.split import SplitConfig
+        >>> SplitConfig(n_test=-1)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: SplitConfig.n_test is -1, needs a whole number from 0 to 2,147,483,647.
+    """
+    hints = field_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        try:
+            converted = convert(value, hints[field.name])
+        except ValueError as problem:
+            got = f"of type {type(value).__name__}" if is_secret(field) else show_value(value)
+            msg = f"{type(config).__name__}.{field.name} is {got}, {problem}."
+            raise error(msg) from None
+        if converted is not value:
+            object.__setattr__(config, field.name, converted)
+
+
+def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
+    """Return a value in the type that a hint asks for.
+
+    Raises:
+        ValueError: it does not fit; the message says what is needed, and never repeats the value.
+
+    Example:
+        >>> convert([1990, 2000], Hint(tuple[int, int] | None))
+        (1990, 2000)
+        >>> convert(True, Hint(PositiveInt))
+        Traceback (most recent call last):
+        ...
+        ValueError: needs a whole number from 1
+    """
+    given = value
+    if isinstance(value, float):
+        given = float(value)  # NumPy has numbers of its own
+    elif isinstance(value, os.PathLike) and hint.kinds == [str]:
+        given = os.fspath(value)
+    try:
+        if hint.configurations:
+            converted = value if isinstance(value, hint.configurations) or (value is None and hint.optional) else _WRONG
+        else:
+            converted = msgspec.convert(given, hint.whole, dec_hook=_make_path)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        converted = _WRONG
+    parts: tuple[Any, ...] = converted if isinstance(converted, tuple) else (converted,)
+    if converted is _WRONG or any(isinstance(part, float) and not math.isfinite(part) for part in parts):
+        is_number = isinstance(given, float) and not math.isfinite(given)
+        needed = str(hint).replace("a number", "a finite number", 1) if is_number else str(hint)
+        msg = f"needs {needed}"
+        raise ValueError(msg)
+    if any(isinstance(part, str | Path) and "\0" in str(part) for part in parts):
+        msg = "needs text without a NUL character"
+        raise ValueError(msg)
+    return converted
+
+
+def _make_path(kind: type, value: Any) -> object:  # noqa: ANN401
+    if kind is Path:
+        return Path(value)  # refuses what is no path by itself
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def is_secret(field: dataclasses.Field[Any]) -> bool:
+    """Return whether a message must not repeat the value of a field."""
+    return not field.repr or "secret" in field.metadata
+
+
+def show_value(value: object) -> str:
+    """Write a value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # more digits than Python prints, or somebody else's object
+        return f"of type {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def is_whole(value: object) -> bool:
@@ -67,7 +273,7 @@ def conventional_options(
     """
     # Lists, because what a TOML file names need not be hashable.
     asked = [("convention", name, list(conventions))]
-    asked += [("option", option, [field.name for field in fields(kind)]) for option in changes]
+    asked += [("option", option, [*field_hints(kind)]) for option in changes]
     for what, word, known in asked:
         if word not in known:
             msg = f"{kind.__name__}.compat: no {what} {word!r}; choose one of {', '.join(known)}."

@@ -10,12 +10,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
+import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._support.validate import checked_config, is_whole
+from sciscidata._support.validate import check_fields, checked_config
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -85,7 +86,7 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 SPLITS: Final = ("train", "test")
-_MOST_WORKS: Final = 2**31 - 1
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 _REMEDY: Final = (
     "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
@@ -104,40 +105,36 @@ _NO_NOVELTY: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitConfig:
-    """How many works each split gets, and which classes are balanced.
+    """How many works each split gets, and which classes get equal counts.
 
-    ``balance="joint"`` balances the nine pairs of disruption and novelty label. ``balance="none"`` keeps the
-    natural prevalence: all works in the order of their keys, the first ``n_train`` and the next ``n_test``.
-    One of the two sizes may be 0.
+    Attributes:
+        n_train: works in the train split. One of the two sizes may be 0.
+        n_test: works in the test split.
+        seed: seed of the draw.
+        balance: label whose classes get equal counts. ``"joint"``: the nine pairs of disruption and novelty label.
+            ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the next
+            ``n_test``.
 
     Raises:
-        ConfigError: on construction, if a size is out of its range, both are 0, or ``balance`` is unknown.
+        ConfigError: on construction, if a value does not fit its type, or both sizes are 0.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ConfigError: n_train and n_test are both 0: there is nothing to draw. Raise one.
+        sciscidata.errors.ConfigError: SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to
+        draw. Raise one.
     """
 
-    n_train: int = 5000
-    n_test: int = 500
+    n_train: _Size = 5000
+    n_test: _Size = 500
     seed: int = 0
     balance: Balance = "disruption"
 
     def __post_init__(self) -> None:
-        for name, value in self.sizes.items():
-            if not is_whole(value) or not 0 <= value <= _MOST_WORKS:
-                msg = f"n_{name} is {value!r}, needs a whole number from 0 to {_MOST_WORKS}."
-                raise ConfigError(msg)
-        if not is_whole(self.seed):
-            msg = f"seed is {self.seed!r}, needs a whole number."
-            raise ConfigError(msg)
+        check_fields(self)
         if self.n_train + self.n_test == 0:
-            msg = "n_train and n_test are both 0: there is nothing to draw. Raise one."
-            raise ConfigError(msg)
-        if self.balance not in tuple(BALANCED):  # compared, not hashed: anything may come from a file
-            msg = f"balance is {self.balance!r}, needs one of: {', '.join(BALANCED)}."
+            msg = "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
             raise ConfigError(msg)
 
     @property

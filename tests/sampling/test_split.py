@@ -314,7 +314,7 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"n_train": -1}, "n_train is -1, needs a whole number from 0 to 2147483647"),
+        ({"n_train": -1}, "SplitConfig.n_train is -1, needs a whole number from 0 to 2,147,483,647"),
         ({"n_test": 2**31}, "n_test is 2147483648, needs a whole number from 0"),
         ({"n_test": 0.5}, "n_test is 0.5"),
         ({"n_test": True}, "n_test is True"),
