@@ -1,116 +1,116 @@
-"""Reading in a thread of its own, so that what is read next is there when it is asked for."""
+"""Work on a stream of items with several threads, and get the results in the order of the items."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from contextlib import closing
+from itertools import islice, repeat
 from threading import Event
 from typing import Any, Final, TypeVar
-
-# ---------- Work on a stream of items with several threads, and get the results in the order of the items.
-
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_LOOK_AHEAD: Final = 2  # items per thread: enough that no thread waits for the slowest
+_HELD_PER_THREAD: Final = 2  # so that no thread waits for the slowest one
 
 
 class StoppedError(Exception):
-    """Raised by work that sees ``stop``: somebody else's error is the one to raise."""
+    """Raised by work that sees ``stop``: the error to report is the one that set it."""
 
 
 def map_in_order(
-    work: Callable[[Item, Event], Result], items: Iterable[Item], n_threads: int
-) -> Generator[tuple[Item, Result]]:
-    """Yield every item with its result, in order.
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    n_threads: int,
+    *,
+    n_held: int | None = None,
+    stop: Event | None = None,
+) -> Generator[Result]:
+    """Yield ``work(item)`` for every item, in order.
 
-    Items are taken as needed, two per thread ahead, in the caller's thread. When the work on one fails,
-    ``stop`` is set: the other threads end what they are at, no item is begun any more, the results before the
-    failed one are yielded, and then its error is raised. The same holds when the caller breaks off or is
-    interrupted; in every case no thread is left behind.
+    When the work on an item fails, no further item is begun, the results before it are yielded, and then its error is
+    raised. No thread is left behind, whether all items are done, one failed, or the caller breaks off (Ctrl-C).
 
     Args:
-        work: gets an item and ``stop``; where it could go on for long, it looks at ``stop`` and raises
-            StoppedError.
-        items: taken lazily.
-        n_threads: how many items are worked on at once.
+        work: runs in a thread; it has to release the GIL to gain from that.
+        items: taken as needed, in the caller's thread.
+        n_threads: how many items are worked on at the same time.
+        n_held: most items that are begun and not yet yielded; 2 per thread by default. Give more where the work on one
+            item may take as long as that on many others.
+        stop: is set on an error and at the end. Work that waits for long looks at it, and raises StoppedError.
 
     Example:
-        >>> list(map_in_order(lambda n, stop: n * n, [3, 1, 2], n_threads=2))
-        [(3, 9), (1, 1), (2, 4)]
+        >>> list(map_in_order(lambda n: n * n, [3, 1, 2], n_threads=2))
+        [9, 1, 4]
     """
-    stop = Event()
+    stop = stop or Event()
+    n_held = n_held or _HELD_PER_THREAD * n_threads
 
     def run(item: Item) -> Result:
         if stop.is_set():
             raise StoppedError
         try:
-            return work(item, stop)
+            return work(item)
         except BaseException:
             stop.set()
             raise
 
-    pool = ThreadPoolExecutor(n_threads)
-    ahead: deque[tuple[Item, Future[Result]]] = deque()
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="sciscidata")
+    held: deque[Future[Result]] = deque()
     try:
         for item in items:
-            ahead.append((item, pool.submit(run, item)))
-            if len(ahead) == _LOOK_AHEAD * n_threads or stop.is_set():
-                yield _first_result(ahead)
-        while ahead:
-            yield _first_result(ahead)
+            held.append(pool.submit(run, item))
+            if len(held) >= n_held or stop.is_set():
+                yield _take_first(held)
+        while held:
+            yield _take_first(held)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _first_result(ahead: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
-    item, future = ahead.popleft()
+def _take_first(held: deque[Future[Result]]) -> Result:
     try:
-        return item, future.result()
+        return held.popleft().result()
     except StoppedError:
-        raise _first_error(future for _, future in ahead) from None
+        raise _first_error(held) from None
 
 
-def _first_error(futures: Iterable[Future[Any]]) -> BaseException:
+def _first_error(held: Iterable[Future[Any]]) -> BaseException:
     """Return the error that made the others stop; the earliest, if there are several."""
-    errors = (future.exception() for future in futures)
+    errors = (future.exception() for future in held)
     return next(error for error in errors if error is not None and not isinstance(error, StoppedError))
 
 
-_Item = TypeVar("_Item")
-_AHEAD: Final = 2
+def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: int) -> None:
+    """Call ``work`` with every item, in threads, and wait until all are done; errors are as in ``map_in_order``.
+
+    Example:
+        >>> done = [False] * 3
+        >>> run_all(lambda n: done.__setitem__(n, True), range(3), n_threads=2)
+        >>> done
+        [True, True, True]
+    """
+    deque(map_in_order(work, items, n_threads), maxlen=0)
 
 
-def read_ahead(items: Iterable[_Item], n_ahead: int = _AHEAD) -> Generator[_Item]:
-    """Give the same items in the same order, while a thread reads the next ones.
+def read_ahead(items: Iterable[Item], n_ahead: int = 2) -> Generator[Item]:
+    """Give the same items in the same order, while one thread reads the next ``n_ahead`` ones.
 
-    It pays where reading releases the GIL, as pyarrow does. Nothing is read before the first item is asked for, and
-    what reading raises is raised in its turn. Who stops early waits for the item that is being read: then no thread
-    uses ``items`` any more, and what they come from can be closed.
-
-    Args:
-        items: used in one thread, that of this reader.
-        n_ahead: items that are held beside the one that was given last; one at least.
+    It gains time where reading releases the GIL, as pyarrow does. Nothing is read before the first item is asked for.
+    A caller that stops early waits for the item being read: then what the items come from can be closed.
 
     Example:
         >>> list(read_ahead(number**2 for number in range(5)))
         [0, 1, 4, 9, 16]
     """
     source = iter(items)
-
-    def take() -> list[_Item]:
-        return list(islice(source, 1))  # none at the end
-
-    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
-        waiting: deque[Future[list[_Item]]] = deque(pool.submit(take) for _ in range(n_ahead))
-        try:
-            while taken := waiting.popleft().result():
-                waiting.append(pool.submit(take))
-                yield from taken
-        finally:
-            for future in waiting:
-                future.cancel()
+    # Each call takes a list of one item, or of none at the end.
+    reading = map_in_order(lambda _: list(islice(source, 1)), repeat(None), 1, n_held=n_ahead + 1)
+    with closing(reading):
+        for taken in reading:
+            if not taken:
+                return
+            yield from taken

@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
+from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
@@ -248,8 +248,8 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
         except FileNotFoundError:
             return False
 
-    with ThreadPoolExecutor(4) as pool:
-        return [name for name, whole in zip(sums, pool.map(is_whole, sums.items()), strict=True) if not whole]
+    wholes = map_in_order(is_whole, sums.items(), 4)
+    return [name for name, whole in zip(sums, wholes, strict=True) if not whole]
 
 
 def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import Advance
 from sciscidata.disruption.config import CDConfig
 from sciscidata.graph.graph import CitationGraph
@@ -23,11 +25,8 @@ _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 class Counter:
     """Counts for the works of one focal year after the other; the window moves along with them."""
 
-    def __init__(
-        self, graph: CitationGraph, config: CDConfig, pool: ThreadPoolExecutor, n_threads: int, advance: Advance
-    ) -> None:
-        self._graph, self._config, self._pool, self._n_threads = graph, config, pool, n_threads
-        self._advance = advance
+    def __init__(self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance) -> None:
+        self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
         self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
 
     def count(self, focal: range) -> dict[str, npt.NDArray[Any]]:
@@ -39,13 +38,14 @@ class Counter:
 
         graph, config, window = self._graph, self._config, self._window
         year = int(graph.years[np.searchsorted(graph.year_offsets, focal.start, side="right") - 1])
-        window.move_to(year, self._pool, self._n_threads)
+        window.move_to(year, self._n_threads)
         counts = np.zeros((len(focal), 3), np.uint32)
         n_j5 = np.zeros(len(focal), np.uint32)
         n_shared = np.zeros(len(focal), np.int64)
         omit_focal = config.same_year and not config.focal_in_n_k
 
-        def share(first: int, last: int) -> int:
+        def share(span: tuple[int, int]) -> int:
+            first, last = span
             rows = slice(first - focal.start, last - focal.start)
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
             given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
@@ -56,8 +56,9 @@ class Counter:
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
-        for done in self._pool.map(share, cuts[:-1], cuts[1:]):
-            self._advance(done)
+        with closing(map_in_order(share, pairwise(cuts), self._n_threads, n_held=len(cuts))) as results:
+            for done in results:
+                self._advance(done)
         n_to_date = window.citers_to_date(focal.start, focal.stop)
         if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
             counts[:, 0] = n_to_date - counts[:, 1]
@@ -79,7 +80,7 @@ class _MovingWindow:
         self.slices[:] = graph.citer_offsets[:-1, None]
         self.low = self.high = 0
 
-    def move_to(self, year: int, pool: ThreadPoolExecutor, n_threads: int) -> None:
+    def move_to(self, year: int, n_threads: int) -> None:
         """Move both ends of every slice to the window of focal works of ``year``; each thread has its papers."""
         from sciscidata.disruption import _kernels as kernels
 
@@ -90,12 +91,12 @@ class _MovingWindow:
         if config.window_years is not None:
             high = graph.first_index_from(year + config.window_years + 1)
 
-        def move(first: int, last: int) -> None:
+        def move(share: tuple[int, int]) -> None:
             for side, (old, new) in enumerate(((self.low, low), (self.high, high))):
-                kernels.slide(self.slices, side, graph.ref_offsets, graph.refs, old, new, first, last)
+                kernels.slide(self.slices, side, graph.ref_offsets, graph.refs, old, new, *share)
 
         shares: list[int] = np.linspace(0, graph.n_works, n_threads + 1).astype(np.int64).tolist()
-        list(pool.map(move, shares[:-1], shares[1:]))
+        run_all(move, pairwise(shares), n_threads)
         self.low, self.high = low, high
 
     def citers_to_date(self, begin: int, end: int) -> npt.NDArray[np.int64]:
@@ -120,7 +121,7 @@ class _FixedWindow:
         highs[: graph.n_dated] = np.repeat(np.array(ends, np.int64), sizes)
         kernels.slices_by_own_age(self.slices, graph.citer_offsets, graph.citers, lows, highs)
 
-    def move_to(self, year: int, pool: ThreadPoolExecutor, n_threads: int) -> None:
+    def move_to(self, year: int, n_threads: int) -> None:
         """Stay."""
 
     def citers_to_date(self, begin: int, end: int) -> npt.NDArray[np.int64]:

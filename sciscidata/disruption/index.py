@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -231,11 +230,8 @@ def _counts_by_year(
 ) -> Iterator[tuple[range, dict[str, npt.NDArray[Any]]]]:
     """Count for one span of works after the other, with a bar."""
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
-    with (
-        ThreadPoolExecutor(n_threads or pl.thread_pool_size()) as pool,
-        progress_bar("CD index", n_references, unit="references") as advance,
-    ):
-        counter = Counter(graph, config, pool, n_threads or pl.thread_pool_size(), advance)
+    with progress_bar("CD index", n_references, unit="references") as advance:
+        counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance)
         for span in spans:
             yield span, counter.count(span)
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.parallel import map_in_order
+from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import EmptyInputError, WorkIdError
 from sciscidata.graph.spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
@@ -151,7 +151,7 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
                 offsets = count(bucket, low, high, spool.read(bucket))
                 yield from ((bucket, low + first, low + last) for first, last in _blocks(offsets, budget))
 
-    def sort(block: tuple[int, int, int], _: object) -> Int32Array:
+    def sort(block: tuple[int, int, int]) -> tuple[Int32Array, int]:
         bucket, low, high = block
         held = list(spool.read(bucket)) if spool.sizes[bucket] <= budget else None
         offsets = count(*block, held if held is not None else spool.read(bucket))
@@ -159,12 +159,12 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
         cursor = offsets[:-1].copy()
         for pairs in held if held is not None else spool.read(bucket):
             kernels.scatter_references(pairs, low, cursor, refs)
-        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])]
+        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])], high - low
 
     with progress_bar("sort references", spool.n_works, unit="works") as advance:
-        for (_, low, high), refs in map_in_order(sort, blocks(), means.n_threads):
+        for refs, n_works in map_in_order(sort, blocks(), means.n_threads):
             yield refs
-            advance(high - low)
+            advance(n_works)
     store.keep("ref_offsets", spool.n_works + 1, [_offsets(degree)])
 
 
@@ -175,11 +175,10 @@ def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
     degree = np.zeros(n_works, np.int64)
     cuts: list[int] = np.linspace(0, n_works, means.n_threads + 1).astype(np.int64).tolist()
 
-    def count(share: tuple[int, int], _: object) -> None:
+    def count(share: tuple[int, int]) -> None:
         kernels.count_citers(refs, share[0], degree[share[0] : share[1]])
 
-    for _ in map_in_order(count, pairwise(cuts), means.n_threads):
-        pass
+    run_all(count, pairwise(cuts), means.n_threads)
     return _offsets(degree)
 
 
@@ -189,7 +188,7 @@ def _citers_by_time(
     """Transpose, a block of cited works at a time."""
     from sciscidata.graph import _kernels as kernels
 
-    def scatter(block: tuple[int, int], _: object) -> Int32Array:
+    def scatter(block: tuple[int, int]) -> Int32Array:
         low, high = block
         citers = np.empty(citer_offsets[high] - citer_offsets[low], np.int32)
         kernels.scatter_citers(ref_offsets, refs, low, citer_offsets[low:high] - citer_offsets[low], citers)
@@ -198,7 +197,7 @@ def _citers_by_time(
     # Four bytes per edge, in two blocks per thread: those at work and those that wait to be written.
     budget = max(1, min(2 * means.most_edges // means.n_threads, -(-refs.size // means.n_threads)))
     with progress_bar("sort citers", refs.size, unit="citations") as advance:
-        for _, citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
+        for citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
             yield citers
             advance(citers.size)
 

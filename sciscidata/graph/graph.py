@@ -263,18 +263,18 @@ def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple
     """Count the edges, and hash what the graph depends on, not the order of its rows."""
     from sciscidata.graph._kernels import add_content_hash
 
-    def lanes_of(batch: tuple[Int64Array, Int64Array], _: object) -> npt.NDArray[np.uint64]:
+    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[npt.NDArray[np.uint64], int]:
         lanes = np.zeros(2, np.uint64)
         add_content_hash(*batch, lanes)
-        return lanes
+        return lanes, batch[0].size
 
     lanes = np.zeros(2, np.uint64)
     n_edges = 0
     with progress_bar("hash citations", unit="citations") as advance:
-        for (citing, _), added in map_in_order(lanes_of, edge_batches(citations), n_threads):
+        for added, size in map_in_order(lanes_of, edge_batches(citations), n_threads):
             lanes += added
-            n_edges += citing.size
-            advance(citing.size)
+            n_edges += size
+            advance(size)
     digest = hashlib.sha256(f"{FORMAT_VERSION}:{n_edges}:{lanes[0]}:{lanes[1]}:".encode())
     for part in nodes.parts():
         digest.update(part.data)

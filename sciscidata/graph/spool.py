@@ -77,11 +77,13 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
 
     table = _table_of(known_ids)
 
-    def find(batch: tuple[Int64Array, Int64Array], _: object) -> tuple[Int32Array, Int32Array, bool]:
+    def find(
+        batch: tuple[Int64Array, Int64Array],
+    ) -> tuple[tuple[Int64Array, Int64Array], Int32Array, Int32Array, bool]:
         citing, cited = np.empty((2, batch[0].size), np.int32)
         n_missing = kernels.find_all(table, known_ids, batch[0], citing)
         n_missing += kernels.find_all(table, known_ids, batch[1], cited)
-        return citing, cited, n_missing > 0
+        return batch, citing, cited, n_missing > 0
 
     unfinished = scratch / "spool.part"
     remove_folder(unfinished)
@@ -91,7 +93,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
         _SpoolWriter(unfinished, known_ids.size) as writer,
         progress_bar("read citations", means.n_edges, unit="citations") as advance,
     ):
-        for batch, (citing, cited, any_missing) in map_in_order(find, edge_batches(citations), means.n_threads):
+        for batch, citing, cited, any_missing in map_in_order(find, edge_batches(citations), means.n_threads):
             if any_missing:
                 new.number(*batch, citing, cited)
             writer.write(citing, cited)

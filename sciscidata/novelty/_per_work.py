@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import is_whole
 from sciscidata.errors import ConfigError
@@ -73,9 +74,12 @@ def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n
         score(j)
         return float(ends[j + 1] - ends[j])
 
-    pool = ThreadPoolExecutor(n_threads or pl.thread_pool_size())
-    with pool, progress_bar(name, float(ends[-1]), unit="references") as advance:
-        for n_references in pool.map(done, largest_first):
+    n_threads = n_threads or pl.thread_pool_size()
+    with (
+        progress_bar(name, float(ends[-1]), unit="references") as advance,
+        closing(map_in_order(done, largest_first, n_threads, n_held=len(largest_first))) as results,
+    ):
+        for n_references in results:
             advance(n_references)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
@@ -334,16 +333,9 @@ class _Corpus:
         return pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
 
 
-def _in_order(corpus: _Corpus, n_threads: int) -> Iterator[tuple[dict[str, int], pl.DataFrame]]:
+def _in_order(corpus: _Corpus, n_threads: int) -> Generator[tuple[dict[str, int], pl.DataFrame]]:
     """Compute years in threads and yield them in order; no more are held than there are threads."""
     years: list[int] = corpus.graph.years.tolist()
     first, last = corpus.config.years or (min(years, default=0), max(years, default=0))
     asked = [j for j, year in enumerate(years) if first <= year <= last]
-    waiting: deque[Future[tuple[dict[str, int], pl.DataFrame]]] = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
-        for j in asked:
-            if len(waiting) == n_threads:
-                yield waiting.popleft().result()
-            waiting.append(pool.submit(corpus.pairs, j))
-        while waiting:
-            yield waiting.popleft().result()
+    return map_in_order(corpus.pairs, asked, n_threads, n_held=n_threads)

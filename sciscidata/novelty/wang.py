@@ -13,11 +13,11 @@ for no pair. novelpy leaves out works with two references, and scores a work wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
@@ -210,9 +211,11 @@ def score_wang_novelty(
     def read(j: int) -> _Year:
         return _Year.read(graph, venues, year_of, j, n_venues, config.max_references)
 
-    pool = ThreadPoolExecutor(n_threads)
-    with pool, progress_bar("first-time pairs", float(ends[-1]), unit="references") as advance:
-        for j, window in _windows(years, config, pool, read, n_threads - 1):
+    with (
+        progress_bar("first-time pairs", float(ends[-1]), unit="references") as advance,
+        closing(map_in_order(read, range(years.size), n_threads, n_held=n_threads)) as ahead,
+    ):
+        for j, window in _windows(years, config, ahead):
             year = window[j]
             since = 0 if config.past_years is None else int(np.searchsorted(years, years[j] - config.past_years))
             is_new, history = kernels.join_history(year.table, j, since, history)
@@ -224,7 +227,7 @@ def score_wang_novelty(
             has_profiles = any(before.table[1].size for before in past)
             if has_profiles and first_year is not None and years[j] - first_year >= config.burn_in_years:
                 later = [window[i].table for i in sorted(window) if i > j]
-                difficulty = _difficulties(year.table, past, later, is_new, config, pool, n_threads)
+                difficulty = _difficulties(year.table, past, later, is_new, config, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
                 kernels.sum_over_works(year.groups_arrays, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
@@ -268,25 +271,16 @@ class _Year:
         return (self.groups.offsets, self.groups.venues, self.groups.ends, *self.groups.by_venue)
 
 
-def _windows(
-    years: Int64Array,
-    config: WangConfig,
-    pool: ThreadPoolExecutor,
-    read: Callable[[int], _Year],
-    n_ahead: int,
-) -> Iterator[tuple[int, dict[int, _Year]]]:
-    """Yield every year's place with the years in reach of it by place; read ``n_ahead`` more meanwhile."""
-    pending: dict[int, Future[_Year]] = {}
+def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> Iterator[tuple[int, dict[int, _Year]]]:
+    """Yield the place of every year with the years in reach by their places; ``ahead`` gives one year after another."""
+    held = enumerate(ahead)
     window: dict[int, _Year] = {}
-    n_submitted = 0
+    n_read = 0
     for j, year in enumerate(years.tolist()):
         first = int(np.searchsorted(years, year - config.profile_years))
         beyond = int(np.searchsorted(years, year + (config.reuse_years or 0), side="right"))
-        while n_submitted < min(beyond + n_ahead, years.size):
-            pending[n_submitted] = pool.submit(read, n_submitted)
-            n_submitted += 1
-        window = {i: held for i, held in window.items() if i >= first}
-        window |= {i: pending.pop(i).result() for i in range(beyond) if i in pending}
+        window = {i: one for i, one in window.items() if i >= first} | dict(islice(held, max(0, beyond - n_read)))
+        n_read = max(n_read, beyond)
         yield j, window
 
 
@@ -296,7 +290,6 @@ def _difficulties(
     later: list[PairTable],
     is_new: npt.NDArray[np.bool_],
     config: WangConfig,
-    pool: ThreadPoolExecutor,
     n_threads: int,
 ) -> Float64Array:
     """Return the difficulty of every pair of a year that counts; NaN for the others.
@@ -307,8 +300,7 @@ def _difficulties(
         later: the pairs of the years of reuse.
         is_new: for each pair of ``table``; overwritten.
         config: as in compute_wang_novelty.
-        pool: does the work.
-        n_threads: of the pool.
+        n_threads: how many share the work.
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
@@ -327,7 +319,7 @@ def _difficulties(
     def compare(block: tuple[int, int]) -> None:
         kernels.difficulties(table, wanted, profiles, norms, *block, result)
 
-    list(pool.map(compare, _blocks(table[0], wanted, _BLOCKS_PER_THREAD * n_threads)))
+    run_all(compare, _blocks(table[0], wanted, _BLOCKS_PER_THREAD * n_threads), n_threads)
     return result
 
 

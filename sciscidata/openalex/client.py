@@ -182,10 +182,12 @@ class OpenAlexClient:
         Raises:
             SciSciDataError: as :meth:`fetch`, when the answer's turn comes.
         """
-        answers = map_in_order(
-            lambda request, stop: self._answer(request, check, stop), requests, self.config.concurrency
-        )
-        with closing(answers):
+        stop = threading.Event()
+
+        def answer(request: Request) -> tuple[Request, dict[str, Any] | None]:
+            return request, self._answer(request, check, stop)
+
+        with closing(map_in_order(answer, requests, self.config.concurrency, stop=stop)) as answers:
             for request, content in answers:
                 yield self._hand_out(request, content, missing_ok=missing_ok)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.strings import replace_rows, string_buffers
+from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import SchemaMismatchError
 
 _MOST_BYTES = 16 << 20  # of an index: the loop takes 17 times as much memory
@@ -89,8 +89,7 @@ def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
     blocks = [indexes.slice(start, _BLOCK_ROWS) for start in range(0, max(len(indexes), 1), _BLOCK_ROWS)]
     if len(blocks) == 1 or pl.thread_pool_size() == 1:
         return pl.concat([_decode_block(block) for block in blocks], rechunk=False)
-    with ThreadPoolExecutor(min(len(blocks), pl.thread_pool_size())) as pool:
-        return pl.concat(list(pool.map(_decode_block, blocks)), rechunk=False)
+    return pl.concat(map_in_order(_decode_block, blocks, pl.thread_pool_size(), n_held=len(blocks)), rechunk=False)
 
 
 def _decode_block(indexes: pl.Series) -> pl.Series:

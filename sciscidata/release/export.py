@@ -7,7 +7,6 @@ import json
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
@@ -335,14 +335,8 @@ def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -
             render_lines(rows), rows.height, {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
         )
 
-    waiting: deque[Future[_Batch]] = deque()
-    with closing(_batches(works)) as batches, ThreadPoolExecutor(n_threads) as pool:
-        for rows in batches:
-            waiting.append(pool.submit(render, rows))
-            if len(waiting) > n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    with closing(_batches(works)) as batches:
+        yield from map_in_order(render, batches, n_threads, n_held=n_threads + 1)
 
 
 def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:

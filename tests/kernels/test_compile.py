@@ -29,5 +29,5 @@ def test_a_kernel_is_kept_where_it_can_be():
 
 
 def test_no_module_asks_numba_for_a_cache_of_its_own():
-    sources = (path for path in (REPOSITORY / "sciscidata").rglob("*.py") if path.name != "compiled.py")
+    sources = (path for path in (REPOSITORY / "sciscidata").rglob("*.py") if path.name != "compile.py")
     assert not [path.name for path in sources if "cache=True" in path.read_text("utf-8")]

@@ -1,4 +1,4 @@
-"""Reading ahead: the same items in the same order, and nothing left running."""
+"""Threads give results in the order of the items, and leave nothing running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata._support.parallel import read_ahead
+from sciscidata._support.parallel import StoppedError, map_in_order, read_ahead
 from sciscidata.release.export import _batches as run_in_batches
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import find_table
@@ -24,7 +24,7 @@ from sciscidata.sources.sciscinet.tables import find_table
 def readers_fixture() -> Callable[[], list[threading.Thread]]:
     """The readers that this test has begun; those of others may wait for the garbage collector."""
     before = set(threading.enumerate())
-    return lambda: [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("read-ahead")]
+    return lambda: [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("sciscidata")]
 
 
 def wait_for(condition) -> bool:
@@ -32,6 +32,71 @@ def wait_for(condition) -> bool:
     while not condition() and time.monotonic() < until:
         time.sleep(0.001)
     return condition()
+
+
+def test_results_come_in_the_order_of_the_items_and_no_more_are_held_than_asked_for(readers):
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        time.sleep(0.01 if number == 0 else 0)
+        return -number
+
+    results = map_in_order(work, range(100), 2, n_held=3)
+    assert next(results) == 0
+    time.sleep(0.02)
+    assert sorted(begun) == [0, 1, 2]
+    assert list(results) == [-number for number in range(1, 100)]
+    assert not readers()
+
+
+def test_an_error_ends_the_work_after_the_results_before_it(readers):
+    begun, given_out = [], []
+
+    def work(number):
+        begun.append(number)
+        if number == 2:
+            raise OSError(5, "Input/output error")
+        return number
+
+    with pytest.raises(OSError, match="Input/output"):
+        given_out.extend(map_in_order(work, iter(range(1_000)), 2))
+    assert given_out == [0, 1]
+    assert len(begun) < 10
+    assert not readers()
+
+
+def test_work_that_waits_is_told_to_stop_and_its_own_error_is_not_reported(readers):
+    stop = threading.Event()
+
+    def work(number):
+        if number == 1:
+            raise ValueError("the reason")
+        if not stop.wait(60):
+            raise AssertionError
+        raise StoppedError
+
+    with pytest.raises(ValueError, match="the reason"):
+        list(map_in_order(work, range(3), 3, stop=stop))
+    assert not readers()
+
+
+def test_an_interrupt_begins_no_further_item_and_leaves_no_thread(readers):
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        time.sleep(0.005)
+
+    def consume():
+        with closing(map_in_order(work, range(1_000), 2, n_held=1_000)) as results:
+            next(results)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert len(begun) < 500
+    assert not readers()
 
 
 @given(st.lists(st.none() | st.booleans() | st.just([]) | st.integers()), st.integers(1, 4))
