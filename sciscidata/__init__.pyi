@@ -13,7 +13,7 @@ from .novelty.commonness import compute_commonness as compute_commonness
 from .novelty.config import NoveltyConfig as NoveltyConfig
 from .novelty.wang import WangConfig as WangConfig
 from .novelty.wang import compute_wang_novelty as compute_wang_novelty
-from .openalex.config import ApiConfig as ApiConfig
+from .openalex_api.config import ApiConfig as ApiConfig
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background

@@ -24,8 +24,8 @@ from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.scaling import rank_on_disk
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
@@ -36,9 +36,9 @@ from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_answers, pull_openalex
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records
+from sciscidata.sources.sciscinet.published_scores import compare_scores, compare_z, rescore
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
-from sciscidata.sources.sciscinet.values import compare_scores, compare_z, rescore
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.storage import real_path, scratch_folder

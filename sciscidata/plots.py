@@ -219,7 +219,7 @@ def plot_comparison(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.sciscinet.values import compare_scores
+        >>> from sciscidata.sources.sciscinet.published_scores import compare_scores
         >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
         >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
         >>> with TemporaryDirectory() as folder:

@@ -195,9 +195,9 @@ def pulled(home: str, base_url: str) -> list[Any]:
     from sciscidata.disruption.index import CDConfig
     from sciscidata.labels import LabelThresholds
     from sciscidata.novelty.config import NoveltyConfig
-    from sciscidata.openalex.client import OpenAlexClient
-    from sciscidata.openalex.config import ApiConfig
-    from sciscidata.openalex.store import ResponseStore
+    from sciscidata.openalex_api.client import OpenAlexClient
+    from sciscidata.openalex_api.config import ApiConfig
+    from sciscidata.openalex_api.store import ResponseStore
     from sciscidata.sampling.demand import Demand
     from sciscidata.sampling.eligibility import EligibilityConfig
     from sciscidata.sampling.split import SplitConfig

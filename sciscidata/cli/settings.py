@@ -17,7 +17,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.openalex.config import ApiConfig
+from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig

@@ -20,8 +20,8 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.scaling import rank_on_disk
 from sciscidata.pipeline import build
 from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.sciscinet.published_scores import rescore
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
-from sciscidata.sources.sciscinet.values import rescore
 from sciscidata.storage.spill import RowSpool
 
 UZZI = LabelThresholds(novelty_rule="uzzi")

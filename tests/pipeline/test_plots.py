@@ -34,7 +34,7 @@ from sciscidata.plots import (
     plot_novelty_by_year,
     signed_log_edges,
 )
-from sciscidata.sources.sciscinet.values import compare_scores
+from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 
 def draw(thresholds: LabelThresholds):

@@ -37,8 +37,8 @@ from sciscidata.errors import (
     StorageError,
     VerificationError,
 )
-from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
-from sciscidata.openalex.store import FILE_NAME, ResponseStore
+from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 from sciscidata.records import record as work_records
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines

@@ -32,16 +32,16 @@ from sciscidata.errors import (
     SciSciDataError,
 )
 from sciscidata.labels import LabelThresholds
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
-from sciscidata.sources.openalex.counts import (
+from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
     ReferenceRecords,
     TooManyCitersError,

@@ -18,9 +18,9 @@ from sciscidata.labels import LabelThresholds
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import write_pair_table
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build, open_source
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
@@ -29,7 +29,7 @@ from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.scoring import compute_labels
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
-from sciscidata.sources.openalex.counts import REFERENCE_WORKS
+from sciscidata.sources.openalex.citer_counts import REFERENCE_WORKS
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
 from tests.servers.openalex_server import OpenAlexServer

@@ -56,11 +56,16 @@ from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.sciscinet import order as sciscinet_order
 from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
-from sciscidata.sources.sciscinet.joins import choose_fields, plain_texts
-from sciscidata.sources.sciscinet.parquet_rows import parse_struct, write_struct
+from sciscidata.sources.sciscinet.chosen_parquet_rows import parse_struct, write_struct
+from sciscidata.sources.sciscinet.published_scores import (
+    compare_scores,
+    compare_z,
+    publish_atypicality,
+    publish_disruption,
+)
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids, reading
-from sciscidata.sources.sciscinet.values import compare_scores, compare_z, publish_atypicality, publish_disruption
+from sciscidata.sources.sciscinet.works import choose_fields, plain_texts
 from sciscidata.stages import ingest
 
 N_WORKS = 3_000

@@ -11,11 +11,11 @@ from typing import Any
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.request import Request, works_request
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.records.work import Work
 from sciscidata.sampling.eligibility import EligibilityConfig
-from sciscidata.sources.openalex.counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
+from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
 
 logger = logging.getLogger(__name__)
 

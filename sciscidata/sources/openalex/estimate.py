@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sciscidata.labels import NOVELTY_LABELS
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.request import CREDIT_USD
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.sampling.demand import Cell, Demand
-from sciscidata.sources.openalex.counts import ANY_OF, count_calls
+from sciscidata.sources.openalex.citer_counts import ANY_OF, count_calls
 
 logger = logging.getLogger(__name__)
 

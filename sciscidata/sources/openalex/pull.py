@@ -20,7 +20,7 @@ import polars as pl
 
 from sciscidata.disruption.index import CDConfig
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.records.work import Work, rows_from_works
 from sciscidata.sampling.demand import Cell, Demand
 from sciscidata.sampling.eligibility import compute_candidates, compute_removals
@@ -28,7 +28,7 @@ from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import compute_with_novelty
 from sciscidata.sources.openalex.candidates import Candidates
-from sciscidata.sources.openalex.counts import (
+from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
     FocalCiters,
     ReferenceRecords,

@@ -11,7 +11,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.openalex.client import OpenAlexClient
+from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.sampling.demand import Demand
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.pull import Pull, Pulled

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.schemas import WORKS
-from sciscidata.sources.sciscinet.joins import TABLE_OF, join_works, text_batches
 from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids
+from sciscidata.sources.sciscinet.works import TABLE_OF, join_works, text_batches
 from sciscidata.storage import scratch_folder
 from sciscidata.storage.spill import RowSpool
 

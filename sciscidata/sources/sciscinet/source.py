@@ -14,16 +14,16 @@ from sciscidata._support.validate import require_config
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
-from sciscidata.sources.sciscinet.joins import join_works
 from sciscidata.sources.sciscinet.order import read_in_order
-from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table
-from sciscidata.sources.sciscinet.values import (
+from sciscidata.sources.sciscinet.published_scores import (
     publish_atypicality,
     publish_disruption,
     published_cd,
     published_z,
     rescore,
 )
+from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table
+from sciscidata.sources.sciscinet.works import join_works
 
 # ---------- Lazy frames of whatever can be read in batches.
 

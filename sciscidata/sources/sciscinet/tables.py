@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from sciscidata._support.addresses import check_address, show_address
 from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
+from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
-from sciscidata.sources.sciscinet.parquet_rows import read_rows
 from sciscidata.storage.disk import list_visible
 from sciscidata.storage.small_files import is_special
 

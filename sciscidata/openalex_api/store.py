@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import zstandard
 
 from sciscidata.errors import StorageError
-from sciscidata.openalex.config import MAX_ANSWER_MB
+from sciscidata.openalex_api.config import MAX_ANSWER_MB
 from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"

@@ -14,12 +14,12 @@ import msgspec
 
 from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.errors import NotFoundError, OfflineError
-from sciscidata.openalex.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
-from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.http import Connection
-from sciscidata.openalex.limits import Bill, Pacer, ask_until_answered
-from sciscidata.openalex.request import Request, works_request
-from sciscidata.openalex.store import ResponseStore, StoreSummary
+from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
+from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.http import Connection
+from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.openalex_api.retries_and_limits import Bill, Pacer, ask_until_answered
+from sciscidata.openalex_api.store import ResponseStore, StoreSummary
 
 __all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
 

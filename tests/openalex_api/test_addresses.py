@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sciscidata._support.addresses import check_address, may_carry_key, show_address
 from sciscidata.cli.main import main
 from sciscidata.errors import ApiError, ConfigError
-from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import _check_store
-from tests.openalex.test_client import KEY, Reply, ScriptedServer
+from tests.openalex_api.test_client import KEY, Reply, ScriptedServer
 from tests.servers.serving import encrypt, serving
 
 HERE = (

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError
-from sciscidata.openalex.config import KEY_VARIABLE, config_file
-from sciscidata.openalex.request import CREDIT_USD, Request
+from sciscidata.openalex_api.config import KEY_VARIABLE, config_file
+from sciscidata.openalex_api.request import CREDIT_USD, Request
 
 _KEY_PAGE: Final = "https://openalex.org/settings/api"
 # Cannot match inside a text: there the quotes are escaped.

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import StorageError
-from sciscidata.openalex.store import FILE_NAME, ResponseStore
+from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 
 answers = st.dictionaries(st.text(min_size=1, max_size=30), st.binary(max_size=200), max_size=8)
 
@@ -28,7 +28,7 @@ UNDATED = {"first_fetched_on": None, "last_fetched_on": None}
 WRITER = """
 import sys
 from pathlib import Path
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.store import ResponseStore
 name, n = sys.argv[2], int(sys.argv[3])
 with ResponseStore(Path(sys.argv[1])) as store:
     for i in range(n):
@@ -181,7 +181,7 @@ def test_a_full_disk_is_named_and_what_was_put_stays(store):
 
 
 def test_a_store_that_somebody_holds_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("sciscidata.openalex.store._WAIT_FOR_OTHERS_S", 0.05)
+    monkeypatch.setattr("sciscidata.openalex_api.store._WAIT_FOR_OTHERS_S", 0.05)
     with ResponseStore(tmp_path) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -16,8 +16,8 @@ import polars as pl
 
 from sciscidata.disruption.index import STRONG, CDConfig, add_indices
 from sciscidata.errors import ApiError
-from sciscidata.openalex.client import OpenAlexClient
-from sciscidata.openalex.request import Request, works_request
+from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.records.work import Work, parse_work, works_frame
 from sciscidata.schemas import WORKS
 

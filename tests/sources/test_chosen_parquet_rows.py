@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
-from sciscidata.sources.sciscinet.parquet_rows import (
+from sciscidata.sources.sciscinet.chosen_parquet_rows import (
     BINARY,
     FALSE,
     I32,

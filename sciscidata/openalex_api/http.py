@@ -13,8 +13,8 @@ from typing import Final
 import httpx
 
 from sciscidata.errors import ApiError, ConfigError, CorruptRecordError
-from sciscidata.openalex.answers import Answer, TryAgainError
-from sciscidata.openalex.config import ApiConfig, is_loopback
+from sciscidata.openalex_api.answers import Answer, TryAgainError
+from sciscidata.openalex_api.config import ApiConfig, is_loopback
 from sciscidata.storage.decompression import decompress, open_gzip
 
 _MOST_REDIRECTS: Final = 5
@@ -39,7 +39,7 @@ class Connection:
         >>> with Connection(ApiConfig(base_url="http://127.0.0.1:9", timeout_s=1)) as connection:
         ...     connection.get("/works")
         Traceback (most recent call last):
-        sciscidata.openalex.answers.TryAgainError: ...
+        sciscidata.openalex_api.answers.TryAgainError: ...
     """
 
     def __init__(self, config: ApiConfig, clock: Callable[[], float] = time.monotonic) -> None:

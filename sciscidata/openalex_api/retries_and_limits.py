@@ -10,9 +10,9 @@ from typing import Any, Final
 import tenacity
 
 from sciscidata.errors import ApiError, CostLimitError
-from sciscidata.openalex.answers import Answer, TryAgainError, read_cost, read_remaining
-from sciscidata.openalex.config import ApiConfig
-from sciscidata.openalex.request import Request
+from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
+from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.request import Request
 
 # ---------- A pace that all threads of a client share: evenly spaced, slower after a complaint, then slowly back.
 
@@ -104,7 +104,7 @@ def ask_until_answered(
         ApiError: no attempt had a good answer.
 
     Example:
-        >>> from sciscidata.openalex.request import works_request
+        >>> from sciscidata.openalex_api.request import works_request
         >>> def fail():
         ...     raise TryAgainError("HTTP 503")
         >>> ask_until_answered(fail, works_request(1), ApiConfig(), was_reached=lambda: False, sleep=lambda s: None)

@@ -42,12 +42,12 @@ from sciscidata.errors import (
     SciSciDataError,
     StorageError,
 )
-from sciscidata.openalex.answers import Answer, read_answer
-from sciscidata.openalex.client import ApiConfig, OpenAlexClient, Request, works_request
-from sciscidata.openalex.config import config_file
-from sciscidata.openalex.limits import Pacer
-from sciscidata.openalex.request import MAX_KEY_BYTES
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.answers import Answer, read_answer
+from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, Request, works_request
+from sciscidata.openalex_api.config import config_file
+from sciscidata.openalex_api.request import MAX_KEY_BYTES
+from sciscidata.openalex_api.retries_and_limits import Pacer
+from sciscidata.openalex_api.store import ResponseStore
 from tests.servers.openalex_server import OpenAlexServer
 from tests.servers.serving import serving
 
@@ -846,8 +846,8 @@ def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, be
 RUN = """
 import sys
 from pathlib import Path
-from sciscidata.openalex.client import ApiConfig, OpenAlexClient, works_request
-from sciscidata.openalex.store import ResponseStore
+from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex_api.store import ResponseStore
 config = ApiConfig(base_url=sys.argv[1], api_key="any", requests_per_second=1e4)
 with ResponseStore(Path(sys.argv[2])) as store, OpenAlexClient(config, store) as client:
     answers = client.fetch_all(works_request(filter=f"cites:W{i}") for i in range(300))
@@ -1036,7 +1036,7 @@ def test_prices_are_those_of_the_list(request_, credits):
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setattr("sciscidata.openalex.config.config_file", lambda: tmp_path / "openalex.toml")
+    monkeypatch.setattr("sciscidata.openalex_api.config.config_file", lambda: tmp_path / "openalex.toml")
     for name in ("OPENALEX_API_KEY", "OPENALEX_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "openalex.toml"
