@@ -12,7 +12,7 @@ class SciSciRLError(SciSciDataError):
     """Base class: catch this to catch every error a user's input can cause here."""
 
 
-class SliceError(SciSciRLError, ValueError):
+class ReleaseError(SciSciRLError, ValueError):
     """A release is missing, was altered, or does not hold what the task needs."""
 
 

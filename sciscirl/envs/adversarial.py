@@ -21,6 +21,14 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
+from sciscirl.envs.adversarial_opponents import (
+    RuleBasedChallenger,
+    Seen,
+    ask_challenger,
+    ask_judge,
+    make_completer,
+    render_request,
+)
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder
 from sciscirl.envs.env import (
     LabelEnv,
@@ -30,9 +38,8 @@ from sciscirl.envs.env import (
     measure_answer,
     show_view,
 )
-from sciscirl.envs.opponents import RuleBasedChallenger, Seen, ask_challenger, ask_judge, make_completer, render_request
+from sciscirl.metrics.adversarial import flip_metrics, make_adversarial_prediction
 from sciscirl.metrics.predictions import INVALID
-from sciscirl.metrics.revisions import flip_metrics, make_adversarial_prediction
 from sciscirl.task.adversarial_rewards import (
     AdversarialParts,
     AdversarialRules,

@@ -297,7 +297,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return labels, prompt, contract and reward as one; a balanced reward is fitted to the training papers.
 
         Raises:
-            SliceError: if the slice is missing or was altered, and the reward needs it.
+            ReleaseError: if the slice is missing or was altered, and the reward needs it.
             RewardError: if a label has no training paper, and the reward needs one.
         """
         rules = TaskRules(
@@ -320,7 +320,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the training papers in the order in which they are shown, epoch after epoch.
 
         Raises:
-            SliceError: if the slice is missing or was altered.
+            ReleaseError: if the slice is missing or was altered.
             SciSciRLError: if it has too few papers for one batch.
         """
         check_positive(n_epochs=self.n_epochs)
@@ -339,7 +339,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the held-out papers in the order of the release.
 
         Raises:
-            SliceError: if the slice is missing or was altered.
+            ReleaseError: if the slice is missing or was altered.
         """
         return self._read("test")[: self.n_test]
 
@@ -356,7 +356,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Build the training batches, and the held-out ones in the order of the release.
 
         Raises:
-            SliceError: if the slice is missing or was altered.
+            ReleaseError: if the slice is missing or was altered.
             PromptError: if a paper does not fit under ``max_paper_tokens`` even without its abstract.
             SciSciRLError: if the slice has too few papers for one batch, or the tokenizer is not to be had.
         """

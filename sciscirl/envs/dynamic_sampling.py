@@ -12,7 +12,7 @@ from sciscirl.envs.env import LabelGroupBuilder
 
 
 @dataclass(frozen=True)
-class RefillConstantGroups(RolloutStrategy):
+class DynamicSampling(RolloutStrategy):
     """Samples a group anew, of the next of its spare papers, for as long as its rewards are all equal.
 
     The cookbook drops constant groups (``remove_constant_reward_groups``), and in its asynchronous mode waits for

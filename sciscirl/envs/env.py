@@ -128,7 +128,7 @@ class LabelGroupBuilder(EnvGroupBuilder):
         renderer: from ``get_renderer``, which gives it what pickling needs.
         group_size: how many answers.
         spares: papers of the same class to ask about instead where the rewards are all equal
-            (``refill.RefillConstantGroups``).
+            (``dynamic_sampling.DynamicSampling``).
         excess: what each label was said too often of late, for the batch term; empty: no such term.
         tracker: counts what the answers of this group say.
         batch: the number under which it does.

@@ -62,7 +62,7 @@ def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
         row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
 
     Example:
-        >>> shares_in_row({"is_valid": True, "compute_disruption_labels": "neutral", "compute_novelty_labels": "novel"})
+        >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
         {'neutral': 1.0, 'novel': 1.0}
         >>> shares_in_row({"is_valid": True, "label": "novel", "forecast": '{"novel": 0.75, "balanced": 0.25}'})
         {'novel': 0.75, 'balanced': 0.25}

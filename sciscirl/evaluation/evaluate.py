@@ -345,7 +345,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         What ``compute_metrics`` and ``bootstrap_intervals`` compute.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
         SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; a local model
             is not to be had; or ``config.out`` cannot be written, is in use, or holds another result.
@@ -458,7 +458,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
         Metrics by name of the baseline.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if there is nothing to learn from, or the split is the one that baselines learn from.
     """
     from sciscirl.evaluation.baselines import BASELINES, run_baseline

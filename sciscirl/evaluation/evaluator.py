@@ -18,11 +18,11 @@ from tinker_cookbook.utils import logtree
 
 from sciscirl.envs.adversarial import AdversarialDataset, AdversarialDatasetBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
-from sciscirl.errors import SliceError
+from sciscirl.errors import ReleaseError
+from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
-from sciscirl.metrics.revisions import adversarial_schema
 from sciscirl.presets import Preset
 from sciscirl.task.papers import Paper, TargetName
 from sciscirl.task.rules import TaskRules
@@ -51,7 +51,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         opponents: who challenges the answers; None: nobody does.
 
     Raises:
-        SliceError: on construction, if there is no paper.
+        ReleaseError: on construction, if there is no paper.
 
     Attributes:
         predictions: one row for each answer of the last evaluation.
@@ -74,7 +74,7 @@ class LabelEvaluator(RLTestSetEvaluator):
     ) -> None:
         if not papers:
             msg = f"there is no paper on the {name} split to judge a model by. Build a slice with n_test > 0."
-            raise SliceError(msg)
+            raise ReleaseError(msg)
         dataset = LabelDataset(papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True)
         super().__init__(
             dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
@@ -171,7 +171,7 @@ def build_evaluator(
         kind: judging alone, or while training goes on.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
     papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()

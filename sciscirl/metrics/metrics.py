@@ -13,8 +13,8 @@ import numpy.typing as npt
 import polars as pl
 from sklearn.metrics import confusion_matrix, matthews_corrcoef, precision_recall_fscore_support
 
+from sciscirl.metrics.adversarial import measure_flips
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
-from sciscirl.metrics.revisions import measure_flips
 from sciscirl.task.papers import VOCABULARIES
 from sciscirl.task.rewards import quadratic_loss
 

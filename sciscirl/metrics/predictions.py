@@ -57,7 +57,7 @@ def prediction_schema(target: TargetName) -> pl.Schema:
 
     Example:
         >>> [name for name in prediction_schema("joint") if name.startswith("label")]
-        ['compute_disruption_labels', 'compute_novelty_labels']
+        ['label_disruption', 'label_novelty']
     """
     names = [short_name(column) for column in TARGETS[target]]
     if len(names) == 1:

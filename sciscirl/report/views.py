@@ -383,7 +383,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
         release: the slice, for titles and abstracts of the runs that are of it.
 
     Raises:
-        SliceError: if that is no release, or was altered.
+        ReleaseError: if that is no release, or was altered.
     """
     examples: dict[str, Sequence[Example]] = {}
     texts: dict[SplitName, Mapping[str, Paper]] = {}

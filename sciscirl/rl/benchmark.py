@@ -43,7 +43,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
         """Make the environments, the first ``config.max_examples`` papers of the release's order.
 
         Raises:
-            SliceError: if the slice is missing or was altered.
+            ReleaseError: if the slice is missing or was altered.
         """
         needs = TARGETS[self.rules.target]
         papers = read_split(self.release, self.split, needs=needs)[: config.max_examples]

@@ -16,7 +16,7 @@ from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_mode
 
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder
 from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
-from sciscirl.envs.dynamic_sampling import RefillConstantGroups
+from sciscirl.envs.dynamic_sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm, check_action
@@ -99,7 +99,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
     """Return what builds the training batches.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if the cookbook knows no chat format for the model and none is named.
     """
     make_builder = (
@@ -139,7 +139,7 @@ def make_config(options: TrainOptions) -> train.Config:
     """Build the cookbook's config of a run. Reads the slice's training split, asks no server.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible.
     """
     check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
@@ -179,7 +179,7 @@ def make_config(options: TrainOptions) -> train.Config:
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
-        rollout_error_tolerance=RefillConstantGroups(default_rollout_strategy_for_model(preset.model))
+        rollout_error_tolerance=DynamicSampling(default_rollout_strategy_for_model(preset.model))
         if preset.n_refills
         else None,
         # For some models the cookbook would clamp what a cut-off answer earns; here the table says it, for any model.
@@ -211,7 +211,7 @@ def make_evaluator(
     """Return what judges the held-out split during a run: alone, or while training goes on.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
     return build_evaluator(

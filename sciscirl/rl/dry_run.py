@@ -8,9 +8,9 @@ from typing import Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
+from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import build_messages
-from sciscirl.envs.opponents import MAX_TOKENS, render_request
 from sciscirl.rl.config import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rewards import BY_RULES
@@ -27,7 +27,7 @@ def render_dry_run(options: TrainOptions) -> str:
     Needs the slice and the tokenizer, and no server.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper of either split does not fit under the cap even without its abstract.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """

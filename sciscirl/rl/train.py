@@ -104,7 +104,7 @@ async def train_preset(options: TrainOptions) -> Path:
         That folder.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
         CollapseError: if the model has collapsed, and that was to end the run. All of the folder is written by then.

@@ -117,7 +117,7 @@ def make_examples(options: SftOptions) -> GoldExamples:
         ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
         SciSciRLError: if an option is impossible, the tokenizer is not to be had, or the renderer does not do.
     """
@@ -134,7 +134,7 @@ def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
     """Return what judges the held-out split, exactly as in reinforcement learning.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         PromptError: if a paper does not fit under the cap even without its abstract.
     """
     return build_evaluator(
@@ -157,7 +157,7 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
     """Describe a run before it costs anything: settings, and three examples with what is trained on between marks.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
     examples, batch_size = make_examples(options), resolve_preset(options).batch_size

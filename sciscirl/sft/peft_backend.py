@@ -75,7 +75,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         That folder.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use,
             holds another run, or no whole checkpoint of this one although it had some.
         StorageError: if the disk fails. The run can be resumed.
@@ -218,7 +218,7 @@ def render_dry_run(options: PeftSftOptions) -> str:
     """Describe a run before it costs anything; needs the slice and the tokenizer, and no model.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
     return render_plan(options, chz.asdict(options) | list_own_settings(options))

@@ -74,7 +74,7 @@ class GoldDatasetBuilder(SupervisedDatasetBuilder):
         """Build the training batches.
 
         Raises:
-            SliceError: if the slice is missing or was altered.
+            ReleaseError: if the slice is missing or was altered.
             SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
         """
         return GoldDataset(make_examples(self.options), resolve_preset(self.options).batch_size), None
@@ -147,7 +147,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
         That folder.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
         StorageError: if the disk fails. The run can be resumed.
@@ -169,7 +169,7 @@ def render_dry_run(options: TinkerSftOptions) -> str:
     """Describe a run before it costs anything; needs the slice and the tokenizer, and no server.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
     resolved = dump_config(make_config(options))

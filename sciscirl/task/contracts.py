@@ -249,7 +249,7 @@ def render_answer(
         signals: likewise.
 
     Raises:
-        SliceError: if a label is missing or unknown.
+        ReleaseError: if a label is missing or unknown.
 
     Example:
         >>> render_answer("neutral", "two_keys", confidence=0.5)

@@ -13,7 +13,7 @@ from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.release.release import read_release
 from sciscidata.storage import hash_file
-from sciscirl.errors import SliceError
+from sciscirl.errors import ReleaseError
 
 SplitName = Literal["train", "test"]
 #: The vocabulary of every label column; the thresholds behind the labels are the release's own affair.
@@ -72,7 +72,7 @@ class Paper:
         """Return what an answer to the task is judged by, the label of each label column.
 
         Raises:
-            SliceError: if a label is null or unknown; of papers that ``read_split`` returned with
+            ReleaseError: if a label is null or unknown; of papers that ``read_split`` returned with
                 ``needs=TARGETS[target]``, none is.
         """
         return name_gold({column: getattr(self.gold, column) for column in TARGETS[target]}, target)
@@ -96,7 +96,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName)
         target: the task.
 
     Raises:
-        SliceError: if a label is missing or not in its vocabulary.
+        ReleaseError: if a label is missing or not in its vocabulary.
 
     Example:
         >>> name_gold("novel", "novelty")
@@ -109,7 +109,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName)
         label = given.get(column)
         if label is None or label not in VOCABULARIES[column]:
             msg = f"the {column} is {label!r}, needs one of: {', '.join(VOCABULARIES[column])}."
-            raise SliceError(msg)
+            raise ReleaseError(msg)
         named[column] = label
     return named
 
@@ -144,32 +144,32 @@ def read_split(
         One Paper per row, in the order of the release.
 
     Raises:
-        SliceError: if the folder is no release or cannot be read, the split's Parquet file does not have the SHA-256
+        ReleaseError: if the folder is no release or cannot be read, the split's Parquet file does not have the SHA-256
             that the manifest states, a needed label is null or unknown, or there is no such split.
 
     Example:
         >>> read_split("no-such-slice", "test")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SliceError: no-such-slice is not a release: it has no manifest.json. Build one with
+        sciscirl.errors.ReleaseError: no-such-slice is not a release: it has no manifest.json. Build one with
         scripts/build_slice.py.
     """
     if split not in _SPLITS:
         msg = f"split is {split!r}, needs one of: {', '.join(_SPLITS)}."
-        raise SliceError(msg)
+        raise ReleaseError(msg)
     path = Path(release_folder) / f"{split}.parquet"
     try:
         release = read_release(release_folder)
         found = hash_file(path)
     except (SciSciDataError, OSError) as error:
-        raise SliceError(str(error)) from error
+        raise ReleaseError(str(error)) from error
     stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
     if found != stated:
         msg = (
             f"{path} was altered after it was released: its SHA-256 is {found}, the manifest states {stated}. "
             "Copy the release again, or rebuild it."
         )
-        raise SliceError(msg)
+        raise ReleaseError(msg)
     rows = (release.train if split == "train" else release.test).select("openalex_id", *_SEEN, *_JUDGED)
     for column in needs:
         strays = rows.filter(~rows[column].is_in(VOCABULARIES[column]).fill_null(value=False))
@@ -178,7 +178,7 @@ def read_split(
                 f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}. "
                 f"The task needs one of {', '.join(VOCABULARIES[column])} in each: build a slice balanced by it."
             )
-            raise SliceError(msg)
+            raise ReleaseError(msg)
     return [
         Paper(
             row["openalex_id"],

@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from sciscirl.errors import RewardError, SliceError
+from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, name_gold
 
@@ -240,7 +240,7 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
     """
     try:
         golds = name_gold(gold, answer.target)
-    except SliceError as error:
+    except ReleaseError as error:
         msg = f"the answer cannot be scored: {error}"
         raise RewardError(msg) from error
     if table.is_balanced and not set(golds.values()) <= {label for label, _ in table.gold_weights}:

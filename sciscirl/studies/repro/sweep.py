@@ -100,7 +100,7 @@ class Sweep:
         config: what to do.
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if the model is not to be had.
     """
 
@@ -185,7 +185,7 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
         The table (``table.make_table``).
 
     Raises:
-        SliceError: if the slice is missing or was altered.
+        ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if the model or server is not to be had, the folder is of another sweep or in use, the
             reference cannot be run, or a sweep to compare with is of other prompts or weights.
         StorageError: if the disk is full, or the folder cannot be written.

@@ -17,13 +17,13 @@ from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.envs.adversarial import AdversarialEnv, AdversarialGroupBuilder, Opponents
-from sciscirl.envs.dynamic_sampling import RefillConstantGroups
-from sciscirl.envs.opponents import ModelCompleter, RuleBasedChallenger
+from sciscirl.envs.adversarial_opponents import ModelCompleter, RuleBasedChallenger
+from sciscirl.envs.dynamic_sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure, render_metrics
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
-from sciscirl.metrics.revisions import adversarial_schema
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
 from sciscirl.rl.dry_run import render_dry_run
@@ -275,7 +275,7 @@ def test_a_constant_group_is_sampled_anew_about_another_paper(papers, toy_render
         toy_renderer.tokenizer, lambda prompt: "What?" if "cannot be read" not in prompt else next(finals)
     )
     builder = AdversarialGroupBuilder(papers[0], RULES, toy_renderer, 2, (spare,), opponents=objecting)
-    group = asyncio.run(do_group_rollout(builder, policy, RefillConstantGroups()))
+    group = asyncio.run(do_group_rollout(builder, policy, DynamicSampling()))
     assert sorted(group.get_total_rewards()) == [-1.0, 1.0]
     assert group.metrics_G[0]["refills"] == 1
     assert last(group).logs["openalex_id"] == spare.openalex_id

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
-from sciscirl.errors import PromptError, SciSciRLError, SliceError
+from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
@@ -161,7 +161,7 @@ def test_impossible_sizes_are_refused(toy_renderer, options):
 
 
 def test_a_missing_slice_is_said(tmp_path, toy_model):
-    with pytest.raises(SliceError, match="is not a release"):
+    with pytest.raises(ReleaseError, match="is not a release"):
         builder_of(tmp_path / "nowhere", toy_model).train_papers()
 
 
@@ -169,7 +169,7 @@ def test_an_altered_slice_is_said(tmp_path, toy_model):
     folder = make_slice(tmp_path / "slice", 6, 3)
     path = folder / "train.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(SliceError, match="altered"):
+    with pytest.raises(ReleaseError, match="altered"):
         builder_of(folder, toy_model, batch_size=3).train_papers()
 
 
@@ -195,7 +195,7 @@ def test_a_slice_without_the_labels_of_the_task_is_refused(tmp_path, toy_model):
 
     folder = write_slice(tmp_path / "slice", [{"novelty_label": None}, {}, {}], n_test=1)
     builder = builder_of(folder, toy_model, target="joint", batch_size=1)
-    with pytest.raises(SliceError, match="have no novelty_label"):
+    with pytest.raises(ReleaseError, match="have no novelty_label"):
         asyncio.run(builder())
     assert len(builder_of(folder, toy_model, batch_size=1).train_papers()) == 2
 

@@ -12,7 +12,7 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.dynamic_sampling import RefillConstantGroups
+from sciscirl.envs.dynamic_sampling import DynamicSampling
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
 from sciscirl.envs.share_penalty import ShareTracker
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
@@ -215,7 +215,7 @@ def test_a_joint_episode_logs_each_label_and_both(papers, toy_renderer):
     assert last(group, 1).metrics["novelty/predicted_share/invalid"] == 1.0
     table = collect_predictions([group], "joint")
     assert table.schema == prediction_schema("joint")
-    assert table.select("gold_disruption", "compute_novelty_labels", "confidence", "reward_task_novelty").rows() == [
+    assert table.select("gold_disruption", "label_novelty", "confidence", "reward_task_novelty").rows() == [
         ("neutral", "novel", 0.25, 0.2),
         ("neutral", None, None, 0.0),
     ]
@@ -271,7 +271,7 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
         [*[say("neutral")] * 2, *[say("disruptive")] * 2, say("neutral"), say("disruptive"), *["unasked"] * 2],
     )
     builder = LabelGroupBuilder(first, RULES, toy_renderer, 2, tuple(spares))
-    group = asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    group = asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert len(policy.prompts) == 6
     assert all(spares[1].view.title in prompt for prompt in policy.prompts[4:])
     assert group.get_total_rewards() == [1.05, -0.55]
@@ -282,11 +282,11 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
 def test_a_group_whose_spares_all_tie_is_left_to_be_dropped(papers, toy_renderer):
     builder = LabelGroupBuilder(papers[0], RULES, toy_renderer, 2, tuple(papers[1:3]))
     policy = Scripted(toy_renderer.tokenizer, ["?"] * 6)
-    group = asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    group = asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert len(policy.prompts) == 6
     assert len(set(group.get_total_rewards())) == 1
-    assert pickle.loads(pickle.dumps(RefillConstantGroups())) == RefillConstantGroups()
-    assert RefillConstantGroups().catches_group_errors is False
+    assert pickle.loads(pickle.dumps(DynamicSampling())) == DynamicSampling()
+    assert DynamicSampling().catches_group_errors is False
 
 
 def test_only_what_is_trained_on_is_counted_by_the_tracker(papers, toy_renderer):
@@ -295,6 +295,6 @@ def test_only_what_is_trained_on_is_counted_by_the_tracker(papers, toy_renderer)
     excess = tracker.find_excess(0)
     builder = LabelGroupBuilder(papers[0], rules, toy_renderer, 2, (papers[3],), excess, tracker, 0)
     policy = Scripted(toy_renderer.tokenizer, ["?", "?", say("neutral"), "?"])
-    asyncio.run(do_group_rollout(builder, policy, strategy=RefillConstantGroups()))
+    asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert tracker.count_answers(1) == 1
     assert set(tracker.find_excess(1)) == {*VOCABULARIES["disruption_label"]}

@@ -14,7 +14,7 @@ from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message
 
 from sciscirl.envs.adversarial import Opponents, make_opponents
-from sciscirl.envs.opponents import (
+from sciscirl.envs.adversarial_opponents import (
     MAX_CHALLENGE,
     ModelCompleter,
     RuleBasedChallenger,

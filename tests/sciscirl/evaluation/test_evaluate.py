@@ -16,7 +16,7 @@ from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_bench
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import StorageError
-from sciscirl.errors import PredictionsError, PromptError, SciSciRLError, SliceError
+from sciscirl.errors import PredictionsError, PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
@@ -316,7 +316,7 @@ def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(SliceError, match="altered"):
+    with pytest.raises(ReleaseError, match="altered"):
         asking(release=folder)
 
 

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from sciscidata.errors import StorageError
-from sciscirl.errors import PredictionsError, SciSciRLError, SliceError
+from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
@@ -175,9 +175,9 @@ def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(
             release=str(release), model=toy_model, renderer=RENDERER, batch_size=2, max_steps=1, base_url=url,
             log_path=str(tmp_path / "run"),
         )  # fmt: skip
-        with pytest.raises(SliceError, match="no paper in the test split"):
+        with pytest.raises(ReleaseError, match="no paper in the test split"):
             render_dry_run(options)
-        with pytest.raises(SliceError, match="no paper in the test split"):
+        with pytest.raises(ReleaseError, match="no paper in the test split"):
             asyncio.run(train_preset(options))
     assert not (tmp_path / "run").exists()
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.metrics.revisions import adversarial_schema
 
 pytestmark = pytest.mark.slow
 

@@ -150,8 +150,8 @@ def test_every_task_and_contract_compares(preset):
         right = [
             set(
                 frame.filter(
-                    (pl.col("gold_disruption") == pl.col("compute_disruption_labels"))
-                    & (pl.col("gold_novelty") == pl.col("compute_novelty_labels"))
+                    (pl.col("gold_disruption") == pl.col("label_disruption"))
+                    & (pl.col("gold_novelty") == pl.col("label_novelty"))
                 )["openalex_id"]
             )
             for frame in tables.values()

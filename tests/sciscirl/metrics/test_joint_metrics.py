@@ -156,8 +156,8 @@ GOOD = predict(EVERY[0], EVERY[1], 0.5, "joint")
     [
         ({"gold_novelty": "neutral"}, "1 of 1 predictions have an unknown gold label"),
         ({"gold_disruption": None}, "have an unknown gold label"),
-        ({"compute_novelty_labels": "disruptive"}, "have an unknown label"),
-        ({"compute_disruption_labels": None}, "have a label or confidence without being valid, or are valid without"),
+        ({"label_novelty": "disruptive"}, "have an unknown label"),
+        ({"label_disruption": None}, "have a label or confidence without being valid, or are valid without"),
         ({"confidence": None}, "have a label or confidence without being valid, or are valid without"),
         ({"confidence": 1.5}, "have a confidence outside 0 to 1"),
         ({"is_json": False}, "are valid but not JSON"),
@@ -170,7 +170,7 @@ def test_a_joint_table_that_no_evaluation_made_is_refused(changed, message):
         compute_metrics([GOOD | changed])
 
 
-@pytest.mark.parametrize("gone", ["compute_novelty_labels", "gold_novelty", "confidence", "is_valid"])
+@pytest.mark.parametrize("gone", ["label_novelty", "gold_novelty", "confidence", "is_valid"])
 def test_a_joint_table_that_lacks_a_column_is_refused_with_its_name(gone):
     with pytest.raises(PredictionsError, match=f"the predictions have {gone} missing"):
         compute_metrics([{name: value for name, value in GOOD.items() if name != gone}])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sciscidata.errors import StorageError
-from sciscirl.errors import RunFolderError, SciSciRLError, SliceError
+from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
 from sciscirl.presets import find_preset
 from sciscirl.report.figures import Series, draw_confusion, draw_lines
@@ -392,7 +392,7 @@ def test_mistakes_are_refused(home, tmp_path):
     (tmp_path / "r_pictures" / "thesis.docx").touch()
     with pytest.raises(SciSciRLError, match="something other than pictures"):
         write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "r.html"))
-    with pytest.raises(SliceError, match="not a release"):
+    with pytest.raises(ReleaseError, match="not a release"):
         write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "q.html", release=tmp_path))
 
 

@@ -14,8 +14,8 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.command_line import read_options, run_script
-from sciscirl.envs.dynamic_sampling import RefillConstantGroups
-from sciscirl.errors import PromptError, SciSciRLError, SliceError
+from sciscirl.envs.dynamic_sampling import DynamicSampling
+from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
@@ -61,12 +61,12 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
     config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
     assert config.remove_constant_reward_groups is True
-    assert isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+    assert isinstance(config.effective_rollout_strategy(), DynamicSampling)
     given = {"n_refills": 0, "interleave": False, "remove_constant_reward_groups": False}
     config = make_config(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (False, 0)
     assert config.remove_constant_reward_groups is False
-    assert not isinstance(config.effective_rollout_strategy(), RefillConstantGroups)
+    assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
@@ -359,7 +359,7 @@ def test_a_retired_model_is_said_with_what_there_is_instead(options, monkeypatch
 
 
 def test_a_missing_slice_is_one_line_before_any_server_is_asked(options):
-    with pytest.raises(SliceError, match="is not a release"):
+    with pytest.raises(ReleaseError, match="is not a release"):
         asyncio.run(train_preset(TrainOptions(**options | {"release": "nowhere"}, base_url="http://127.0.0.1:9")))
 
 
@@ -367,7 +367,7 @@ def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_pa
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(SliceError, match="altered"):
+    with pytest.raises(ReleaseError, match="altered"):
         asyncio.run(train_preset(TrainOptions(**options | {"release": str(folder)}, base_url="http://127.0.0.1:9")))
 
 

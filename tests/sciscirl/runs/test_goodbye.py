@@ -10,7 +10,7 @@ import pytest
 from tinker.lib.internal_client_holder import InternalClientHolder
 
 import sciscirl.runs.server
-from sciscirl.errors import SliceError
+from sciscirl.errors import ReleaseError
 from sciscirl.runs.server import open_service
 from tests.sciscirl.tinker_stub import KEY, serve_models
 
@@ -55,5 +55,5 @@ def test_a_refused_goodbye_costs_nothing_that_was_done(caplog):
 
 
 def test_what_went_wrong_before_the_goodbye_is_what_is_raised():
-    with pytest.raises(SliceError), serve_models([], goodbye=404) as url, open_service(url) as service:
-        raise SliceError(service.holder.get_session_id())
+    with pytest.raises(ReleaseError), serve_models([], goodbye=404) as url, open_service(url) as service:
+        raise ReleaseError(service.holder.get_session_id())

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sciscidata.errors import ConfigError
-from sciscirl.envs.opponents import ModelCompleter
+from sciscirl.envs.adversarial_opponents import ModelCompleter
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.rl.config import TrainOptions

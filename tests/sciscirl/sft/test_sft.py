@@ -12,7 +12,7 @@ from tinker_cookbook.supervised import train
 
 from sciscirl.cli.command_line import read_options, take_word
 from sciscirl.envs.env import LabelEnv, build_messages, read_action
-from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.presets import PRESETS
 from sciscirl.rl.config import TrainOptions, make_dataset_builder
 from sciscirl.rl.config import resolve_preset as resolve_rl_preset
@@ -254,7 +254,7 @@ def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeyp
 
 
 def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
-    with pytest.raises(SliceError, match="is not a release"):
+    with pytest.raises(ReleaseError, match="is not a release"):
         render_dry_run(TinkerSftOptions(**{**options, "release": str(tmp_path)}))
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.errors import RewardError
+from sciscirl.metrics.adversarial import flip_metrics, measure_flips
 from sciscirl.metrics.metrics import compute_metrics
-from sciscirl.metrics.revisions import flip_metrics, measure_flips
 from sciscirl.task.adversarial_rewards import (
     N_STEPS,
     AdversarialRules,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.errors import SciSciRLError, SliceError
+from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
@@ -30,8 +30,9 @@ from tests.sciscirl.papers import write_slice
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
 PURE = (
-    *("task", "prompts", "prompt_texts", "strict_json", "contracts", "rewards", "metrics", "intervals", "predictions"),
-    *("errors", "mini_examples", "experiments", "task_rules", "share_tracker"),
+    *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rewards"),
+    *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "metrics.adversarial"),
+    "envs.share_penalty",
 )
 # Nine digits that neither a year nor a count of these tests has.
 sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
@@ -70,7 +71,7 @@ def test_an_altered_side_is_refused_and_the_other_is_not(tmp_path, split):
     path = folder / f"{split}.parquet"
     frame = pl.read_parquet(path).with_columns(disruption_label=pl.lit("neutral"))
     frame.write_parquet(path)
-    with pytest.raises(SliceError, match=rf"{split}\.parquet was altered.*rebuild"):
+    with pytest.raises(ReleaseError, match=rf"{split}\.parquet was altered.*rebuild"):
         read_split(folder, split)
     assert len(read_split(folder, "train" if split == "test" else "test")) == 2
 
@@ -82,37 +83,37 @@ def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
     manifest = json.loads((folder / "manifest.json").read_bytes())
     del manifest["files"]["train.parquet"]
     (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
-    with pytest.raises(SliceError, match="altered"):
+    with pytest.raises(ReleaseError, match="altered"):
         read_split(folder, "train")
 
 
 def test_a_changed_manifest_a_lost_file_and_no_folder_are_one_kind_of_error(tmp_path):
     folder = write_slice(tmp_path / "slice", [{}] * 2)
-    with pytest.raises(SliceError, match="split is 'dev', needs one of: train, test"):
+    with pytest.raises(ReleaseError, match="split is 'dev', needs one of: train, test"):
         read_split(folder, "dev")  # type: ignore[arg-type]
     (folder / "train.jsonl").unlink()
-    with pytest.raises(SliceError, match=r"lacks train\.jsonl"):
+    with pytest.raises(ReleaseError, match=r"lacks train\.jsonl"):
         read_split(folder, "train")
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text("utf-8").replace('"seed": 0', '"seed": 1'), "utf-8")
-    with pytest.raises(SliceError, match="changed after it was written"):
+    with pytest.raises(ReleaseError, match="changed after it was written"):
         read_split(folder, "train")
-    with pytest.raises(SliceError, match="is not a release"):
+    with pytest.raises(ReleaseError, match="is not a release"):
         read_split(tmp_path / "nowhere", "train")
-    assert issubclass(SliceError, SciSciRLError)
+    assert issubclass(ReleaseError, SciSciRLError)
     assert issubclass(SciSciRLError, SciSciDataError)
 
 
 def test_a_label_that_the_task_needs_is_in_every_row_or_the_slice_is_refused(tmp_path):
     rows = [{"disruption_label": None}, {"novelty_label": None}, {}]
     folder = write_slice(tmp_path / "slice", rows)
-    with pytest.raises(SliceError, match="1 of 3 rows have no disruption_label, first W1"):
+    with pytest.raises(ReleaseError, match="1 of 3 rows have no disruption_label, first W1"):
         read_split(folder, "train")
-    with pytest.raises(SliceError, match="1 of 3 rows have no novelty_label, first W2"):
+    with pytest.raises(ReleaseError, match="1 of 3 rows have no novelty_label, first W2"):
         read_split(folder, "train", needs=("novelty_label",))
     assert read_split(folder, "train", needs=())[0].gold.disruption_label is None
     folder = write_slice(tmp_path / "other", [{}, {"disruption_label": "sideways"}])
-    with pytest.raises(SliceError, match="first W2"):
+    with pytest.raises(ReleaseError, match="first W2"):
         read_split(folder, "train")
 
 
@@ -184,7 +185,7 @@ def test_the_pure_half_loads_neither_tinker_nor_torch():
 
 @pytest.mark.parametrize("name", PURE)
 def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_stored_only(name):
-    text = (REPOSITORY / "sciscirl" / f"{name}.py").read_text("utf-8")
+    text = (REPOSITORY / "sciscirl" / f"{name.replace('.', '/')}.py").read_text("utf-8")
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
@@ -200,9 +201,9 @@ def test_a_paper_is_judged_by_the_labels_of_the_task():
     paper = Paper("W1", PaperView("t", "a", 2000, 1, None), Gold("neutral", None))
     assert paper.labels("disruption") == {"disruption_label": "neutral"}
     for target in ("novelty", "joint"):
-        with pytest.raises(SliceError, match="novelty_label is None, needs one of: novel, balanced, conventional"):
+        with pytest.raises(ReleaseError, match="novelty_label is None, needs one of: novel, balanced, conventional"):
             paper.labels(target)
-    with pytest.raises(SliceError, match="disruption_label is 'novel'"):
+    with pytest.raises(ReleaseError, match="disruption_label is 'novel'"):
         name_gold("novel", "disruption")
 
 
