@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -39,15 +38,15 @@ from sciscidata.errors import (
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.storage import (
     BLANK_SEAL,
-    flush,
     hash_file,
-    open_lock,
     refuse_link,
     seal_text,
     storage_error,
+    whole_when_done,
 )
-from sciscidata.storage.disk import list_visible
+from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
@@ -200,12 +199,9 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    unfinished = target.with_name(f".{target.name}.tmp")
     try:
-        unfinished.unlink(missing_ok=True)  # a link there would be written through
-        write(unfinished)
-        flush(unfinished)
-        unfinished.replace(target)
+        with whole_when_done(target) as unfinished:
+            write(unfinished)
     except OSError as error:
         raise storage_error(error, target) from error
 
@@ -219,23 +215,16 @@ def locked_folder(out: Path) -> Generator[None]:
     """
     for name in (*TABLES, RECEIPTS, UNFINISHED):
         refuse_link(out / name)
-    try:
-        for name in TABLES:
-            (out / name).mkdir(parents=True, exist_ok=True)
-        lock = open_lock(out / ".lock")
-    except OSError as error:
-        raise storage_error(error, out) from error
-    with lock:
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                msg = f"another run is at work in {out}. Wait until it has ended, or choose another folder."
-                raise StorageError(msg) from error
-            except OSError:  # a disk that knows no locks
-                pass
+    in_use = StorageError(f"another run is at work in {out}. Wait until it has ended, or choose another folder.")
+    with ExitStack() as stack:
+        try:
+            for name in TABLES:
+                (out / name).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(hold_folder(out, in_use))
+        except StorageError:
+            raise
+        except OSError as error:
+            raise storage_error(error, out) from error
         yield
 
 

@@ -18,7 +18,7 @@ from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import EmptyInputError, WorkIdError
 from sciscidata.graph.spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
-from sciscidata.storage import flush, note_finished
+from sciscidata.storage import note_finished, whole_when_done
 
 # ---------- How the arrays of a citation graph are made in bounded memory, whatever the number of edges.
 #
@@ -107,18 +107,16 @@ class Store:
                 size += block.size
             self._held[name] = whole[:size]
         else:
-            unfinished = self._folder / f"{name}.part"
             digest = hashlib.sha256()
-            with unfinished.open("wb") as file:
-                for block in blocks:
-                    content = np.ascontiguousarray(block, DTYPES[name]).data
-                    file.write(content)
-                    if self._lasting:
-                        digest.update(content)
-            if self._lasting:
-                flush(unfinished)
-                note_finished(self._folder, f"{name}.bin", f"sha256:{digest.hexdigest()}")
-            unfinished.replace(self._folder / f"{name}.bin")
+            with whole_when_done(self._folder / f"{name}.bin", lasting=self._lasting) as unfinished:
+                with unfinished.open("wb") as file:
+                    for block in blocks:
+                        content = np.ascontiguousarray(block, DTYPES[name]).data
+                        file.write(content)
+                        if self._lasting:
+                            digest.update(content)
+                if self._lasting:
+                    note_finished(self._folder, f"{name}.bin", f"sha256:{digest.hexdigest()}")
         return self.get(name)
 
 

@@ -14,8 +14,7 @@ from isal import isal_zlib
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ONE_ROW_EACH, WorkIdError
-from sciscidata.storage import file_checksum, flush, note_finished, quick_checksum
-from sciscidata.storage.disk import remove_folder
+from sciscidata.storage import file_checksum, note_finished, quick_checksum, whole_when_done
 
 _RESERVED = np.iinfo(np.int64).min
 _BATCH_EDGES = 1 << 20
@@ -85,27 +84,23 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
         n_missing += kernels.find_all(table, known_ids, batch[1], cited)
         return batch, citing, cited, n_missing > 0
 
-    unfinished = scratch / "spool.part"
-    remove_folder(unfinished)
-    unfinished.mkdir()
     new = _NewIds(known_ids.size)
-    with (
-        _SpoolWriter(unfinished, known_ids.size) as writer,
-        progress_bar("read citations", means.n_edges, unit="citations") as advance,
-    ):
-        for batch, citing, cited, any_missing in map_in_order(find, edge_batches(citations), means.n_threads):
-            if any_missing:
-                new.number(*batch, citing, cited)
-            writer.write(citing, cited)
-            advance(citing.size)
-    new.ids[: new.n].tofile(unfinished / "new_ids")
-    if means.lasting:
-        for path in (*unfinished.iterdir(), unfinished):
-            flush(path)
-        note_finished(scratch, "spool/pairs", quick_checksum(writer.checksum))
-        for name in ("chunks", "new_ids"):
-            note_finished(scratch, f"spool/{name}", file_checksum(unfinished / name))
-    unfinished.rename(scratch / "spool")
+    with whole_when_done(scratch / "spool", lasting=means.lasting) as unfinished:
+        unfinished.mkdir()
+        with (
+            _SpoolWriter(unfinished, known_ids.size) as writer,
+            progress_bar("read citations", means.n_edges, unit="citations") as advance,
+        ):
+            for batch, citing, cited, any_missing in map_in_order(find, edge_batches(citations), means.n_threads):
+                if any_missing:
+                    new.number(*batch, citing, cited)
+                writer.write(citing, cited)
+                advance(citing.size)
+        new.ids[: new.n].tofile(unfinished / "new_ids")
+        if means.lasting:
+            note_finished(scratch, "spool/pairs", quick_checksum(writer.checksum))
+            for name in ("chunks", "new_ids"):
+                note_finished(scratch, f"spool/{name}", file_checksum(unfinished / name))
 
 
 def _table_of(ids: Int64Array) -> Int32Array:

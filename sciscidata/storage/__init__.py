@@ -1,4 +1,7 @@
-"""Results on disk: whole or not at all, and errors that say what to do. Knows nothing of what is stored."""
+"""Results on disk: whole or not at all, checked by SHA-256, with errors that name the remedy.
+
+Nothing here knows about works or citations. Read first: ``atomic.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from sciscidata.storage.atomic import (
     clear_leftovers,
     clear_unfinished,
     flush,
-    open_lock,
     scratch_folder,
+    whole_when_done,
 )
 from sciscidata.storage.cache import (
     cached_folder,
@@ -17,11 +20,10 @@ from sciscidata.storage.cache import (
     is_whole_folder,
     note_finished,
     quick_checksum,
-    refuse_link,
     resumable_folder,
 )
-from sciscidata.storage.disk import about_os_error, expand_home, hash_file, real_path, storage_error
-from sciscidata.storage.names import path_inside
+from sciscidata.storage.disk_errors import about_os_error, storage_error
+from sciscidata.storage.paths import expand_home, hash_file, path_inside, real_path, refuse_link
 from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 
 __all__ = [
@@ -40,7 +42,6 @@ __all__ = [
     "is_sealed_text",
     "is_whole_folder",
     "note_finished",
-    "open_lock",
     "path_inside",
     "quick_checksum",
     "real_path",
@@ -50,4 +51,5 @@ __all__ = [
     "seal",
     "seal_text",
     "storage_error",
+    "whole_when_done",
 ]

@@ -1,4 +1,4 @@
-"""Folders that a later run goes on with, or uses again once they are whole."""
+"""Cached folders: used again once they are whole, and continued after a killed run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from isal import isal_zlib
 
 from sciscidata.errors import StorageError
-from sciscidata.storage.atomic import (
-    LOCK,
-    atomic_folder,
-    clear_leftovers,
-    flush,
-    flush_folder,
-    open_lock,
-    take_place,
-    try_lock,
-)
-from sciscidata.storage.disk import errors_about, hash_file, list_visible, real_path, remove_folder, storage_error
+from sciscidata.storage.atomic import LOCK, atomic_folder, clear_leftovers, flush, flush_tree, take_place
+from sciscidata.storage.disk_errors import errors_about, storage_error
+from sciscidata.storage.lock import open_lock, try_lock
+from sciscidata.storage.paths import hash_file, list_visible, real_path, refuse_link, remove_folder
 from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
@@ -42,19 +35,17 @@ class _NoFileError(OSError):
 
 @contextmanager
 def resumable_folder(target: Path) -> Generator[Path]:
-    """Give a folder to fill like atomic_folder, with what a killed run left of the same one.
+    """Give a folder to fill like ``atomic_folder``, with the files that a killed run has finished.
 
     It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
-    full, leaves it for the next one; a run that fails in another way removes it. What was left is checked before the
-    block begins: a file stays if ``note_finished`` noted it and it still has that checksum, a folder if this holds for
-    all its files; the rest is removed. Where another run is at work on the same target, or the disk knows no locks,
-    it is a folder of atomic_folder.
+    full, leaves it for the next one; a run that fails in another way removes it. Before the block begins, a file stays
+    if ``note_finished`` noted it and its checksum is the same, a folder if this holds for all its files; the rest is
+    removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
 
     Raises:
-        StorageError: as atomic_folder.
+        StorageError: as ``atomic_folder``.
 
     Example:
-        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
         ...     try:
@@ -71,15 +62,15 @@ def resumable_folder(target: Path) -> Generator[Path]:
     target = real_path(target)
     workspace = target.with_name(f".{target.name}.unfinished")
     with ExitStack() as stack:
+        ours = False
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             refuse_link(workspace)
             workspace.mkdir(exist_ok=True)
-            lock = stack.enter_context(open_lock(workspace / LOCK))
-            # Its owner may have removed it while we waited for the lock.
-            ours = try_lock(lock) and os.path.samestat(os.fstat(lock.fileno()), (workspace / LOCK).stat())
-        except FileNotFoundError:
-            ours = False
+            with suppress(FileNotFoundError):  # its owner has just removed it
+                lock = stack.enter_context(open_lock(workspace / LOCK))
+                with suppress(OSError):  # a disk without locks, or its owner removed it while we asked for the lock
+                    ours = try_lock(lock) and os.path.samestat(os.fstat(lock.fileno()), (workspace / LOCK).stat())
         except StorageError:
             raise
         except OSError as error:
@@ -95,7 +86,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 new.mkdir(exist_ok=True)
                 _remove_untrusted(new)
                 yield new
-                flush_folder(new)
+                flush_tree(new)
                 take_place(new, target)
                 flush(target.parent)
         except StorageError:
@@ -109,12 +100,12 @@ def resumable_folder(target: Path) -> Generator[Path]:
 
 
 def note_finished(folder: Path, name: str, checksum: str) -> None:
-    """Note that a file of a resumable folder is whole. In any other folder this does nothing.
+    """Note that a file of a ``resumable_folder`` is whole. In any other folder this does nothing.
 
     Args:
-        folder: what resumable_folder gave.
-        name: the file's, from ``folder``; it may appear under this name right after.
-        checksum: of what was written: ``file_checksum`` of it, or the same made while writing; or quick_checksum's.
+        folder: the folder that ``resumable_folder`` gave.
+        name: of the file, from ``folder``; it may appear under this name right after.
+        checksum: from ``file_checksum`` or ``quick_checksum``, of the bytes that were written.
 
     Raises:
         OSError: the note cannot be written.
@@ -128,7 +119,7 @@ def note_finished(folder: Path, name: str, checksum: str) -> None:
 
 
 def file_checksum(path: Path) -> str:
-    """Return what note_finished is given of a file: its SHA-256.
+    """Return the checksum of a file for ``note_finished``: its SHA-256.
 
     Raises:
         OSError: the file cannot be read.
@@ -141,7 +132,7 @@ def file_checksum(path: Path) -> str:
 
 
 def quick_checksum(value: int) -> str:
-    """Return what note_finished is given of a large file that is gone in the end: its CRC-32, made while writing.
+    """Write the CRC-32 of a large, passing file as a checksum for ``note_finished``.
 
     Example:
         >>> quick_checksum(isal_zlib.crc32(b"abc"))
@@ -151,15 +142,15 @@ def quick_checksum(value: int) -> str:
 
 
 def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
-    """Make a folder whose name decides its content, or reuse what an earlier run made whole.
+    """Make a folder whose name decides its content, or use again what an earlier run made whole.
 
-    Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. They are checked
-    before a reuse; a folder that is damaged or unfinished is made again, with a warning in the log.
+    Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. It is compared before the
+    folder is used again; a damaged or unfinished folder is made again, with a warning in the log.
 
     Args:
         target: where to keep it. Two runs may make it at the same time: the first one counts.
         make: fills an empty folder, always with the same files for the same ``target``.
-        resume: keep what a killed run has finished, and give ``make`` a folder with it; see resumable_folder.
+        resume: keep the files that a killed run has finished, and give ``make`` a folder with them.
 
     Returns:
         ``target``.
@@ -168,7 +159,6 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         StorageError: the disk is full, or the folder cannot be written. Other errors of ``make`` pass through.
 
     Example:
-        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
         ...     for _ in range(2):
@@ -198,10 +188,10 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 
 
 def is_whole_folder(folder: Path) -> bool:
-    """Whether a folder of cached_folder is there with the content it was given: compares every SHA-256.
+    """Whether a folder of ``cached_folder`` is there with its first content: compares every SHA-256.
 
     Raises:
-        OSError: a file cannot be read. It may be whole: nothing is made again, or removed, for that.
+        OSError: a file cannot be read. It may be whole, so nothing is made again or removed for that.
 
     Example:
         >>> is_whole_folder(Path("no/such/folder"))
@@ -213,22 +203,8 @@ def is_whole_folder(folder: Path) -> bool:
         return False
 
 
-def refuse_link(path: Path) -> None:
-    """Refuse a link where this package makes a folder of its own: what it leads to may be anything.
-
-    Raises:
-        StorageError: there is one.
-
-    Example:
-        >>> refuse_link(Path("no/such/folder"))
-    """
-    if path.is_symlink():
-        msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
-        raise StorageError(msg)
-
-
 def _remove_untrusted(new: Path) -> None:
-    """Remove what a run before left behind without a note, or other than it was noted."""
+    """Remove what an earlier run left without a note, or with another checksum than the noted one."""
     noted, ledger = _read_ledger(new), new.parent / _LEDGER
     for entry in sorted(new.iterdir()):
         found = _files_of(entry)
@@ -288,7 +264,7 @@ def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
     paths = [path for path in list_visible(folder.iterdir()) if path.name != _SUMS]
 
     def line(path: Path) -> str:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would wait for a writer
             raise _NoFileError(errno.EINVAL, "It is no file", str(path))
         checksum = (noted or {}).get(path.name, "")
         return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"

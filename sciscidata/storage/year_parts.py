@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata.storage import file_checksum, flush, note_finished
-from sciscidata.storage.disk import list_visible
+from sciscidata.storage.atomic import whole_when_done
+from sciscidata.storage.cache import file_checksum, note_finished
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import list_visible
 
 _ROWS_PER_BATCH = 1 << 21  # about, and at once in memory, with what sorting them needs about 1 GB
 _SAMPLE = 1 << 16
@@ -35,11 +36,9 @@ def part_path(folder: Path, j: int, name: object) -> Path:
 
 def write_part(path: Path, rows: pl.DataFrame) -> None:
     """Write one file whole or not at all."""
-    unfinished = path.with_name(f".{path.name}")
-    write_parquet(rows, unfinished, row_group_size=_ROWS_PER_GROUP)
-    flush(unfinished)
-    note_finished(path.parent, path.name, file_checksum(unfinished))
-    unfinished.rename(path)
+    with whole_when_done(path) as unfinished:
+        write_parquet(rows, unfinished, row_group_size=_ROWS_PER_GROUP)
+        note_finished(path.parent, path.name, file_checksum(unfinished))
 
 
 def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.DataFrame]:

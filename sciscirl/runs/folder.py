@@ -9,19 +9,18 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from filelock import FileLock, Timeout
-
 from sciscidata._support.validate import is_whole
 from sciscidata.errors import StorageError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import atomic_file, path_inside, real_path
-from sciscidata.storage.disk import errors_about
+from sciscidata.storage.disk_errors import errors_about
+from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
@@ -61,20 +60,15 @@ def locked_folder(
         ['.lock']
     """
     refuse_slice(folder, option, error)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _refuse_links(folder, option, error)
-        lock = FileLock(folder / ".lock", timeout=0)
-        lock.acquire()
-    except Timeout as caught:
-        msg = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
-        raise error(msg) from caught
-    except OSError as caught:
-        raise error(_no_place(folder, caught, option)) from caught
-    try:
+    in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _refuse_links(folder, option, error)
+            stack.enter_context(hold_folder(folder, error(in_use)))
+        except OSError as caught:
+            raise error(_no_place(folder, caught, option)) from caught
         yield
-    finally:
-        lock.release()
 
 
 def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None:

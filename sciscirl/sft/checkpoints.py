@@ -10,7 +10,7 @@ from typing import Final
 from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 from sciscidata.storage import hash_file, path_inside
-from sciscidata.storage.atomic import flush_folder
+from sciscidata.storage.atomic import flush_tree
 from sciscidata.storage.small_files import is_special
 from sciscirl.errors import RunFolderError
 from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
@@ -39,7 +39,7 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))
-    flush_folder(run / path)
+    flush_tree(run / path)
     names = sorted(file.relative_to(run / path).as_posix() for file in (run / path).rglob("*") if file.is_file())
     sums = {name: hash_file(run / path / name) for name in names if name != _UNREAD}
     record = CheckpointRecord(name=f"{step:06d}", batch=step, state_path=path, extra={_SUMS: sums})

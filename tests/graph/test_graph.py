@@ -199,8 +199,8 @@ def test_works_need_an_id_each_and_no_id_is_the_reserved_one():
             build_graph(works.with_columns(work_id=pl.Series(ids_, dtype=pl.Int64)), citations)
     for edge in ((reserved, 1), (1, reserved)):
         with pytest.raises(WorkIdError, match=r"(citing|cited)_id is -2\^63"):
-            build_graph(works, frames({}, [edge])[0])
-    assert build_graph(works, frames({}, [(reserved + 1, 1)])[0]).n_citations == 1
+            build_graph(works, frames({}, [edge])[1])
+    assert build_graph(works, frames({}, [(reserved + 1, 1)])[1]).n_citations == 1
 
 
 KILLED_BUILD = """

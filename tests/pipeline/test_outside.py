@@ -41,9 +41,9 @@ PART, STEM = "part-2026-06-01-0000.parquet", "part-2026-06-01-0000"
 def make_victim(home: Path) -> Path:
     """Write files of a user, some with names that this package gives to its own."""
     names = (
-        *("thesis.tex", PART, f"{STEM}.json", "part-000000.parquet", "lock", ".lock", "refs.part", "refs.bin"),
+        *("thesis.tex", PART, f"{STEM}.json", "part-000000.parquet", "lock", ".lock", "refs.bin"),
         *("00000-2014.parquet", "new/chapter.tex", "old/chapter.tex", "old/lock", "works/part-000000.parquet"),
-        *(f"works/{PART}", "texts/part-000000.parquet", "spool/pairs", "spool.part/pairs", "SHA256SUMS"),
+        *(f"works/{PART}", "texts/part-000000.parquet", "spool/pairs", "SHA256SUMS"),
     )
     for name in names:
         path = home / name
@@ -604,8 +604,9 @@ def test_another_release_that_a_planted_leftover_names_is_not_replaced(site, inp
 
 
 @pytest.mark.parametrize("which", ["graph", "cd", "novelty"])
-@pytest.mark.parametrize("entry", ["", "new", "lock", "new/refs.part", "new/spool.part", "new/spool", "new/graph.json",
-                                   "new/.00000-2014.parquet", "new/00000-2014.parquet", "new/refs.bin"])  # fmt: skip
+@pytest.mark.parametrize("entry", ["", "new", "lock", "new/.refs.bin.tmp", "new/.spool.tmp", "new/spool",
+                                   "new/graph.json", "new/.00000-2014.parquet.tmp", "new/00000-2014.parquet",
+                                   "new/refs.bin"])  # fmt: skip
 def test_a_planted_unfinished_folder_leads_to_files_of_the_user(site, inputs, which, entry):
     def attack(site: Site) -> None:
         cache = site.home / "corpus/cache"
@@ -615,8 +616,8 @@ def test_a_planted_unfinished_folder_leads_to_files_of_the_user(site, inputs, wh
             if which == "graph":
                 note.unlink()
         workspace = cache / f".{made.name}.unfinished"
-        target = {"": ".", "new": "new", "lock": "thesis.tex", "new/spool": "spool",
-                  "new/spool.part": "spool.part"}.get(entry, Path(entry).name.removeprefix("."))  # fmt: skip
+        target = {"": ".", "new": "new", "lock": "thesis.tex", "new/spool": "spool"}.get(
+            entry, Path(entry).name.removeprefix(".").removesuffix(".tmp"))  # fmt: skip
         if not (site.victim / target).exists():
             target = "thesis.tex"
         path = workspace / entry if entry else workspace

@@ -659,7 +659,7 @@ def test_a_file_that_cannot_be_read_for_now_costs_no_folder(tmp_path, monkeypatc
 def test_a_folder_that_somebody_else_keeps_locked_is_not_waited_for_without_end(tmp_path, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("sciscidata.storage.atomic._PATIENCE_S", 0.05)
+    monkeypatch.setattr("sciscidata.storage.lock._PATIENCE_S", 0.05)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # as `flock FOLDER sciscidata ...` does

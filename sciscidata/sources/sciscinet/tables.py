@@ -23,7 +23,7 @@ from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
-from sciscidata.storage.disk import list_visible
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import is_special
 
 # ---------- The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out.

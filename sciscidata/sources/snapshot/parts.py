@@ -20,7 +20,7 @@ from sciscidata.records.work import PARSER_VERSION, Work, citations_frame, works
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.reading import BATCH_WORKS, read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
-from sciscidata.storage.disk import remove_folder
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.small_files import read_whole
 

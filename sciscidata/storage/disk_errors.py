@@ -1,20 +1,16 @@
-"""Which file or folder a name means, what a file holds, and how a folder goes."""
+"""What a failing disk says, turned into an error that names the remedy."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
-import shutil
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sciscidata.errors import SciSciDataError, StorageError
-
-# ---------- What a failing disk says, turned into what to do about it.
-
+from sciscidata.storage.paths import real_path
 
 _IN_THE_WAY = "Something else is in the way: look at it, then move it or choose another folder."
 _NOT_ALLOWED = "Choose a folder that you may write, or mend its permissions."
@@ -34,7 +30,7 @@ _REMEDIES = {
     errno.ENOTDIR: _IN_THE_WAY,
     errno.ELOOP: _IN_THE_WAY,
 }
-#: How the names of hidden folders end, see workspaces.py and cached.py.
+#: How the names of hidden folders end, see atomic.py and cache.py.
 _HIDDEN = re.compile(r"\.(?:(?:tmp|new)-[0-9a-f]{16}|unfinished)(?=/|$)")
 
 
@@ -55,19 +51,19 @@ def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageEr
 
 
 def about_os_error(error: OSError) -> str | None:
-    """Say in a line which file the system refused; None where it is about no file.
+    """Say in one line which file the system refused; None where the error names no file.
 
     Example:
         >>> about_os_error(OSError(13, "Permission denied", "slices"))
         'slices: Permission denied. Check the path, its permissions and its disk.'
     """
     if error.filename is not None:
-        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        problem = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:  # Polars sets neither number nor name, and names the file in its first line
-        told = str(error).partition("\n")[0].partition(" (set POLARS_VERBOSE")[0]
-        if "(os error " not in told:
+        problem = str(error).partition("\n")[0].partition(" (set POLARS_VERBOSE")[0]
+        if "(os error " not in problem:
             return None
-    return f"{told}. Check the path, its permissions and its disk."
+    return f"{problem}. Check the path, its permissions and its disk."
 
 
 @contextmanager
@@ -89,12 +85,12 @@ def errors_about(target: Path, hint: str = "") -> Generator[None]:
 
 
 def _is_about(error: BaseException, target: Path) -> bool:
-    """Whether the target's disk or permissions failed, and not some input that was read in the block."""
+    """Whether the disk or the permissions of the target failed, and not some input that was read in the block."""
     if isinstance(error, SciSciDataError) or _error_number(error) not in _REMEDIES.keys() - {errno.ENOENT}:
         return False
     if isinstance(error, OSError) and error.filename:
         return _is_ours(Path(os.fsdecode(error.filename)), target)
-    # Polars names a file in the text only, and a long path by its end.
+    # Polars names a file in the text only, and of a long path only the end.
     named = re.search(r"\(os error [0-9]+\): (\.{3})?([^\n]+?)(?: \(set POLARS_VERBOSE=1 [^()]*\))?$", str(error), re.M)
     if named is None:
         return True
@@ -102,11 +98,11 @@ def _is_about(error: BaseException, target: Path) -> bool:
 
 
 def _is_ours(path: Path, target: Path) -> bool:
-    """Whether it is the target, something in it, a folder above it, or of a hidden folder that is to become it.
+    """Whether a path is the target, in it, above it, or in a hidden folder that is to become it.
 
-    What else lies beside the target may be an input.
+    Anything else beside the target may be an input.
     """
-    # As they are named, and as they are: others resolve what they were given.
+    # Compared both as named and as resolved: other libraries resolve the path that they get.
     for one, other in ((path, target), (real_path(path), real_path(target))):
         if one.is_relative_to(other) or other.is_relative_to(one):
             return True
@@ -118,7 +114,7 @@ def _is_ours(path: Path, target: Path) -> bool:
 
 
 def _is_end_of_ours(end: str, target: Path) -> bool:
-    """Whether the end of a path shows that it lies in a hidden folder of the target; else nobody can say."""
+    """Whether the end of a path shows that it lies in a hidden folder of the target."""
     hidden = _HIDDEN.search(end)
     return hidden is not None and f".{target.name}".endswith(end[: hidden.start()].rpartition("/")[2])
 
@@ -129,63 +125,3 @@ def _error_number(error: BaseException) -> int | None:
     # Polars passes the number on in the text only, and not always as an OSError.
     in_text = re.search(r"\(os error ([0-9]+)\)", str(error))
     return int(in_text[1]) if in_text else None
-
-
-def expand_home(name: str) -> str:
-    """Write a home for a leading ``~``; with the name of a user whom nobody knows it stays, as does an address.
-
-    Example:
-        >>> expand_home("~no-such-user/slices"), expand_home("s3://science//v2")
-        ('~no-such-user/slices', 's3://science//v2')
-    """
-    return os.path.expanduser(name)  # noqa: PTH111 - Path.expanduser raises, and would mend the address
-
-
-def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is.
-
-    Example:
-        >>> real_path("/a/b/../c").as_posix()
-        '/a/c'
-    """
-    return Path(os.path.realpath(path))
-
-
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of what a file holds, in hexadecimal.
-
-    Raises:
-        OSError: it cannot be read.
-
-    Example:
-        >>> hash_file(Path(os.devnull))[:8]
-        'e3b0c442'
-    """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        error.filename = error.filename or os.fspath(path)  # a disk that fails in the middle names none
-        raise
-
-
-def list_visible(paths: Iterable[Path]) -> list[Path]:
-    """Sort paths, without hidden ones: file managers, foreign disks and Spark leave those anywhere.
-
-    Example:
-        >>> [path.name for path in list_visible([Path("b"), Path(".DS_Store"), Path("a")])]
-        ['a', 'b']
-    """
-    return sorted(path for path in paths if not path.name.startswith("."))
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder with what is in it, as far as that is possible.
-
-    Anything else of that name stays: a file and a link are not ours, and rmtree of a FIFO would wait for a writer.
-
-    Example:
-        >>> remove_folder(Path("no/such/folder"))
-    """
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)

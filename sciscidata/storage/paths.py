@@ -1,0 +1,141 @@
+"""Paths: checked names that a file states, links resolved, files hashed, folders listed and removed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from sciscidata.errors import StorageError, UnsafeNameError
+
+_LONGEST_SHOWN: Final = 80
+
+
+def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
+    """Turn a name that a file states into a path below ``folder``.
+
+    Every name that was read from a file goes through here: the file may be wrong, or made to mislead. A name is plain
+    parts joined by ``/``. A link is followed only if it leads to a place in ``folder``.
+
+    Args:
+        folder: where the file has to lie; a link may lead to it.
+        name: the stated name, of any type.
+        stated_by: the file that states it, for the message.
+
+    Returns:
+        ``folder / name``, which need not exist.
+
+    Raises:
+        UnsafeNameError: the name is no text, is absolute, leaves the folder, holds a control character, or a link
+            leads it out of the folder.
+
+    Example:
+        >>> path_inside(Path("corpus"), "works/part-000000.parquet", stated_by="corpus.json").as_posix()
+        'corpus/works/part-000000.parquet'
+        >>> path_inside(Path("corpus"), "../thesis.tex", stated_by="corpus.json")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.UnsafeNameError: corpus.json names '../thesis.tex', which is not a file inside corpus. The
+        file is damaged, or was made to mislead: get it again from where it came, or make it anew.
+    """
+    if isinstance(name, str) and is_plain_name(name):
+        path = folder / name
+        if real_path(path).is_relative_to(real_path(folder)):
+            return path
+        problem = "which a link leads out of"
+    else:
+        problem = "which is not a file inside"
+    shown = repr(name) if len(repr(name)) <= _LONGEST_SHOWN else f"{repr(name)[:_LONGEST_SHOWN]}..."
+    msg = (
+        f"{stated_by} names {shown}, {problem} {folder}. The file is damaged, or was made to mislead: get it again "
+        "from where it came, or make it anew."
+    )
+    raise UnsafeNameError(msg)
+
+
+def is_plain_name(name: str) -> bool:
+    r"""Whether a name is parts joined by ``/`` that stay below any folder, on any system.
+
+    Example:
+        >>> [is_plain_name(name) for name in ("a/b.txt", "", "/etc/passwd", "a/../b", "a//b", "C:\\a", "a\x1b[2J")]
+        [True, False, False, False, False, False, False]
+    """
+    parts = name.split("/")
+    return all(part not in ("", ".", "..") for part in parts) and name.isprintable() and not {"\\", ":"} & set(name)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a link where this package makes a folder of its own: it may lead to any file of the user.
+
+    Raises:
+        StorageError: there is one.
+
+    Example:
+        >>> refuse_link(Path("no/such/folder"))
+    """
+    if path.is_symlink():
+        msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
+        raise StorageError(msg)
+
+
+def expand_home(name: str) -> str:
+    """Replace a leading ``~`` by the home folder; an unknown user's name stays, and so does an address.
+
+    Example:
+        >>> expand_home("~no-such-user/slices"), expand_home("s3://science//v2")
+        ('~no-such-user/slices', 's3://science//v2')
+    """
+    return os.path.expanduser(name)  # noqa: PTH111 - Path.expanduser raises, and would mend the address
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is.
+
+    Example:
+        >>> real_path("/a/b/../c").as_posix()
+        '/a/c'
+    """
+    return Path(os.path.realpath(path))
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of the content of a file, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+
+    Example:
+        >>> hash_file(Path(os.devnull))[:8]
+        'e3b0c442'
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)  # a disk that fails in the middle names none
+        raise
+
+
+def list_visible(paths: Iterable[Path]) -> list[Path]:
+    """Sort paths and leave out hidden ones: file managers, foreign disks and Spark put those anywhere.
+
+    Example:
+        >>> [path.name for path in list_visible([Path("b"), Path(".DS_Store"), Path("a")])]
+        ['a', 'b']
+    """
+    return sorted(path for path in paths if not path.name.startswith("."))
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder and its content as far as possible.
+
+    A file or a link of that name stays: it is not ours. rmtree of a FIFO would wait for a writer.
+
+    Example:
+        >>> remove_folder(Path("no/such/folder"))
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
