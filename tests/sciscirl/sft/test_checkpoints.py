@@ -120,7 +120,7 @@ def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, tin
 
     folder = copied.with_name("killed")
     with monkeypatch.context() as patched:
-        patched.setattr("sciscirl.sft.checkpoints.flush_folder", die)
+        patched.setattr("sciscirl.sft.checkpoints.flush_tree", die)
         with pytest.raises(KeyboardInterrupt):
             train(toy_slice, tiny_model, folder)
     assert checkpoint(folder, 1).is_dir()
