@@ -27,6 +27,7 @@ from sciscidata.labels import (
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.release.export import REPORT, verify_labelled
+from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -36,7 +37,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     read_settings,
 )
-from sciscidata.release.release import Release, render_jsonl
+from sciscidata.release.release import Release
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import (
     BALANCED,

@@ -32,8 +32,8 @@ from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, compute_novelt
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
+from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS
-from sciscidata.release.release import render_jsonl
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.draw import draw_after_text
 from sciscidata.sampling.eligibility import EligibilityConfig

@@ -47,8 +47,8 @@ from sciscidata.plots import plot_novelty
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.plain_text import _clean_all, _unescape_entities
 from sciscidata.release.export import _batches, write_labelled
-from sciscidata.release.json_lines import render_lines
-from sciscidata.release.release import check_target, render_jsonl
+from sciscidata.release.json_lines import render_jsonl, render_lines
+from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.eligibility import EligibilityConfig, compute_removals, count_removals
 from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
