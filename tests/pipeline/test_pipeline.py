@@ -39,7 +39,7 @@ from sciscidata.sampling.draw import draw_after_text
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
-from sciscidata.scoring import compute_labels, compute_with_novelty
+from sciscidata.scoring import compute_labels, join_atypicality
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -378,7 +378,7 @@ def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
     late = build(small(tmp_path, source=CorpusConfig(folder=tmp_path / "chained"), split=split, out=tmp_path / "late"))
     drawn = {int(name[1:]) for split in (late.train, late.test) for name in split["openalex_id"]}
     scores = compute_labels(
-        compute_with_novelty(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
+        join_atypicality(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
         LabelThresholds(),
     )
     early = draw_after_text(works.lazy(), scores, world.citations, EligibilityConfig(), split, window_years=5)
