@@ -123,11 +123,11 @@ def run_peer(python: str, peer: str, year: int, folder: Path) -> dict[str, float
 def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
     from sciscidata.novelty.atypicality import compute_atypicality
-    from sciscidata.novelty.background import write_pair_table
+    from sciscidata.novelty.background import write_null_model
     from sciscidata.novelty.config import NoveltyConfig
 
     config = NoveltyConfig(years=(year, year))
-    path = write_pair_table(*scan_graph(size, venues=True), folder / "background.parquet", config)
+    path = write_null_model(*scan_graph(size, venues=True), folder / "background.parquet", config)
     ours = pl.scan_parquet(path).filter(pl.col("source_id_a") < pl.col("source_id_b"))
     ours = ours.select(a="source_id_a", b="source_id_b", n=pl.col("n_observed").cast(pl.Int64)).sort("a", "b").collect()
     theirs = pl.read_parquet(folder / "pyscisci_pairs.parquet", columns=["a", "b", "n"])

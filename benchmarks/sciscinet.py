@@ -42,12 +42,10 @@ def write_all(folder, out):
 
     from sciscidata.labels import compute_disruption_labels, compute_novelty_labels
     from sciscidata.release.export import write_labelled
-    from sciscidata.release.json_lines import render_lines
     from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
     from sciscidata.sources.sciscinet.works import plain_texts
 
     # Compile, or load what is compiled: once per machine, not per row.
-    render_lines(pl.DataFrame({"a": ["x"], "b": [["y"]]}))
     pl.DataFrame({"a": ['{"a":[0]}']}).select(plain_texts("a", inverted=True))
     tables = scan_sciscinet(SciSciNetConfig(folder=folder))
     labelled = compute_novelty_labels(compute_disruption_labels(tables.structure))

@@ -23,7 +23,7 @@ from sciscidata.labels import LabelThresholds
 from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.scaling import rank_on_disk
+from sciscidata.novelty.scores_from_z import rank_on_disk
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
@@ -31,7 +31,7 @@ from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED
 from sciscidata.schemas import CITATIONS, Corpus
-from sciscidata.scoring import compute_with_novelty
+from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_answers, pull_openalex
 from sciscidata.sources.record_files import find_record_files
@@ -86,7 +86,7 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
         null_model, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-        scores = compute_with_novelty(disruption, works, citations, config.novelty, **null_model, concentrations=told)
+        scores = join_atypicality(disruption, works, citations, config.novelty, **null_model, concentrations=told)
         yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=told)
 
 
@@ -151,7 +151,7 @@ def score_structure(
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     scores = score_graph(graph, cd).select("work_id", "cd_index", n_references, n_citers)
     if novelty is None:
-        return compute_with_novelty(scores, works, citations, None).collect()
+        return join_atypicality(scores, works, citations, None).collect()
     table = None if background is None else read_background(background).for_venues_of(works)
     given = (graph, venue_numbers(graph, works), novelty)
     atypicality = score_atypicality(*given, background=table, concentrations=concentrations)
@@ -192,7 +192,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
     if not tables.config.recompute:
         tables.require_published(novelty="novelty_label" in BALANCED[config.split.balance])
         if novelty is None or "z_p10" not in structure.collect_schema():
-            structure = compute_with_novelty(structure, structure, structure, None)
+            structure = join_atypicality(structure, structure, structure, None)
         elif novelty.score == "rank":
             structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
         counts = {"n_references": "reference_count", "n_citers": "citation_count"}

@@ -20,7 +20,7 @@ from sciscidata.config import (
 )
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
-from sciscidata.novelty.background import Background, read_background, write_pair_table
+from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.open_source import ScoredSource, open_corpus, open_source
 from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
@@ -28,7 +28,7 @@ from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, draw_after_text
 from sciscidata.sampling.late_text import draw_before_text
-from sciscidata.sampling.statement import describe_background, describe_novelty, remark_on_novelty
+from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.scoring import compute_labels
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
@@ -162,7 +162,7 @@ def write_background(
         overwrite: replace an existing background. Anything else that is there is never replaced.
 
     Returns:
-        The table on disk; see write_pair_table.
+        The table on disk; see write_null_model.
 
     Raises:
         ConfigError: at once, if the source is the API.
@@ -192,7 +192,7 @@ def write_background(
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
         works, citations, _ = open_corpus(source, cache_dir)
-        write_pair_table(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
+        write_null_model(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
         return read_background(path)
 
 

@@ -12,7 +12,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, require_columns
 
 
-def compute_with_novelty(
+def join_atypicality(
     scores: pl.LazyFrame | pl.DataFrame,
     works: pl.LazyFrame,
     citations: pl.LazyFrame,
@@ -44,13 +44,11 @@ def compute_with_novelty(
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
-        >>> compute_with_novelty(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
+        >>> join_atypicality(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
         [None]
     """
     names = [name for name in ATYPICALITY if name != "work_id"]
-    scored = require_columns(
-        scores, ATYPICALITY, frame_name="scores", stage="compute_with_novelty", columns=["work_id"]
-    )
+    scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="join_atypicality", columns=["work_id"])
     scored = scored.drop(names, strict=False)
     if config is None:
         return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)

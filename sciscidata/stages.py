@@ -25,7 +25,7 @@ from sciscidata.novelty.atypicality import cache_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.open_source import open_corpus
-from sciscidata.sampling.statement import describe_background
+from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet

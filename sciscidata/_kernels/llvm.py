@@ -63,18 +63,6 @@ def plain_bytes(typing, data, at):
 
 
 @intrinsic
-def plain_bytes_without_line_ends(typing, data, at):
-    """Count as ``plain_bytes``, and only those before the lead byte of a character among which are line ends."""
-
-    def build(context, builder, signature, arguments):
-        loaded = _load(context, builder, signature, arguments)
-        wanted = _any_of(builder, loaded, (_QUOTE, _BACKSLASH, 0xC2, 0xE2))
-        return _count_before(builder, builder.or_(_below(builder, loaded, _SPACE), wanted))
-
-    return types.int64(data, at), build
-
-
-@intrinsic
 def spaces_and_oddities(typing, data, at):
     """Mark two things in ``data[at:at + 16]``, a bit per byte: spaces, and from bit 16 on what may need cleaning.
 

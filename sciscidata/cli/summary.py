@@ -24,8 +24,8 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
+from sciscidata.sampling.manifest_entries import remark_on_novelty, remark_on_venues, remark_on_years
 from sciscidata.sampling.split import SPLITS
-from sciscidata.sampling.statement import remark_on_novelty, remark_on_venues, remark_on_years
 from sciscidata.storage import real_path, storage_error
 
 # ---------- A release as a person wants to see it: what was read, what each filter removed, the classes, where it lies.

@@ -19,7 +19,7 @@ from sciscidata.novelty._per_work import check_venues, require_corpus, score_yea
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
-from sciscidata.novelty.scaling import add_scores
+from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.novelty.venue_pairs import (
     Cells,
     Groups,
@@ -76,7 +76,7 @@ def compute_atypicality(
         config: conventions; ``NoveltyConfig()`` when None.
         focal: score these works only (a Series of ids, or a frame with work_id), each as if all were scored: all works
             of ``works`` make up the null model. Much cheaper if they are few.
-        background: a file of write_pair_table: take the z of a pair from there, whatever ``works`` holds besides. A
+        background: a file of write_null_model: take the z of a pair from there, whatever ``works`` holds besides. A
             work gets the value of the large corpus if all its references are in ``citations``, with year and venue in
             ``works``. A pair that the background does not hold is undefined, as is a year that it lacks.
         cache_dir: keep the graph here for later runs; see build_graph.

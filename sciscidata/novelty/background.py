@@ -49,7 +49,7 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """A table written by write_pair_table, checked, and ready to be looked up.
+    """A table written by write_background, checked, and ready to be looked up.
 
     Attributes:
         path: the file.
@@ -110,7 +110,7 @@ class Background:
         try:
             rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left", validate="1:1")
         except pl.exceptions.ComputeError as error:
-            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_pair_table."
+            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
             raise BackgroundError(msg) from error
         observed, mean, deviation = (
             rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
@@ -135,7 +135,7 @@ def read_background(path: str | Path) -> Background:
     """Open a table of venue pairs: compare the file with the SHA-256 that it holds. Its rows are read when asked for.
 
     Args:
-        path: a file of write_pair_table.
+        path: a file of write_background.
 
     Raises:
         ConfigError: ``path`` is no path.
@@ -147,14 +147,14 @@ def read_background(path: str | Path) -> Background:
         Traceback (most recent call last):
         ...
         sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with `sciscidata background`
-        (write_pair_table), or check the path.
+        (write_background), or check the path.
     """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"background is {path!r}, needs the path of a file of write_pair_table."
+        msg = f"background is {path!r}, needs the path of a file of write_background."
         raise ConfigError(msg)
     path = Path(path)
     if not path.is_file():
-        msg = f"no background at {path}. Write one with `sciscidata background` (write_pair_table), or check the path."
+        msg = f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
         raise InputNotFoundError(msg)
     try:
         metadata = pq.read_metadata(path)
@@ -165,7 +165,7 @@ def read_background(path: str | Path) -> Background:
     names = metadata.schema.names
     missing = [name for name in PAIR_STATISTICS if name not in names]
     if version is None:
-        problem = "is a Parquet file, but no background: it lacks the metadata of write_pair_table"
+        problem = "is a Parquet file, but no background: it lacks the metadata of write_background"
     elif version != FORMAT_VERSION:
         problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
     elif missing:
@@ -176,7 +176,7 @@ def read_background(path: str | Path) -> Background:
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
         return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
-    msg = f"{path} {problem}. Write it anew with write_pair_table."
+    msg = f"{path} {problem}. Write it anew with write_background."
     raise BackgroundError(msg)
 
 
@@ -200,10 +200,10 @@ def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
 
 def _damaged(path: Path, error: Exception) -> BackgroundError:
     reason = str(error).strip().splitlines()[0].rstrip(".")
-    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_pair_table.")
+    return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
 
 
-__all__ = ["Background", "read_background", "write_pair_table"]
+__all__ = ["Background", "read_background", "write_null_model"]
 
 _ROWS_PER_GROUP = 1 << 20
 
@@ -212,7 +212,7 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
 
-def write_pair_table(
+def write_null_model(
     works: pl.LazyFrame,
     citations: pl.LazyFrame,
     path: str | Path,
@@ -256,12 +256,12 @@ def write_pair_table(
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6], "cited_id": [1, 2, 3, 4]})
         >>> with TemporaryDirectory() as home:
-        ...     table = read_background(write_pair_table(works, citations, f"{home}/pairs.parquet"))
+        ...     table = read_background(write_null_model(works, citations, f"{home}/pairs.parquet"))
         ...     rows = table.scan().select(pl.all().exclude("publication_year").round(3)).collect().rows()
         >>> rows
         [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
     """
-    stage = "write_pair_table"
+    stage = "write_background"
     works, citations = require_corpus(works, citations, stage)
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
     check_threads(n_threads)

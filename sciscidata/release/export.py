@@ -320,7 +320,7 @@ def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any
 
 
 class _Batch(NamedTuple):
-    lines: memoryview
+    lines: bytes
     n_rows: int
     classes: dict[str, dict[str | None, int]]
 

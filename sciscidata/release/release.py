@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
+from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -51,8 +51,6 @@ DRAWN: Final = pl.Schema(
         "disruption_label": EXAMPLE["disruption_label"],
     }
 )
-# What str.splitlines and JavaScript take for a line end although JSON does not.
-_LINE_ENDS: Final = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 @dataclass(frozen=True)
@@ -264,26 +262,6 @@ def read_release(folder: str | Path) -> Release:
         msg = f"{folder} lacks {', '.join(missing)}. {REMEDY}"
         raise InputNotFoundError(msg)
     return Release(folder, manifest)
-
-
-def render_jsonl(examples: pl.DataFrame) -> bytes:
-    r"""Write EXAMPLE rows as canonical JSON lines.
-
-    UTF-8, ``\n`` after every line, no spaces, the columns in their order, floats in Python's shortest form
-    that reads back as the same number, and the three characters that naive line readers split on escaped.
-
-    Raises:
-        ValueError: if a float is not finite.
-
-    Example:
-        >>> render_jsonl(pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [0.1]}))
-        b'{"title":"S\xc3\xa9ance\\u2028one","cd_index":0.1}\n'
-    """
-    lines = (
-        json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_LINE_ENDS)
-        for row in examples.iter_rows(named=True)
-    )
-    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.DataFrame]:

@@ -27,6 +27,7 @@ from sciscidata.labels import (
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.release.export import REPORT, verify_labelled
+from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -36,7 +37,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     read_settings,
 )
-from sciscidata.release.release import Release, render_jsonl
+from sciscidata.release.release import Release
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import (
     BALANCED,
@@ -369,12 +370,12 @@ def verify(path: str | Path) -> Verified:
         SciSciDataError: it differs; the message names what does: VerificationError, StorageError or BackgroundError.
 
     Example:
-        >>> from sciscidata.novelty.background import write_pair_table
+        >>> from sciscidata.novelty.background import write_null_model
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
         >>> from tempfile import TemporaryDirectory
         >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=500))
         >>> with TemporaryDirectory() as home:
-        ...     verified = verify(write_pair_table(works, citations, f"{home}/pairs.parquet"))
+        ...     verified = verify(write_null_model(works, citations, f"{home}/pairs.parquet"))
         >>> verified.kind, verified.counts["pairs"] > 0
         ('background', True)
     """

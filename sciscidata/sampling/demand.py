@@ -9,7 +9,7 @@ from typing import TypeAlias
 import polars as pl
 
 from sciscidata.labels import LabelThresholds, compute_disruption_labels
-from sciscidata.sampling.eligibility import EligibilityConfig, compute_candidates, compute_removals
+from sciscidata.sampling.eligibility import EligibilityConfig, join_candidates, mark_removals
 from sciscidata.sampling.split import (
     BALANCED,
     SPLITS,
@@ -98,8 +98,8 @@ class Demand:
         Of texts only whether they are blank matters here, and of titles whether they repeat. ``scores`` is CD_SCORES
         with the columns of ATYPICALITY, which may be null unless ``needs_novelty``.
         """
-        candidates = compute_candidates(works, compute_labels(scores, self.thresholds), citations)
-        marked = compute_removals(candidates, self.eligibility, window_years=self.window_years)
+        candidates = join_candidates(works, compute_labels(scores, self.thresholds), citations)
+        marked = mark_removals(candidates, self.eligibility, window_years=self.window_years)
         has_cell = pl.all_horizontal(pl.col(column).is_not_null() for column in self.columns)
         eligible = marked.filter(pl.col("removed_by").is_null(), has_cell).select("work_id", *self.columns).collect()
         self.cell_of = {work_id: tuple(cell) for work_id, *cell in eligible.rows()}

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, compute_candidates, compute_removals
+from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_removals
+from sciscidata.sampling.manifest_entries import count_stages
 from sciscidata.sampling.split import SplitConfig, draw_split
-from sciscidata.sampling.statement import count_stages
 
 _CHECK: Final = (
     "Check that the source has what they ask for: texts (no --no-texts, --sciscinet-texts), references, years."
@@ -55,28 +55,28 @@ def draw_after_text(
         citations: CITATIONS, read for the number of references.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
-        window_years: as in ``compute_removals``.
-        data_date: as in ``compute_removals``.
+        window_years: as in ``mark_removals``.
+        data_date: as in ``mark_removals``.
 
     Raises:
         SchemaMismatchError: at once, if a column is missing or mistyped.
         EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
-        >>> from sciscidata.scoring import compute_with_novelty, compute_labels
+        >>> from sciscidata.scoring import join_atypicality, compute_labels
         >>> from sciscidata.schemas import CD_SCORES, WORKS
         >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
         >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)
         >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
         >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
-        >>> scores = compute_labels(compute_with_novelty(pl.LazyFrame([score], schema=CD_SCORES), works, citations, None))
+        >>> scores = compute_labels(join_atypicality(pl.LazyFrame([score], schema=CD_SCORES), works, citations, None))
         >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none")
         >>> drawn = draw_after_text(works, scores, citations, *settings, window_years=5)
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
-    candidates = compute_candidates(works, labelled, citations)
-    marked = compute_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
+    candidates = join_candidates(works, labelled, citations)
+    marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
     drawn = draw_or_explain(eligible, split, counts["filters"])

@@ -142,11 +142,11 @@ __all__ = [
     "CANDIDATES",
     "FILTERS",
     "EligibilityConfig",
-    "compute_candidates",
-    "compute_removals",
     "count_references",
     "count_removals",
     "first_reason",
+    "join_candidates",
+    "mark_removals",
 ]
 
 _FROM_WORKS: Final = (
@@ -161,11 +161,11 @@ _FROM_WORKS: Final = (
 )
 _N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
 
-#: A column of compute_removals's own, and a year before every other.
+#: A column of mark_removals's own, and a year before every other.
 _OTHERWISE: Final = "removed_by but for the window"
 _BEFORE_ALL: Final = -(2**40)
 
-#: What the filters read; made by :func:`compute_candidates`.
+#: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **CD_SCORES, **_N_REFERENCES})
 
 
@@ -196,7 +196,7 @@ def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
     )
 
 
-def compute_candidates(
+def join_candidates(
     works: pl.LazyFrame | pl.DataFrame,
     scores: pl.LazyFrame | pl.DataFrame,
     citations: pl.LazyFrame | pl.DataFrame,
@@ -219,14 +219,14 @@ def compute_candidates(
         >>> works = pl.LazyFrame([{"work_id": 1, "title": "On sleep"}], schema=WORKS)
         >>> scores = pl.LazyFrame([{"work_id": 1, "cd_index": 0.5}], schema=CD_SCORES)
         >>> citations = pl.LazyFrame({"citing_id": [1, 1], "cited_id": [8, 9]})
-        >>> candidates = compute_candidates(works, scores, citations)
+        >>> candidates = join_candidates(works, scores, citations)
         >>> candidates.select("work_id", "title", "cd_index", "n_references").collect().row(0)
         (1, 'On sleep', 0.5, 2)
     """
-    facts = require_columns(works, WORKS, frame_name="WORKS", stage="compute_candidates", columns=_FROM_WORKS).select(
+    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS).select(
         _FROM_WORKS
     )
-    scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="compute_candidates")
+    scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
         facts.join(scored, on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
@@ -234,7 +234,7 @@ def compute_candidates(
     )
 
 
-def compute_removals(
+def mark_removals(
     candidates: pl.LazyFrame | pl.DataFrame,
     config: EligibilityConfig | None = None,
     *,
@@ -244,7 +244,7 @@ def compute_removals(
     """Say of every work which filter removes it, or null if it may be drawn. Runs nothing.
 
     Args:
-        candidates: CANDIDATES, as :func:`compute_candidates` makes them; further columns pass through.
+        candidates: CANDIDATES, as :func:`join_candidates` makes them; further columns pass through.
         config: ``EligibilityConfig()`` when None.
         window_years: the citation window of the scores, 0 to 9999; None (no upper bound) leaves
             ``window_incomplete`` without effect.
@@ -269,11 +269,11 @@ def compute_removals(
         ...     {"work_id": 3, "title": None, "doi": None} | work | score,
         ... ]
         >>> frame = pl.DataFrame(rows, schema=CANDIDATES)
-        >>> marked = compute_removals(frame, EligibilityConfig(last_year=2024), window_years=5)
+        >>> marked = mark_removals(frame, EligibilityConfig(last_year=2024), window_years=5)
         >>> marked.select("work_id", "removed_by").collect().rows()
         [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
-    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="compute_removals")
+    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals")
     check_window(window_years)
     config = checked_config(config, EligibilityConfig)
     # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
@@ -312,7 +312,7 @@ def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
     Every work is counted once, so the removals and ``eligible`` add up to ``works``. Runs the frame.
 
     Args:
-        marked: what :func:`compute_removals` returns.
+        marked: what :func:`mark_removals` returns.
 
     Raises:
         SchemaMismatchError: at once, if ``removed_by`` is missing or not String.
@@ -352,7 +352,7 @@ def first_reason(config: EligibilityConfig, window_years: int | None, last_year:
 
     Args:
         config: which works may be drawn; its ``last_year`` is not read.
-        window_years: as in compute_removals.
+        window_years: as in mark_removals.
         last_year: the data's last year; None leaves ``window_incomplete`` without effect.
 
     Example:

@@ -19,8 +19,8 @@ from sciscidata.last_year import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
+from sciscidata.sampling.manifest_entries import describe_years
 from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, split_keys, split_of_keys
-from sciscidata.sampling.statement import describe_years
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 
 # ---------- The works that may be drawn, in the order of their keys, without a list of all of them.
@@ -232,8 +232,8 @@ def draw_before_text(
         read_works: gives the WORKS rows of some ids.
         eligibility: which works may be drawn.
         split: how many, and which classes are balanced.
-        window_years: as in ``compute_removals``.
-        data_date: as in ``compute_removals``.
+        window_years: as in ``mark_removals``.
+        data_date: as in ``mark_removals``.
         names: ``work_id``, ``title`` and ``doi`` of all works; None where titles are too dear to pass over.
 
     Returns:

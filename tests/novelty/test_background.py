@@ -21,7 +21,7 @@ from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, 
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import background as novelty_background
 from sciscidata.novelty.atypicality import NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
-from sciscidata.novelty.background import read_background, write_pair_table
+from sciscidata.novelty.background import read_background, write_null_model
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import seal
 from tests.novelty import oracle
@@ -57,7 +57,7 @@ def handball(shared_data: Path) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 @settings(max_examples=60)
 def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(corpus, config, data):
     with TemporaryDirectory() as home:
-        file = write_pair_table(*frames(*corpus), f"{home}/pairs.parquet", config)
+        file = write_null_model(*frames(*corpus), f"{home}/pairs.parquet", config)
         whole = scored(*corpus, config)
         assert scored(*corpus, config, background=file).equals(whole)
         some = set(data.draw(st.lists(st.sampled_from([*corpus[0]]), max_size=6)))
@@ -72,7 +72,7 @@ def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(cor
 @pytest.mark.parametrize("config", [NoveltyConfig(), SHUFFLES], ids=["analytic", "permutation"])
 def test_real_works_pulled_alone_get_the_values_of_the_field(shared_data, file, config):
     works, citations = handball(shared_data)
-    write_pair_table(works, citations, file, config, n_threads=3)
+    write_null_model(works, citations, file, config, n_threads=3)
     whole = compute_atypicality(works, citations, config).sort("work_id").collect()
     assert compute_atypicality(works, citations, config, background=file).sort("work_id").collect().equals(whole)
     some = works.select("work_id").filter(pl.col("work_id") % 50 == 0)
@@ -93,7 +93,7 @@ def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_gr
     records, edges = random_corpus(8, 12, 40, 6, 5)
     records |= {work + 1000: (year + 5, 10**15) for work, (year, _) in list(records.items())[:30]}
     edges += [(work + 1000, work % 7) for work in range(30)] + [(work + 1000, work % 11) for work in range(30)]
-    table = read_background(write_pair_table(*frames(records, edges), file, config))
+    table = read_background(write_null_model(*frames(records, edges), file, config))
     rows = table.scan().collect()
     assert rows.schema == PAIR_STATISTICS
     assert rows.equals(rows.sort("publication_year", "source_id_a", "source_id_b"))
@@ -123,11 +123,11 @@ def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_gr
 def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(shared_data, tmp_path):
     works, citations = handball(shared_data)
     one, more, few = (tmp_path / name for name in ("one", "more", "few"))
-    write_pair_table(works, citations, one, n_threads=1)
-    write_pair_table(works, citations, more, n_threads=4)
+    write_null_model(works, citations, one, n_threads=1)
+    write_null_model(works, citations, more, n_threads=4)
     assert one.read_bytes() == more.read_bytes()
     config = NoveltyConfig(years=(2005, 2007), min_pairs=3, score="rank")
-    table = read_background(write_pair_table(works, citations, few, config))
+    table = read_background(write_null_model(works, citations, few, config))
     assert table.years == {2005, 2006, 2007}
     assert (
         table.scan()
@@ -138,7 +138,7 @@ def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(shared_data, tmp_
 
 def test_pairs_and_years_that_the_background_lacks_are_undefined_and_the_log_says_how_many(file, caplog):
     corpus = {1: (1990, 7), 2: (1990, 8), 3: (1990, 7), 4: (1990, 8), 5: (2000, None), 6: (2000, None)}
-    write_pair_table(*frames(corpus, [(5, 1), (5, 3), (6, 2), (6, 4)]), file)
+    write_null_model(*frames(corpus, [(5, 1), (5, 3), (6, 2), (6, 4)]), file)
     records = {1: (1990, 7), 2: (1990, 7), 3: (1990, 8), 9: (2000, None), 10: (2001, None), 11: (1995, 5)}
     edges = [(9, 1), (9, 2), (9, 3), (10, 1), (10, 2), (9, 11)]
     with caplog.at_level(logging.INFO, "sciscidata"):
@@ -155,7 +155,7 @@ def test_pairs_and_years_that_the_background_lacks_are_undefined_and_the_log_say
 def test_the_graph_level_takes_a_background_too(file):
     corpus = random_corpus(9, 20, 40, 6, 5)
     works, citations = frames(*corpus)
-    write_pair_table(works, citations, file)
+    write_null_model(works, citations, file)
     graph = build_graph(works, citations)
     table = read_background(file).for_venues_of(works)
     rows = score_atypicality(graph, venue_numbers(graph, works), background=table)
@@ -177,14 +177,14 @@ def test_the_graph_level_takes_a_background_too(file):
 )
 def test_another_null_model_is_refused_at_once(file, made, asked, said):
     works, citations = frames({1: (2000, 1)}, [])
-    write_pair_table(works, citations, file, made)
+    write_null_model(works, citations, file, made)
     with pytest.raises(ConfigError, match=said):
         compute_atypicality(works, citations, asked, background=file)
 
 
 def test_scoring_options_need_not_be_those_of_the_background(file):
     corpus = random_corpus(10, 30, 60, 5, 6)
-    write_pair_table(*frames(*corpus), file)
+    write_null_model(*frames(*corpus), file)
     for config in (NoveltyConfig(score="rank"), NoveltyConfig(seed=9, min_pairs=9), NoveltyConfig(unique_pairs=True)):
         assert scored(*corpus, config, background=file).equals(scored(*corpus, config))
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
     assert "no Parquet file, or damaged" in refusal()
     pl.DataFrame(schema=PAIR_STATISTICS).write_parquet(file)
     assert "is a Parquet file, but no background" in refusal()
-    write_pair_table(works, citations, file)
+    write_null_model(works, citations, file)
     rows = pq.read_table(file)
     facts = json.loads(pq.read_metadata(file).metadata[b"sciscidata_background"])
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
 
 def test_a_damaged_file_is_noticed_where_its_rows_are_read(shared_data, file):
     works, citations = handball(shared_data)
-    write_pair_table(works, citations, file)
+    write_null_model(works, citations, file)
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 16
     lazy = compute_atypicality(works, citations, background=file)  # while the file is still whole
@@ -236,7 +236,7 @@ def test_a_damaged_file_is_noticed_where_its_rows_are_read(shared_data, file):
 
 def test_a_run_that_fails_leaves_the_file_as_it_was_and_nothing_else(file, monkeypatch):
     corpus = frames(*random_corpus(11, 10, 20, 5, 4))
-    write_pair_table(*corpus, file)
+    write_null_model(*corpus, file)
     before = file.read_bytes()
 
     def fail(*_: object) -> None:
@@ -244,7 +244,7 @@ def test_a_run_that_fails_leaves_the_file_as_it_was_and_nothing_else(file, monke
 
     monkeypatch.setattr(novelty_background, "pair_moments", fail)
     with pytest.raises(KeyboardInterrupt):
-        write_pair_table(*corpus, file)
+        write_null_model(*corpus, file)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert file.read_bytes() == before
 
@@ -252,7 +252,7 @@ def test_a_run_that_fails_leaves_the_file_as_it_was_and_nothing_else(file, monke
 def test_a_folder_in_the_place_of_the_file_is_refused_at_once(tmp_path):
     works, citations = frames({1: (2000, 1)}, [])
     with pytest.raises(StorageError, match=r"cannot write .*: Is a directory"):
-        write_pair_table(works, citations, tmp_path)
+        write_null_model(works, citations, tmp_path)
 
 
 def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
@@ -260,7 +260,7 @@ def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
     more = records | {10**6: (None, -5), 10**6 + 1: (None, 3), 10**6 + 2: (None, 10**9)}
     expected = scored(records, edges)
     for made, asked in [(more, records), (records, more), (more, more)]:
-        write_pair_table(*frames(made, edges), file)
+        write_null_model(*frames(made, edges), file)
         rows = scored(asked, edges, background=file)
         assert rows.filter(pl.col("work_id") < 10**6).equals(expected)
     assert pl.read_parquet(file)["source_id_a"].min() >= 0
@@ -284,7 +284,7 @@ def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None
 
 def test_a_pair_that_stands_there_twice_is_refused(file):
     corpus = random_corpus(13, 20, 40, 6, 5)
-    write_pair_table(*frames(*corpus), file)
+    write_null_model(*frames(*corpus), file)
     rows = pq.read_table(file)
     rewritten(file, pa.concat_tables([rows, rows.slice(0, 1)]))
     with pytest.raises(BackgroundError, match="holds a venue pair of 2000 twice"):
@@ -293,7 +293,7 @@ def test_a_pair_that_stands_there_twice_is_refused(file):
 
 def test_a_background_without_column_statistics_is_read_all_the_same(file):
     corpus = random_corpus(14, 20, 40, 6, 5)
-    write_pair_table(*frames(*corpus), file)
+    write_null_model(*frames(*corpus), file)
     rewritten(file, write_statistics=False)
     assert scored(*corpus, background=file).equals(scored(*corpus))
 
@@ -315,7 +315,7 @@ YEAR = b'{"publication_year": 2000, "n_works": 1, "n_references": 1, "n_pairs": 
     ],
 )
 def test_broken_metadata_are_refused_in_words(file, key, said):
-    write_pair_table(*frames({1: (2000, 1)}, []), file)
+    write_null_model(*frames({1: (2000, 1)}, []), file)
     with pytest.raises(BackgroundError, match=said):
         read_background(rewritten(file, key=key))
 
@@ -334,14 +334,14 @@ def test_what_the_user_keeps_beside_it_stays_and_what_a_killed_run_left_goes(fil
     kept.write_text("mine")
     (left / "lock").touch()
     (left / "new").write_text("half")
-    write_pair_table(works, citations, file)
+    write_null_model(works, citations, file)
     assert kept.read_text() == "mine"
     assert sorted(path.name for path in file.parent.iterdir()) == sorted([file.name, kept.parent.name])
 
 
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])
 def test_a_corpus_without_a_single_pair_makes_an_empty_table(file, records):
-    table = read_background(write_pair_table(*frames(records, [(2, 1)]), file))
+    table = read_background(write_null_model(*frames(records, [(2, 1)]), file))
     assert table.scan().collect().equals(pl.DataFrame(schema=PAIR_STATISTICS))
     assert table.counts["n_pairs"].sum() == 0
     assert scored(records, [(2, 1)], background=file).equals(scored(records, [(2, 1)]))
@@ -350,9 +350,9 @@ def test_a_corpus_without_a_single_pair_makes_an_empty_table(file, records):
 def test_what_is_no_config_or_number_of_threads_is_refused(file):
     works, citations = frames({1: (2000, 1)}, [])
     with pytest.raises(ConfigError, match="needs a NoveltyConfig"):
-        write_pair_table(works, citations, file, {"null": "analytic"})
+        write_null_model(works, citations, file, {"null": "analytic"})
     with pytest.raises(ConfigError, match="n_threads"):
-        write_pair_table(works, citations, file, n_threads=0)
+        write_null_model(works, citations, file, n_threads=0)
     assert not file.exists()
 
 
@@ -361,7 +361,7 @@ def test_a_full_disk_is_said_in_words(tmp_path):
     pytest.importorskip("resource")
     code = (
         "import resource, signal, sys, polars as pl, numpy as np\n"
-        "from sciscidata.novelty.background import write_pair_table\n"
+        "from sciscidata.novelty.background import write_null_model\n"
         "from sciscidata.errors import StorageError\n"
         "n = 4000\n"
         "works = pl.LazyFrame({'work_id': range(n), 'source_id': [i * i % 997 for i in range(n)],\n"
@@ -370,7 +370,7 @@ def test_a_full_disk_is_said_in_words(tmp_path):
         "edges = [(3001 + i % 900, i * 7 % 3000) for i in range(30000)]\n"
         "citations = pl.LazyFrame(edges, schema=['citing_id', 'cited_id'], orient='row')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000))\n"
-        "try: write_pair_table(works, citations, sys.argv[1] + '/pairs.parquet')\n"
+        "try: write_null_model(works, citations, sys.argv[1] + '/pairs.parquet')\n"
         "except StorageError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=600)

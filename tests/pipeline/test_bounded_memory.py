@@ -17,7 +17,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.errors import NotEnoughWorksError, StorageError
 from sciscidata.labels import LabelThresholds, compute_novelty_labels, conventionality_cut, find_conventionality_cut
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.scaling import rank_on_disk
+from sciscidata.novelty.scores_from_z import rank_on_disk
 from sciscidata.pipeline import build
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.sciscinet.published_scores import rescore

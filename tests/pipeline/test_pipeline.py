@@ -32,14 +32,14 @@ from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, compute_novelt
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
+from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS
-from sciscidata.release.release import render_jsonl
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.draw import draw_after_text
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
-from sciscidata.scoring import compute_labels, compute_with_novelty
+from sciscidata.scoring import compute_labels, join_atypicality
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -378,7 +378,7 @@ def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
     late = build(small(tmp_path, source=CorpusConfig(folder=tmp_path / "chained"), split=split, out=tmp_path / "late"))
     drawn = {int(name[1:]) for split in (late.train, late.test) for name in split["openalex_id"]}
     scores = compute_labels(
-        compute_with_novelty(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
+        join_atypicality(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
         LabelThresholds(),
     )
     early = draw_after_text(works.lazy(), scores, world.citations, EligibilityConfig(), split, window_years=5)

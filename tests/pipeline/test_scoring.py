@@ -9,10 +9,10 @@ from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty.atypicality import compute_atypicality
-from sciscidata.novelty.background import write_pair_table
+from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
-from sciscidata.scoring import compute_labels, compute_with_novelty
+from sciscidata.scoring import compute_labels, join_atypicality
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 
 
@@ -25,7 +25,7 @@ def world():
 def test_scores_keep_their_rows_and_gain_the_columns_of_atypicality(world):
     works, citations = world
     scores = compute_cd_index(works, citations).collect().sample(fraction=0.5, shuffle=True, seed=1)
-    joined = compute_with_novelty(scores, works, citations, NoveltyConfig())
+    joined = join_atypicality(scores, works, citations, NoveltyConfig())
     assert joined.collect_schema() == {**CD_SCORES, **ATYPICALITY}
     got = joined.collect()
     assert got.select(scores.columns).equals(scores)
@@ -40,18 +40,16 @@ def test_scores_keep_their_rows_and_gain_the_columns_of_atypicality(world):
 
 def test_a_work_that_has_no_row_in_works_is_null(world):
     works, citations = world
-    got = compute_with_novelty(pl.LazyFrame({"work_id": [-1]}), works, citations, NoveltyConfig()).collect()
+    got = join_atypicality(pl.LazyFrame({"work_id": [-1]}), works, citations, NoveltyConfig()).collect()
     assert got.row(0) == (-1, None, None, None, None, None)
 
 
 def test_without_novelty_the_columns_are_there_and_null(world):
     works, citations = world
     scores = compute_cd_index(works, citations)
-    with_novelty = compute_with_novelty(scores, works, citations, NoveltyConfig())
-    assert with_novelty.collect_schema() == compute_with_novelty(scores, works, citations, None).collect_schema()
-    again = compute_with_novelty(
-        with_novelty, works, citations, None
-    ).collect()  # replaces what an earlier call has added
+    with_novelty = join_atypicality(scores, works, citations, NoveltyConfig())
+    assert with_novelty.collect_schema() == join_atypicality(scores, works, citations, None).collect_schema()
+    again = join_atypicality(with_novelty, works, citations, None).collect()  # replaces what an earlier call has added
     assert again.height == 3_000
     assert all(again[name].null_count() == 3_000 for name in ATYPICALITY if name != "work_id")
     labelled = compute_labels(again).collect()
@@ -66,22 +64,22 @@ def test_nothing_runs_before_collect_and_mistakes_are_named_at_once(world):
         raise AssertionError("it ran")
 
     broken = pl.defer(fail, schema=citations.collect_schema())
-    compute_with_novelty(pl.LazyFrame({"work_id": [1]}), works, broken, NoveltyConfig())
-    with pytest.raises(SchemaMismatchError, match="compute_with_novelty: scores lacks column 'work_id'"):
-        compute_with_novelty(pl.LazyFrame({"id": [1]}), works, citations, NoveltyConfig())
+    join_atypicality(pl.LazyFrame({"work_id": [1]}), works, broken, NoveltyConfig())
+    with pytest.raises(SchemaMismatchError, match="join_atypicality: scores lacks column 'work_id'"):
+        join_atypicality(pl.LazyFrame({"id": [1]}), works, citations, NoveltyConfig())
     with pytest.raises(ConfigError, match="needs a NoveltyConfig"):
-        compute_with_novelty(pl.LazyFrame({"work_id": [1]}), works, citations, "analytic")
+        join_atypicality(pl.LazyFrame({"work_id": [1]}), works, citations, "analytic")
 
 
 def test_a_part_of_a_corpus_has_the_scores_of_the_whole_with_its_background(world, tmp_path):
     works, citations = world
     whole = compute_atypicality(works, citations).drop_nulls("z_p10").collect()
     some = whole["work_id"].sort().gather_every(50)
-    table = write_pair_table(works, citations, tmp_path / "pairs.parquet")
+    table = write_null_model(works, citations, tmp_path / "pairs.parquet")
     own = citations.filter(pl.col("citing_id").is_in(some.implode()))
-    got = compute_with_novelty(some.to_frame(), works, own, NoveltyConfig(), background=table).collect()
+    got = join_atypicality(some.to_frame(), works, own, NoveltyConfig(), background=table).collect()
     assert got.equals(some.to_frame().join(whole, on="work_id", how="left", maintain_order="left"))
-    thin = compute_with_novelty(some.to_frame(), works, own, NoveltyConfig()).collect()
+    thin = join_atypicality(some.to_frame(), works, own, NoveltyConfig()).collect()
     assert not thin.equals(got)
 
 

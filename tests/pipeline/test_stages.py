@@ -31,7 +31,7 @@ from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.graph.graph import build_graph, content_hash, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
-from sciscidata.novelty.background import write_pair_table
+from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.open_source import score_structure
 from sciscidata.pipeline import build
@@ -471,7 +471,7 @@ def test_novelty_against_another_background_is_not_taken_from_the_years_on_disk(
     places, frames = {"cache_dir": tmp_path / "cache"}, scan_synthetic(WORLD)
     some = frames.works.filter(pl.col("work_id") % 3 != 0)
     for name, works in (("all", frames.works), ("some", some)):
-        write_pair_table(works, frames.citations, tmp_path / f"{name}.parquet")
+        write_null_model(works, frames.citations, tmp_path / f"{name}.parquet")
     found = [
         pl.read_parquet(write_atypicality(world, tmp_path / f"n-{i}.parquet", background=table, **places))
         for i, table in enumerate((None, tmp_path / "all.parquet", tmp_path / "some.parquet"))
@@ -531,7 +531,7 @@ def test_a_background_is_not_written_under_the_name_of_another_format(run, world
     assert f"error: a background is written as Parquet, and {name} is named otherwise. Choose " in errors
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="named otherwise"):
-        write_pair_table(*scan_corpus(world)[:2], tmp_path / name)
+        write_null_model(*scan_corpus(world)[:2], tmp_path / name)
 
 
 @pytest.mark.parametrize("write", [write_cd_index, write_atypicality])

@@ -18,10 +18,10 @@ from sciscidata.sampling.eligibility import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,
-    compute_candidates,
-    compute_removals,
     count_references,
     count_removals,
+    join_candidates,
+    mark_removals,
 )
 from sciscidata.schemas import CD_SCORES, WORKS
 
@@ -48,7 +48,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def reason(config: EligibilityConfig = CONFIG, window_years: int | None = 5, **changes: Any) -> str | None:
-    marked = compute_removals(frame_of([GOOD | changes]), config, window_years=window_years)
+    marked = mark_removals(frame_of([GOOD | changes]), config, window_years=window_years)
     return marked.collect()["removed_by"][0]
 
 
@@ -130,7 +130,7 @@ def test_the_window_has_to_end_before_the_last_year() -> None:
 @pytest.mark.parametrize("window_years", [-1, 10_000, 2**31 - 1, True, 5.0])
 def test_an_impossible_window_is_refused(window_years: Any) -> None:
     with pytest.raises(ConfigError, match=f"window_years is {window_years}, needs a whole number from 0 to 9999"):
-        compute_removals(frame_of([GOOD]), CONFIG, window_years=window_years)
+        mark_removals(frame_of([GOOD]), CONFIG, window_years=window_years)
 
 
 def test_the_widest_window_is_incomplete_for_every_year_there_is() -> None:
@@ -140,7 +140,7 @@ def test_the_widest_window_is_incomplete_for_every_year_there_is() -> None:
 
 def test_the_last_year_is_the_latest_one_in_works_by_default() -> None:
     rows = [GOOD | {"work_id": y, "title": str(y), "doi": None, "publication_year": y} for y in range(2000, 2011)]
-    marked = compute_removals(frame_of(rows), window_years=5).collect()
+    marked = mark_removals(frame_of(rows), window_years=5).collect()
     assert marked.filter(removed_by="window_incomplete")["work_id"].to_list() == list(range(2005, 2011))
 
 
@@ -175,7 +175,7 @@ def test_the_lowest_eligible_id_of_a_duplicate_is_kept() -> None:
         GOOD | {"work_id": 4, "title": "Another title"},
         GOOD | {"work_id": 5, "title": "A third title", "doi": None},
     ]
-    marked = compute_removals(frame_of(rows), CONFIG, window_years=5).collect()
+    marked = mark_removals(frame_of(rows), CONFIG, window_years=5).collect()
     assert marked["removed_by"].to_list() == ["no_abstract", None, "duplicate", "duplicate", None]
 
 
@@ -202,20 +202,20 @@ rows_of_any_kind = st.lists(
 @given(rows_of_any_kind, st.randoms())
 def test_removals_add_up_whatever_the_order_of_rows(rows: list[dict[str, Any]], rng: random.Random) -> None:
     numbered = [row | {"work_id": number, "n_k": 0} for number, row in enumerate(rows)]
-    marked = compute_removals(frame_of(numbered), CONFIG, window_years=5).collect()
+    marked = mark_removals(frame_of(numbered), CONFIG, window_years=5).collect()
     counts = count_removals(marked)
     assert list(counts) == ["works", *FILTERS, "eligible"]
     assert counts["works"] == len(rows)
     assert sum(counts[name] for name in (*FILTERS, "eligible")) == len(rows)
     rng.shuffle(numbered)
-    assert compute_removals(frame_of(numbered).lazy(), CONFIG, window_years=5).collect().equals(marked)
+    assert mark_removals(frame_of(numbered).lazy(), CONFIG, window_years=5).collect().equals(marked)
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_the_result_is_lazy_narrow_and_sorted_on_both_engines(engine: Any) -> None:
     rows = [GOOD | {"work_id": n, "title": str(n % 7), "doi": None} for n in range(500, 0, -1)]
     extra = frame_of(rows).with_columns(disruption_label=pl.lit("neutral"))
-    marked = compute_removals(extra, CONFIG, window_years=5)
+    marked = mark_removals(extra, CONFIG, window_years=5)
     assert isinstance(marked, pl.LazyFrame)
     got = marked.collect(engine=engine)
     assert got.schema == marked.collect_schema()
@@ -236,8 +236,8 @@ def test_works_without_scores_or_references_stay_and_are_counted() -> None:
     works = pl.DataFrame([{k: v for k, v in GOOD.items() if k in WORKS} | {"work_id": n} for n in (1, 2)], WORKS)
     scores = pl.DataFrame([{"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}], CD_SCORES)
     edges = pl.DataFrame({"citing_id": [2], "cited_id": [9]})
-    candidates = compute_candidates(works, scores, edges)
-    marked = compute_removals(candidates, CONFIG, window_years=5).collect()
+    candidates = join_candidates(works, scores, edges)
+    marked = mark_removals(candidates, CONFIG, window_years=5).collect()
     assert marked["removed_by"].to_list() == ["few_references", "few_citations"]
 
 
@@ -274,7 +274,7 @@ def test_lists_from_a_configuration_file_become_tuples() -> None:
 def test_a_missing_column_is_named_before_anything_runs(kind: str) -> None:
     frame = getattr(frame_of([GOOD]).drop("n_references"), kind)()
     with pytest.raises(SchemaMismatchError, match="n_references"):
-        compute_removals(frame, window_years=5)
+        mark_removals(frame, window_years=5)
     with pytest.raises(SchemaMismatchError, match="cited_id"):
         count_references(getattr(pl.DataFrame({"citing_id": [1]}), kind)())
 
@@ -311,7 +311,7 @@ def test_the_real_records_are_removed_as_a_count_of_the_raw_table_says(shared_da
     edges = pl.scan_parquet(folder / "synergy_A.edges.parquet").select(
         citing_id=number("citing"), cited_id=number("cited")
     )
-    marked = compute_removals(compute_candidates(works, scores, edges), window_years=5).collect()
+    marked = mark_removals(join_candidates(works, scores, edges), window_years=5).collect()
     counts = count_removals(marked)
 
     # The same by hand, on the raw table.

@@ -20,7 +20,7 @@ from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.wang import WangConfig, compute_wang_novelty
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_novelty_by_year
-from sciscidata.sampling.eligibility import CANDIDATES, EligibilityConfig, compute_removals
+from sciscidata.sampling.eligibility import CANDIDATES, EligibilityConfig, mark_removals
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -108,7 +108,7 @@ def candidates(*later: int | None) -> pl.DataFrame:
 @pytest.mark.parametrize("later", [(2050,), (2999, None), (2**31 - 1,)])
 def test_a_frame_with_a_future_work_marks_the_others_as_without_it_and_says_so(later, caplog):
     def others(frame: pl.DataFrame) -> list[tuple[int, str | None]]:
-        marked = compute_removals(frame, window_years=5).collect()
+        marked = mark_removals(frame, window_years=5).collect()
         return marked.filter(pl.col("work_id") <= 20).select("work_id", "removed_by").rows()
 
     before = others(candidates())
@@ -116,22 +116,22 @@ def test_a_frame_with_a_future_work_marks_the_others_as_without_it_and_says_so(l
     assert not caplog.text
     assert others(candidates(*later)) == before
     assert f"1 work is dated after 2010, the last year of the data: {later[0]}." in caplog.text
-    marked = compute_removals(candidates(*later), window_years=5).collect()
+    marked = mark_removals(candidates(*later), window_years=5).collect()
     assert marked.filter(work_id=21)["removed_by"].item() == "window_incomplete"
-    named = compute_removals(candidates(*later), EligibilityConfig(last_year=2060), window_years=5).collect()
+    named = mark_removals(candidates(*later), EligibilityConfig(last_year=2060), window_years=5).collect()
     assert named.filter(pl.col("removed_by") == "window_incomplete").height == (later[0] >= 2055)
 
 
 def test_without_a_window_or_its_filter_no_last_year_is_needed():
     frame = candidates(2999)
     for config, window in ((EligibilityConfig(), None), (EligibilityConfig(complete_window=False), 5)):
-        assert compute_removals(frame, config, window_years=window).collect()["removed_by"].null_count() == 21
+        assert mark_removals(frame, config, window_years=window).collect()["removed_by"].null_count() == 21
 
 
 def test_the_date_of_the_records_bounds_the_last_year_of_a_frame():
     frame = candidates().filter(pl.col("publication_year") <= 1998)
     few = pl.concat([frame.tail(3), candidates(2050).tail(1)])
-    marked = [compute_removals(few, window_years=1, data_date=date).collect() for date in (None, "2001-02-03")]
+    marked = [mark_removals(few, window_years=1, data_date=date).collect() for date in (None, "2001-02-03")]
     assert [frame["removed_by"].null_count() for frame in marked] == [3, 1]
 
 

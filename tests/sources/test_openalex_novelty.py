@@ -16,7 +16,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.labels import LabelThresholds
 from sciscidata.novelty.atypicality import compute_atypicality
-from sciscidata.novelty.background import write_pair_table
+from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
@@ -66,7 +66,7 @@ def world(records) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 @pytest.fixture(scope="module")
 def background(world, tmp_path_factory) -> Path:
     works, citations = world
-    return write_pair_table(works, citations, tmp_path_factory.mktemp("background") / "pairs.parquet")
+    return write_null_model(works, citations, tmp_path_factory.mktemp("background") / "pairs.parquet")
 
 
 def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:

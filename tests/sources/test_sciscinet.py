@@ -47,10 +47,10 @@ from sciscidata.plots import plot_novelty
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.plain_text import _clean_all, _unescape_entities
 from sciscidata.release.export import _batches, write_labelled
-from sciscidata.release.json_lines import render_lines
-from sciscidata.release.release import check_target, render_jsonl
+from sciscidata.release.json_lines import render_jsonl, render_lines
+from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.eligibility import EligibilityConfig, compute_removals, count_removals
+from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_removals
 from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
@@ -775,7 +775,7 @@ def filter_everything_first(structure, texts, eligibility, split, window_years):
         n_k=pl.lit(0, dtype=pl.UInt32),
         n_references=pl.col("n_references").cast(pl.UInt32),
     )
-    marked = compute_removals(candidates, eligibility, window_years=window_years).collect()
+    marked = mark_removals(candidates, eligibility, window_years=window_years).collect()
     return marked, draw_split(marked.filter(pl.col("removed_by").is_null()), split)
 
 

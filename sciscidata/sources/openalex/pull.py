@@ -23,10 +23,10 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.records.work import Work, rows_from_works
 from sciscidata.sampling.demand import Cell, Demand
-from sciscidata.sampling.eligibility import compute_candidates, compute_removals
+from sciscidata.sampling.eligibility import join_candidates, mark_removals
 from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
-from sciscidata.scoring import compute_with_novelty
+from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
@@ -131,7 +131,7 @@ class Pull:
         works, citations = rows_from_works([work for _, work in queue])
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
-        marked = compute_removals(compute_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        marked = mark_removals(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
         fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
         for _ in range(len(queue) - len(fit)):
             self._pass_over("unfit_record")
@@ -251,9 +251,7 @@ class Pull:
         known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
         known = known.unique("work_id", keep="first", maintain_order=True)
         config = self.novelty if novelty else None
-        scores = compute_with_novelty(
-            scores, known.lazy(), citations.lazy(), config, background=self.background
-        ).collect()
+        scores = join_atypicality(scores, known.lazy(), citations.lazy(), config, background=self.background).collect()
         return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
     def _pass_over(self, reason: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.labels import LabelThresholds, compute_disruption_labels
-from sciscidata.novelty.scaling import add_scores
+from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 
 Score: TypeAlias = Literal["sigmoid", "rank"]

@@ -133,7 +133,7 @@ def count_stages(
     """Count the works at every filter, and the scored and the eligible ones by label, as ``class_counts`` does.
 
     Args:
-        marked: every work read, labelled, from compute_removals.
+        marked: every work read, labelled, from mark_removals.
         eligible: those of its rows that may be drawn.
         last_year: the data's last year; None finds it.
         data_date: as in find_last_year.
