@@ -1,4 +1,8 @@
-"""Ask for memory before it is needed: what hides the wait in loops that jump about in large arrays."""
+"""What compiled loops need and numba cannot say in Python: sixteen bytes at a time, and memory asked for in advance.
+
+Words are short: a loop over their bytes spends its time on mispredicted ends. These are plain LLVM vectors, so the
+result is the same on every processor.
+"""
 
 # numba infers types from the calls and reads no annotation; an intrinsic is called without its first argument.
 # pyright: basic, reportCallIssue=false
@@ -8,12 +12,6 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-# ---------- Sixteen bytes of text at once, for kernels: what numba cannot say in Python.
-#
-# Words are short: a loop over their bytes spends its time on mispredicted ends. Plain LLVM vectors, hence the same on
-# every processor.
-
 
 WIDTH = 16
 _BYTES = ir.VectorType(ir.IntType(8), WIDTH)
@@ -29,52 +27,20 @@ def _load(context, builder, signature, arguments):
     return builder.load(_pointer(context, builder, signature.args[0], *arguments[:2]), align=1)
 
 
-def _below(builder, loaded, bound):
-    return builder.icmp_unsigned("<", loaded, ir.Constant(_BYTES, [bound] * WIDTH))
-
-
-def _any_of(builder, loaded, wanted):
-    found = ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH)
-    for byte in wanted:
-        found = builder.or_(found, builder.icmp_unsigned("==", loaded, ir.Constant(_BYTES, [byte] * WIDTH)))
-    return found
-
-
-def _mask(builder, found):
-    """One bit per byte, the first byte's the lowest."""
-    return builder.zext(builder.bitcast(found, ir.IntType(WIDTH)), ir.IntType(64))
-
-
-def _count_before(builder, found):
-    mask = builder.or_(_mask(builder, found), ir.Constant(ir.IntType(64), 1 << WIDTH))
-    return builder.cttz(mask, ir.Constant(ir.IntType(1), 1))
-
-
 @intrinsic
 def plain_bytes(typing, data, at):
     """Count the bytes of ``data[at:at + 16]`` before the first quote, backslash or control character."""
 
     def build(context, builder, signature, arguments):
         loaded = _load(context, builder, signature, arguments)
-        special = builder.or_(_below(builder, loaded, _SPACE), _any_of(builder, loaded, (_QUOTE, _BACKSLASH)))
-        return _count_before(builder, special)
 
-    return types.int64(data, at), build
+        def compare(sign, byte):
+            return builder.icmp_unsigned(sign, loaded, ir.Constant(_BYTES, [byte] * WIDTH))
 
-
-@intrinsic
-def spaces_and_oddities(typing, data, at):
-    """Mark two things in ``data[at:at + 16]``, a bit per byte: spaces, and from bit 16 on what may need cleaning.
-
-    That is a control character, ``&``, ``<``, or the lead byte of characters among which are odd spaces.
-    """
-
-    def build(context, builder, signature, arguments):
-        loaded = _load(context, builder, signature, arguments)
-        odd = _any_of(builder, loaded, (0x26, 0x3C, 0x7F, 0xC2, 0xE1, 0xE2, 0xE3))
-        odd = _mask(builder, builder.or_(_below(builder, loaded, _SPACE), odd))
-        spaces = _mask(builder, _any_of(builder, loaded, (_SPACE,)))
-        return builder.or_(spaces, builder.shl(odd, ir.Constant(ir.IntType(64), WIDTH)))
+        special = builder.or_(compare("<", _SPACE), builder.or_(compare("==", _QUOTE), compare("==", _BACKSLASH)))
+        mask = builder.zext(builder.bitcast(special, ir.IntType(WIDTH)), ir.IntType(64))  # a bit per byte
+        mask = builder.or_(mask, ir.Constant(ir.IntType(64), 1 << WIDTH))
+        return builder.cttz(mask, ir.Constant(ir.IntType(1), 1))
 
     return types.int64(data, at), build
 

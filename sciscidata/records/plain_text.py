@@ -8,7 +8,7 @@ import re
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.strings import replace_rows, string_buffers
+from sciscidata._kernels.strings import replace_rows
 
 # Tags around a part of a word vanish; tags between words leave a space. Attributes must have a value, or else
 # "x <b and c> d" would be a tag.
@@ -24,6 +24,8 @@ _INSIDE_WORDS = (
     r"|msup|mtable|mtd|mtext|mtr|munder|munderover|none|roman|s|sans-serif|sc|scp|semantics|small|span|strong"
     r"|styled-content|sub|sup|tex-math|tt|u|underline|xref)" + _ATTRIBUTES
 )
+# What a plain text does not hold: a compiled loop would find it in half the time, which saves 1 % of an ingest.
+_UNCLEAN = r"[&<\p{Cc}]|[\s--[ ]]|  |^ | $|^$"
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -47,15 +49,10 @@ def clean_text(text: pl.Expr | str) -> pl.Expr:
 
 
 def _clean(texts: pl.Series) -> pl.Series:
-    """Clean the texts that need it: nearly every one is plain already, and to see that takes a tenth of the time."""
-    from sciscidata.records._plain_text_kernels import find_unclean  # numba takes a while to import
-
+    """Clean the texts that need it: of 200,000 titles 0.6 %, found in a third of the time that cleaning all takes."""
     texts = texts.cast(pl.String).rechunk()
-    unclean = find_unclean(*string_buffers(texts)) & texts.is_not_null().to_numpy()
-    rows = np.flatnonzero(unclean)
-    if not rows.size:
-        return texts
-    return replace_rows(texts, rows, _clean_all(_unescape_entities(texts.gather(rows))))
+    rows = texts.str.contains(_UNCLEAN).arg_true().to_numpy().astype(np.int64)
+    return replace_rows(texts, rows, _clean_all(_unescape_entities(texts.gather(rows)))) if rows.size else texts
 
 
 def _clean_all(texts: pl.Series) -> pl.Series:

@@ -17,6 +17,7 @@ import msgspec
 
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
+from sciscidata.records.json_record import NoListError, TooLongToMendError, entries_one_by_one
 from sciscidata.records.lines import (
     DEFAULT_LIMITS,
     Gap,
@@ -26,8 +27,7 @@ from sciscidata.records.lines import (
     split_lines,
     whole_lines,
 )
-from sciscidata.records.record import NoListError, TooLongToMendError, entries_one_by_one
-from sciscidata.records.work import Work, parse_work
+from sciscidata.records.work_row import Work, parse_work
 from sciscidata.storage import expand_home, real_path
 from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
 

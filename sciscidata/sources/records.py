@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sciscidata._support.validate import require_config
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError
 from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, check_limits, count_lines, is_blank
-from sciscidata.records.work import PARSER_VERSION, Work, citations_frame, works_frame
+from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks, read_pieces, works_of
 from sciscidata.storage import cached_folder

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.plain_text import clean_text
-from sciscidata.records.work import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
+from sciscidata.records.work_row import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
 from sciscidata.schemas import CITATIONS, WORKS
 
 

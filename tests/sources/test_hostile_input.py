@@ -39,10 +39,10 @@ from sciscidata.errors import (
 )
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
-from sciscidata.records import record as work_records
+from sciscidata.records import json_record
 from sciscidata.records.abstracts import decode_inverted_indexes
+from sciscidata.records.json_record import TooLongToMendError, entries_one_by_one
 from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
-from sciscidata.records.record import TooLongToMendError, entries_one_by_one
 from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
 from sciscidata.sources import record_files, records
@@ -328,7 +328,7 @@ def test_tiny_entries_end_the_reading_early_and_take_little_memory(tmp_path):
 @pytest.mark.parametrize("entry", [b"{}", b"[]", b'{"id":1}', b"null"])
 def test_a_list_of_many_entries_that_are_too_short_for_works_is_left(entry):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_records, "_MANY_ENTRIES", 1_000)
+        patch.setattr(json_record, "_MANY_ENTRIES", 1_000)
         patch.setattr(record_files, "_FEW_BYTES", 1_000)
         found = list(works_of(b"[" + (entry + b",") * 2_000 + ONE + b"]"))
     assert str(found[-1]).startswith("a list of more than 1,000 entries, of less than 16 bytes each")
@@ -340,7 +340,7 @@ def test_a_document_is_mended_entry_by_entry_whatever_its_size(tmp_path, shape):
     works = [{"id": f"W{n}", "title": "x" * n, "fwci": float("nan")} for n in range(1, 61)]
     content = json.dumps(shape(works), indent=1).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_records, "_MOST_MENDED_BYTES", 1_000)
+        patch.setattr(json_record, "_MOST_MENDED_BYTES", 1_000)
         report = pull(tmp_path, content)
         assert (report["works"], report["corrupt"]) == (60, 0)
         works[30]["title"] *= 100
@@ -365,7 +365,7 @@ def test_entries_are_those_of_json_whatever_the_window(entries, indent, size, cu
     for whole in (entries, {"meta": 1.5e300, "results": entries, "x": [[]]}):
         text = json.dumps(whole, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(work_records, "_MOST_MENDED_BYTES", size)
+            patch.setattr(json_record, "_MOST_MENDED_BYTES", size)
             try:
                 found = [json.loads(entry) for entry in entries_one_by_one(text)]
             except TooLongToMendError:

@@ -44,7 +44,7 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.records.abstracts import decode_inverted_indexes
-from sciscidata.records.work import parse_work, rows_from_works
+from sciscidata.records.work_row import parse_work, rows_from_works
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import record_files
 from sciscidata.sources.snapshot import removals as snapshot_removals

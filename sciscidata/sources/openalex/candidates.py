@@ -13,7 +13,7 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.records.work import Work
+from sciscidata.records.work_row import Work
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
 

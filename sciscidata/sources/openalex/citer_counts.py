@@ -18,7 +18,7 @@ from sciscidata.disruption.index import STRONG, CDConfig, add_indices
 from sciscidata.errors import ApiError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.records.work import Work, parse_work, works_frame
+from sciscidata.records.work_row import Work, parse_work, works_frame
 from sciscidata.schemas import WORKS
 
 # ---------- Who cites a work, its references, or both, asked of the OpenAlex API in a few calls a work.

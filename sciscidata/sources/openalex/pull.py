@@ -21,7 +21,7 @@ import polars as pl
 from sciscidata.disruption.index import CDConfig
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
-from sciscidata.records.work import Work, rows_from_works
+from sciscidata.records.work_row import Work, rows_from_works
 from sciscidata.sampling.demand import Cell, Demand
 from sciscidata.sampling.eligibility import join_candidates, mark_removals
 from sciscidata.sampling.split import split_keys

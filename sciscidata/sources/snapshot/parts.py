@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from sciscidata.corpus.folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
-from sciscidata.records.work import PARSER_VERSION, Work, citations_frame, works_frame
+from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.reading import BATCH_WORKS, read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
-from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 
 #: Raised by one whenever the same works give other files.

@@ -22,7 +22,7 @@ from sciscidata.records.lines import (
     too_long,
     whole_lines,
 )
-from sciscidata.records.work import Work, parse_lines, parse_work
+from sciscidata.records.work_row import Work, parse_lines, parse_work
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage.decompression import decompress, open_fast_gzip

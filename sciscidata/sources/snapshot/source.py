@@ -29,7 +29,7 @@ from sciscidata.corpus.writer import (
 )
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits, check_limits
-from sciscidata.records.work import PARSER_VERSION
+from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.plain_text import clean_text
-from sciscidata.records.record import (
+from sciscidata.records.json_record import (
     RECORDS,
     Concept,
     Json,
@@ -29,6 +28,7 @@ from sciscidata.records.record import (
     shorten,
     stripped,
 )
+from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, WORKS
 
 # ---------- One OpenAlex Work, of any year and shape, to one row of WORKS and its rows of CITATIONS.
