@@ -1,4 +1,4 @@
-"""A folder of works, texts and citations in Parquet, as lazy frames: who reads no text opens no file of texts."""
+"""Read a corpus on disk as lazy frames; a query without title and abstract opens no file of texts."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups
 from sciscidata.storage.small_files import read_whole
 
 TEXT = ("title", "abstract")
-#: The three tables, as folders of Parquet files: text apart from structure, so that graph work never reads text.
+#: The three tables, each a folder of Parquet files; text is apart from structure, so that graph work never reads text.
 TABLES: dict[str, pl.Schema] = {
     "works": pl.Schema({name: dtype for name, dtype in WORKS.items() if name not in TEXT}),
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
     "citations": CITATIONS,
 }
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
-UNFINISHED = ".unfinished"  # parts that workers are at
+UNFINISHED = ".unfinished"  # parts that workers are writing
 _KEY = "work_id"
-REMOVED_ROWS = pl.Schema({"part": pl.String(), _KEY: pl.Int64()})  # what REMOVED_FILE holds at least
-_TOLD_PARTS = 20
+REMOVED_ROWS = pl.Schema({"part": pl.String(), _KEY: pl.Int64()})  # columns that REMOVED_FILE needs
+_NAMED_PARTS = 20
 _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.DataFrame]]
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
 
@@ -63,27 +63,27 @@ class CorpusConfig:
 
 
 def scan_corpus(out: str | Path) -> Corpus:
-    """Describe a corpus on disk as lazy frames. Reads no row.
+    """Describe a corpus on disk as lazy frames.
 
     Args:
         out: its folder: ``works/*.parquet`` (WORKS without title and abstract), ``texts/*.parquet`` (work_id, title,
-            abstract: the same rows in the same order; or no such file), ``citations/*.parquet`` (CITATIONS),
+            abstract: the same rows in the same order; or no file), ``citations/*.parquet`` (CITATIONS),
             ``removed.parquet`` (rows that do not count) and ``corpus.json``, the report, which is written last.
 
     Returns:
-        WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` that needs neither title
-        nor abstract reads only the files of structure. One that filters by structure (by ids, for example) and asks for
-        text reads of the texts only the row groups (4,096 works) in which something is left. The provenance is the
-        report without the list of parts, and the SHA-256 of the whole report.
+        WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` without title and abstract
+        reads no file of texts. A query that filters by structure (by ids, for example) and wants text reads only the
+        row groups of texts (4,096 works) with works left. The provenance is the report without the list of parts, and
+        the SHA-256 of the whole report.
 
-        Files of works and citations are compared with their SHA-256 once, before their first row is read. A row group
+        Files of works and citations are compared with their SHA-256 once, before their first row is read; a row group
         of texts is compared with its checksum whenever it is read.
 
     Raises:
-        InputNotFoundError: at once; there is no corpus, or the run that makes it has not ended.
-        UnsafeNameError: at once; the report names a file that is none of a corpus.
-        StorageError: at once; the report is damaged, a file is missing or has another size, or ``removed.parquet``
-            another content. At collect; a file is damaged, and it says which.
+        InputNotFoundError: when called; there is no corpus, or it is not finished.
+        UnsafeNameError: when called; the report names a file that cannot belong to a corpus.
+        StorageError: when called; the report is damaged, a file is missing or has another size, or ``removed.parquet``
+            another content. At collect; a file is damaged, and the message names it.
 
     Example:
         >>> scan_corpus("no/such/folder")
@@ -111,13 +111,10 @@ def scan_corpus(out: str | Path) -> Corpus:
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
-    """Refuse ``cache``, the cache inside a corpus, where it is a link, however the path spells it.
+    """Raise StorageError if ``cache``, the cache inside a corpus, is a link, however the path spells it.
 
-    The corpus may come from somebody else, and the link lead anywhere. A cache that lies elsewhere, or is named by a
-    link elsewhere, is the user's own: it may be a link.
-
-    Raises:
-        StorageError: it is a link.
+    A corpus may come from somebody else, and the link may lead anywhere. A cache elsewhere is the user's own, so it may
+    be a link.
 
     Example:
         >>> refuse_linked_cache("no/such/folder", "no/such/folder/cache")
@@ -128,12 +125,12 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 
 
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
-    """Read ``corpus.json`` and its SHA-256. Every name in it is one that this package gives, inside ``out``.
+    """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``.
 
     Raises:
-        InputNotFoundError: at once; there is none, or it is not one, or was made by an earlier version.
-        StorageError: at once; it differs from the SHA-256 that it holds.
-        UnsafeNameError: at once; it names a file that is none of a corpus.
+        InputNotFoundError: it is missing, something else, or of an earlier version.
+        StorageError: it differs from the SHA-256 that it holds.
+        UnsafeNameError: it names a file that cannot belong to a corpus.
     """
     try:
         text = read_whole(out / INDEX)
@@ -160,12 +157,7 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
 
 
 def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
-    """Refuse a part of the report that this package has not written: its names become paths.
-
-    Raises:
-        UnsafeNameError: a name is none of a corpus, or leads out of it.
-        InputNotFoundError: it is something else than a part.
-    """
+    """Refuse a part of the report that this package cannot have written: its names become paths."""
     try:
         for name, facts in part["files"].items():
             path = path_inside(out, name, stated_by=out / INDEX)
@@ -182,11 +174,7 @@ def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
 
 
 def _read_removed(path: Path) -> pl.DataFrame:
-    """Read which rows do not count. That the report states its SHA-256 does not say that this package has written it.
-
-    Raises:
-        StorageError: it is no such list.
-    """
+    """Read which rows do not count; refuse another kind of file, since anybody may state its SHA-256 in a report."""
     try:
         rows = read_parquet(path)
         if any(rows.schema.get(name) != dtype for name, dtype in REMOVED_ROWS.items()):
@@ -202,15 +190,7 @@ def _read_removed(path: Path) -> pl.DataFrame:
 
 
 def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
-    """State what a file of a corpus holds, for the report: ``bytes``, ``sha256``, and ``sums`` of texts.
-
-    Args:
-        file: open, or what is about to be one.
-        table: one of TABLES.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Describe an open file of one of TABLES for the report: ``bytes``, ``sha256``, and for texts ``sums``."""
     facts: dict[str, Any] = {"bytes": file.seek(0, 2)}
     file.seek(0)
     facts["sha256"] = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
@@ -218,7 +198,7 @@ def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
 
 
 def own_files(out: Path, folder: str) -> list[Path]:
-    """List the files of one folder of a corpus that have a name which this package gives, in order.
+    """List the files in one folder of a corpus that have a name given by this package, in order.
 
     Example:
         >>> own_files(Path("no/such/folder"), "works")
@@ -228,14 +208,14 @@ def own_files(out: Path, folder: str) -> list[Path]:
 
 
 def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
-    """Read files of a corpus, and name those that are missing or have another SHA-256 than ``sums`` says.
+    """Read files of a corpus, and return the names of those that are missing or differ from their SHA-256.
 
     Args:
         out: the corpus.
-        sums: by name.
+        sums: the SHA-256 by name.
 
     Raises:
-        OSError: one cannot be read. It may be whole: nothing is made again, or removed, for that.
+        OSError: a file cannot be read. It may be whole, so nothing is made again or removed for that.
 
     Example:
         >>> find_damaged(Path("no/such/folder"), {"removed.parquet": "77"})
@@ -244,7 +224,7 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
 
     def is_whole(item: tuple[str, str]) -> bool:
         try:
-            return (out / item[0]).is_file() and hash_file(out / item[0]) == item[1]  # a pipe would be waited for
+            return (out / item[0]).is_file() and hash_file(out / item[0]) == item[1]  # reading a pipe would wait
         except FileNotFoundError:
             return False
 
@@ -253,7 +233,7 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
 
 
 def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 of every file of a corpus, as its report says.
+    """Return the SHA-256 of every file of a corpus, from its report.
 
     Example:
         >>> files = {"works/part-000000.parquet": {"bytes": 4, "sha256": "99"}}
@@ -265,24 +245,23 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
-    """Say of the parts that were left out which these are and why, and how many more where they are many.
+    """Yield the name and reason of each part that was left out; of many, the first and how many more there are.
 
     Example:
         >>> list(list_left_out({"part_0001": "is missing"}))
         ['part_0001: is missing']
     """
-    for name, reason in islice(parts.items(), _TOLD_PARTS):
+    for name, reason in islice(parts.items(), _NAMED_PARTS):
         yield f"{name}: {reason}"
-    if len(parts) > _TOLD_PARTS:
-        yield f"and {len(parts) - _TOLD_PARTS:,} more, all listed in {INDEX}"
+    if len(parts) > _NAMED_PARTS:
+        yield f"and {len(parts) - _NAMED_PARTS:,} more, all listed in {INDEX}"
 
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """Look, when reading a corpus fails, whether one of its files is damaged or gone, which readers do not name.
+    """When reading a corpus fails, raise StorageError that names a damaged or missing file; Polars names none.
 
-    Raises:
-        StorageError: a file is. Other errors of the block pass through unchanged.
+    Other errors of the block pass through unchanged.
     """
     try:
         yield
@@ -309,7 +288,7 @@ def _damage(path: Path, what: str) -> StorageError:
     return StorageError(f"{path} {what}. Run the same ingest again: it mends what is damaged.")
 
 
-#: Files that this process has compared with their SHA-256, as they were then: two stages need not both do it.
+#: Files that this process has compared with their SHA-256, as they were then, so that the next stage need not do it.
 _whole: set[tuple[object, ...]] = set()
 
 
@@ -329,11 +308,7 @@ class _Files:
         self._facts = facts
 
     def paths(self, table: str, stems: Sequence[str]) -> list[Path]:
-        """Return the files of a table, each compared.
-
-        Raises:
-            StorageError: one is damaged or missing.
-        """
+        """Return the files of a table, each compared; raise StorageError for a damaged or missing one."""
         names = [f"{table}/{stem}.parquet" for stem in stems]
         sums = {name: str(self._facts[name]["sha256"]) for name in names}
         states = {name: _state(self.out / name, sums[name]) for name in names}
@@ -345,11 +320,7 @@ class _Files:
 
     @contextmanager
     def texts(self, stem: str) -> Generator[CheckedGroups]:
-        """Open a file of texts to read some of its row groups, each of which is compared.
-
-        Raises:
-            StorageError: at once, or when a row group is read: it is damaged.
-        """
+        """Open a file of texts by row group, each compared when read; raise StorageError for a damaged one."""
         name = f"texts/{stem}.parquet"
         if name not in self._facts:
             raise _damage(self.out / name, f"is not in {INDEX}")
@@ -361,7 +332,7 @@ class _Files:
 
 
 def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
-    """Scan the files of one table, in order; parts of which nothing is removed, together."""
+    """Scan the files of one table, in order; parts without removed rows are scanned together."""
     runs: list[pl.LazyFrame] = []
     clean: list[Path] = []
     for stem, path in zip(stems, files.paths(table, stems), strict=True):
@@ -378,7 +349,7 @@ def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl
 
 
 def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
-    """Make a lazy frame of a reader. Whatever stage collects it raises an error that names a damaged file."""
+    """Make a lazy frame of a reader; collecting it raises an error that names a damaged file."""
 
     def rows(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
@@ -429,7 +400,7 @@ def _batches(
     predicate: pl.Expr | None,
     n_rows: int | None,
 ) -> Iterator[pl.DataFrame]:
-    """Read all files in one query; for the first few rows, one file after the other until there are enough."""
+    """Read all files in one query; for the first ``n_rows`` only, one file after another."""
     runs = [stems] if n_rows is None else [[stem] for stem in stems]
     left = n_rows
     for some in runs:
@@ -446,7 +417,7 @@ def _batches(
 def _with_text(
     files: _Files, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
-    """Read works and their texts side by side; no text where the structure alone leaves nothing."""
+    """Read works and their texts together; a row group without works left reads no text."""
     structure = [name for name in TABLES["works"] if name in asked or name == _KEY]
     text = [name for name in TEXT if name in asked]
     first = predicate if predicate is not None and set(predicate.meta.root_names()).isdisjoint(TEXT) else None

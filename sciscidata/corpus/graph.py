@@ -1,4 +1,4 @@
-"""The citation graph of a corpus on disk: found again without reading the corpus, or built."""
+"""Open the citation graph of a corpus on disk: map the one in the cache, or build it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sciscidata.storage import cached_folder
 
 
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
-    """Build the citation graph of a corpus on disk, or map the one that is there. Executes.
+    """Build the citation graph of a corpus on disk, or map the one in the cache.
 
-    The graph lies under a hash of the content of the corpus. One that is there is compared with its SHA-256, and the
-    corpus is not read again for it. One is built only from files that have the SHA-256 that the corpus states.
+    The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
+    the files that it is built from are compared with their SHA-256.
 
     Args:
         folder: the corpus.
         cache_dir: where the graph lies; ``folder / "cache"`` by convention.
 
     Raises:
-        InputNotFoundError: at once; no corpus, or an unfinished one.
-        EmptyInputError: it holds no citations.
-        StorageError: a file of it is damaged; at once, if ``cache_dir`` is as refuse_linked_cache refuses.
-        SciSciDataError: as build_graph raises.
+        InputNotFoundError: there is no corpus, or an unfinished one.
+        EmptyInputError: the corpus holds no citations.
+        StorageError: a file is damaged, or ``cache_dir`` is a link inside the corpus.
+        SciSciDataError: as ``build_graph`` raises.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,13 +53,13 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationG
 
 
 def graph_folder(graph: CitationGraph) -> Path:
-    """Return where a graph of open_corpus_graph lies."""
+    """Return the folder of a graph from ``open_corpus_graph``."""
     mapped: Any = graph.ref_offsets  # never empty, so it is mapped
     return Path(mapped.filename).parent
 
 
 def _content_key(folder: Path, corpus: Corpus) -> str:
-    """Hash the content of every file that a graph is made of, as the report states it, 32 digits."""
+    """Hash the SHA-256 of every file that a graph is made of, as 32 digits."""
     report, digest = read_report(folder)
     if digest != corpus.provenance["report_sha256"]:
         msg = f"the corpus in {folder} was replaced while it was read. Run again."

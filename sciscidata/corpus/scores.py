@@ -1,4 +1,4 @@
-"""A file of scores: sorted by work, and saying of itself of which corpus it is and by which conventions."""
+"""Read and write a score file: rows sorted by work, and metadata that state its corpus and its configuration."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sciscidata.storage.parquet import CHECKED
 
 logger = logging.getLogger(__name__)
 
-#: Under which name of the metadata a file of scores says what it is.
+#: The name of the metadata in which a score file states its facts.
 SCORES_KEY: Final = b"sciscidata_stage"
-_COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # what no caller states
+_COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # facts that no caller states
 _ROWS_PER_GROUP: Final = 1 << 18
 #: Raised by one whenever the same corpus and config give other scores.
 _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
@@ -32,15 +32,15 @@ _REMEDY: Final = "Run the command that made it again, with --overwrite."
 
 
 def read_score_facts(path: str | Path) -> dict[str, Any]:
-    """Read what a file of write_cd_index or write_atypicality says of itself.
+    """Read the facts that a score file states.
 
     Returns:
-        ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256``: of what; ``rows``;
+        ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256`` of its corpus; ``rows``;
         ``columns``.
 
     Raises:
-        InputNotFoundError: there is no such file, or it is something else.
-        VerificationError: it is a file of scores whose facts are damaged.
+        InputNotFoundError: there is no file, or it is no score file.
+        VerificationError: it is a score file with damaged facts.
 
     Example:
         >>> read_score_facts("none.parquet")
@@ -50,7 +50,7 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         path.
     """
     try:
-        if not Path(path).is_file():  # a pipe would be waited for
+        if not Path(path).is_file():  # reading a pipe would wait
             raise FileNotFoundError(path)
         metadata = pq.read_metadata(path)
         stated = (metadata.metadata or {})[SCORES_KEY]
@@ -71,14 +71,14 @@ def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def verify_scores(path: str | Path) -> dict[str, Any]:
-    """Compare a file of scores, all of it, with the SHA-256 that it holds.
+    """Compare all of a score file with the SHA-256 that it holds.
 
     Returns:
-        What ``read_score_facts`` gives.
+        The result of ``read_score_facts``.
 
     Raises:
-        InputNotFoundError: there is no such file, or it is something else.
-        VerificationError: it is damaged, or was made by a version that wrote no such SHA-256.
+        InputNotFoundError: there is no file, or it is no score file.
+        VerificationError: it is damaged, or of a version that wrote no SHA-256.
 
     Example:
         >>> verify_scores("none.parquet")
@@ -95,11 +95,7 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
 
 
 def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
-    """State what scores are of: the stage, its options, and the corpus.
-
-    Raises:
-        InputNotFoundError, StorageError: as scan_corpus.
-    """
+    """State the stage of scores, its options, and the corpus; errors are as in ``scan_corpus``."""
     provenance = scan_corpus(folder).provenance
     return {
         "stage": stage,
@@ -113,13 +109,12 @@ def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[
 def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the scores are there already, and whole.
 
-    Damaged ones are to be made again, with a warning in the log; only if ``overwrite``, where they say of themselves
-    something else than ``facts``, which may be the damage.
+    Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
+    damage, this needs ``overwrite``.
 
     Raises:
-        ConfigError: at once, if ``out`` is named like another kind of file than Parquet.
-        ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
-            ``overwrite``.
+        ConfigError: ``out`` has the suffix of another kind of file than Parquet.
+        ReleaseExistsError: ``out`` holds something else, or another or damaged result and not ``overwrite``.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():
@@ -133,7 +128,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
         return True
     if not is_same and not overwrite:
         what = "already exists" if is_whole else "is there, and damaged: it differs from the SHA-256 that it holds"
-        msg = f"{out} {what}. Choose another file, or replace it: overwrite=True (--overwrite)."
+        msg = f"{out} {what}. Choose another file, or replace it: overwrite=True."
         raise ReleaseExistsError(msg)
     if not is_whole:
         logger.warning("%s is damaged; it is made again", out)
@@ -141,7 +136,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
 
 
 def _find_result(out: Path) -> dict[str, Any]:
-    """Read what a file of scores says of itself, nothing if it is damaged; refuse to replace anything else."""
+    """Read the facts of a score file, none if it is damaged; refuse to replace anything else."""
     try:
         return read_score_facts(out)
     except InputNotFoundError as error:
@@ -155,17 +150,17 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write rows, which come in the order of their ids, whole or not at all.
+    """Write a score file, whole or not at all.
 
     Args:
-        batches: at least one.
+        batches: one at least; their rows come in the order of their ids.
         out: the file.
-        facts: what it says of itself.
-        replace: a file that is there by the time the scores are made.
+        facts: the facts that it states.
+        replace: replace a score file that is there when the scores are made.
 
     Raises:
         StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
-        ReleaseExistsError: something else than scores lies there meanwhile.
+        ReleaseExistsError: ``out`` holds something else than scores by then.
     """
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None

@@ -1,4 +1,4 @@
-"""Any corpus into a folder of Parquet, text apart from structure; what a killed run has finished is kept."""
+"""Write any corpus into a folder of Parquet, text apart from structure; finished files of a killed run are kept."""
 
 from __future__ import annotations
 
@@ -67,30 +67,29 @@ def write_corpus(
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> Corpus:
-    """Write works, citations and texts as Parquet, in bounded memory but for what the frames themselves take. Executes.
+    """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames themselves.
 
     Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
-    ``corpus.json`` is written last. What a killed run has written is kept where it holds the same rows, and the bytes
-    are the same in the end; a finished corpus is used as it is, when the SHA-256 of all its files have been checked. Of
-    another corpus, which is only replaced when asked, the files that this package has written are removed, and nothing
-    else.
+    ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows, so the bytes
+    are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
+    replaced, only files that this package has written are removed.
 
     Args:
-        corpus: of any source; its frames need to give the same rows in the same order every time.
-        out: a folder of its own; made if it is missing.
+        corpus: of any source; its frames have to give the same rows in the same order every time.
+        out: a folder for this corpus alone; made if it is missing.
         texts: write titles and abstracts too.
         inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
-        overwrite: replace another corpus that is there, or this one made with other ``texts`` or of changed ``inputs``.
-        advance: told the number of works and citations written or found, to advance a progress bar.
+        overwrite: replace another corpus, or this one made with other ``texts`` or from changed ``inputs``.
+        advance: called with numbers of works and citations written or found, to advance a progress bar.
 
     Returns:
-        What ``scan_corpus`` gives.
+        The result of ``scan_corpus``.
 
     Raises:
-        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
+        SchemaMismatchError: when called, if a frame lacks a column or holds it in another dtype.
         EmptyInputError: there is no work.
-        ReleaseExistsError: at once; the folder holds another corpus and not ``overwrite``.
-        StorageError: the disk is full, the folder cannot be written or holds something that is no corpus, or another
+        ReleaseExistsError: when called; the folder holds another corpus and not ``overwrite``.
+        StorageError: the disk is full, the folder cannot be written or holds something else than a corpus, or another
             run is at work in it.
 
     Example:
@@ -130,10 +129,10 @@ def write_corpus(
 
 
 def refuse_foreign(out: Path) -> None:
-    """Keep out of a folder in which something lies, unless a file of ours there says that it is a corpus.
+    """Refuse a folder that holds anything, unless a file of this package says that it is a corpus.
 
     Raises:
-        StorageError: something else lies there, or the folder cannot be read.
+        StorageError: the folder holds something else, or cannot be read.
 
     Example:
         >>> refuse_foreign(Path("no/such/folder"))
@@ -166,18 +165,18 @@ def is_claimed(out: Path, identity: str) -> bool:
 
 
 def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
-    """Write down of what the corpus in a locked folder is made; remove another one, if that was asked for.
+    """State in a locked folder what its corpus is made of; remove another corpus if ``overwrite``.
 
     Raises:
-        ReleaseExistsError: the folder holds another one and not ``overwrite``.
-        StorageError: it cannot be written.
+        ReleaseExistsError: the folder holds another corpus and not ``overwrite``.
+        StorageError: the folder cannot be written.
     """
     if is_claimed(out, identity):
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
         msg = (
             f"{out} holds another corpus: of another source, with other options, of files that have changed since, or "
-            "of an earlier version. Choose another folder, or replace it: overwrite=True (--overwrite)."
+            "of an earlier version. Choose another folder, or replace it: overwrite=True."
         )
         raise ReleaseExistsError(msg)
     _clear_corpus(out)
@@ -185,7 +184,7 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
 
 
 def _clear_corpus(out: Path) -> None:
-    """Remove the files of ours, the report first: what somebody else has put beside them stays."""
+    """Remove the files of this package, the report first; anything else in the folder stays."""
     (out / INDEX).unlink(missing_ok=True)
     for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
         path.unlink()
@@ -194,11 +193,7 @@ def _clear_corpus(out: Path) -> None:
 
 
 def write_small(target: Path, write: Callable[[Path], Any]) -> None:
-    """Write one file whole or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write one file of a corpus whole or not at all; raise StorageError if that fails."""
     try:
         with whole_when_done(target) as unfinished:
             write(unfinished)
@@ -208,7 +203,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 
 @contextmanager
 def locked_folder(out: Path) -> Generator[None]:
-    """Make the folder of a corpus and keep a second run out of it; the lock ends with the process, whatever ends it.
+    """Make the folder of a corpus and keep a second run out until the block or the process ends.
 
     Raises:
         StorageError: the folder cannot be made, a link leads out of it, or another run is at work in it.
@@ -229,7 +224,7 @@ def locked_folder(out: Path) -> Generator[None]:
 
 
 def _remove_damaged(out: Path) -> bool:
-    """Remove from a finished corpus the files that are not what they were, and say whether there were any."""
+    """Remove damaged files from a finished corpus; return whether there were any."""
     try:
         sums = recorded_sums(read_report(out)[0])
     except (InputNotFoundError, StorageError, UnsafeNameError):  # the report itself
@@ -256,9 +251,9 @@ def _holds(path: Path, key: str) -> bool:
 def _write_parts(
     frame: pl.LazyFrame, out: Path, tables: Sequence[str], advance: Callable[[float], None] | None
 ) -> tuple[int, list[_Part]]:
-    """Write a frame in files of a fixed number of rows; those that hold the same rows already are kept.
+    """Write a frame in files of a fixed number of rows; files that already hold the same rows are kept.
 
-    What the report will state of a file is summed from what was to be written, not from what a disk has made of it.
+    The checksums for the report come from the bytes in memory, so that a failure of the disk shows.
     """
     n_rows, parts = 0, list[_Part]()
     group_rows = _BATCH_ROWS * (16 if tables[0] == "citations" else 1)
@@ -276,13 +271,13 @@ def _write_parts(
             advance(part.height)
     written = {out / name for _, name, _ in parts}
     for path in (path for name in tables for path in own_files(out, name)):
-        if path not in written:  # of nothing that is known: it would count as a part
+        if path not in written:  # it would count as a part
             path.unlink()
     return n_rows, parts
 
 
 def _is_written(path: Path, content: memoryview) -> bool:
-    """Whether an earlier run has left the very bytes that would be written. What else is there is written again."""
+    """Whether an earlier run has written the same bytes; anything else is written again."""
     if path.is_symlink() or not path.is_file():
         return False
     try:
@@ -295,7 +290,7 @@ def _is_written(path: Path, content: memoryview) -> bool:
 
 
 def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
-    """Cut the rows of a frame into parts of ``size``, in whatever batches they come."""
+    """Cut the rows of a frame into parts of ``size`` rows."""
     waiting: list[pl.DataFrame] = []
     for batch in frame.collect_batches(chunk_size=min(size, 1 << 16), maintain_order=True):
         waiting.append(batch)
@@ -323,10 +318,6 @@ def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
 
 
 def write_report(out: Path, report: dict[str, Any]) -> None:
-    """Write ``corpus.json``, sealed: it makes the folder a corpus.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write ``corpus.json``, sealed: it makes the folder a corpus. Raise StorageError if that fails."""
     text = seal_text(json.dumps({**report, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
     write_small(out / INDEX, lambda path: path.write_bytes(text))

@@ -1,4 +1,4 @@
-"""The citation graph in flat arrays, built on disk in bounded memory, mapped into memory afterwards.
+"""The citation graph in flat arrays: built on disk in bounded memory, then mapped into memory.
 
 Disruption and novelty both read it. Read first: ``graph.py``.
 """

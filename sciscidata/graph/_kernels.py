@@ -1,8 +1,8 @@
-"""Compiled loops that turn an edge list into two flat adjacency lists. Called by graph.py and graph_build.py.
+"""Compiled loops that turn an edge list into two flat adjacency lists.
 
-Every kernel is a single pass over flat arrays, releases the GIL and allocates nothing that grows with the
-number of edges. Ids are renumbered through an open-addressing hash table of positions in the array of ids; what
-it costs is the wait for memory, so many look-ups are under way at once.
+Each is one pass over flat arrays, releases the GIL and allocates nothing that grows with the number of edges. Ids are
+renumbered through an open-addressing hash table of positions in the array of ids. Its cost is the wait for memory, so
+many look-ups run at the same time.
 """
 
 # pyright: basic
@@ -15,7 +15,7 @@ from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.llvm import prefetch
 
 _FREE = np.int32(-1)
-_AT_ONCE = 256  # look-ups under way: their cache lines fit the first-level cache
+_AT_ONCE = 256  # simultaneous look-ups: their cache lines fit the first-level cache
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -40,7 +40,7 @@ def _slot_of(table, ids, wanted, slot):
 
 @kernel
 def insert_all(table, ids):
-    """Fill a free ``table`` (a power of two) with the positions of ``ids``; return that of a repeated id, or -1."""
+    """Fill a free ``table`` (a power of two) with the positions of ``ids``; return the one of a repeated id, or -1."""
     mask = np.uint64(table.size - 1)
     for begin in range(0, ids.size, _AT_ONCE):
         end = min(begin + _AT_ONCE, ids.size)
@@ -56,7 +56,7 @@ def insert_all(table, ids):
 
 @kernel
 def find_all(table, ids, wanted, found):
-    """Write the position of each wanted id to ``found``, -1 where there is none; return how many there are not."""
+    """Write the position of each wanted id to ``found``, -1 where there is none; return how many are missing."""
     mask = np.uint64(table.size - 1)
     slots = np.empty(_AT_ONCE, np.int64)
     n_missing = 0
@@ -77,10 +77,10 @@ def find_all(table, ids, wanted, found):
 
 @kernel
 def number_new(table, new_ids, n_new, first, citing_ids, cited_ids, start, citing, cited):
-    """Give ids that were not found the next free index, from edge ``start`` on, counted from ``first``.
+    """Give ids that were not found the next free indices from ``first`` on, from edge ``start`` on.
 
-    Returns (edges read, new ids so far). It stops early when ``new_ids`` is full, so that the caller can grow the
-    table and go on. An id that only cites itself stays unknown.
+    Returns (edges read, new ids so far). It stops when ``new_ids`` is full, so that the caller can grow the table and
+    go on. An id that only cites itself stays unknown.
     """
     mask = np.uint64(table.size - 1)
     for e in range(start, citing.size):
@@ -102,10 +102,10 @@ def number_new(table, new_ids, n_new, first, citing_ids, cited_ids, start, citin
 
 @kernel
 def partition(citing, cited, start, first_new, shift, buckets, filled):
-    """Drop each edge into the bucket of its citing index, from edge ``start`` on; self-citations are left out.
+    """Put each edge into the bucket of its citing index, from edge ``start`` on; self-citations are left out.
 
-    ``buckets`` is (n, capacity, 2), ``filled`` (n) how much of each is in use. Buckets hold 2^shift citing indices
-    each, the last one those from ``first_new`` on. Returns (edges read, the bucket that is full or -1).
+    ``buckets`` is (n, capacity, 2), ``filled`` (n) how many edges each holds. A bucket holds 2^shift citing indices,
+    the last one all from ``first_new`` on. Returns (edges read, the bucket that is full or -1).
     """
     last = buckets.shape[0] - 1
     for e in range(start, citing.size):
@@ -140,7 +140,7 @@ def count_rows(pairs, low, counts):
 
 @kernel
 def scatter_references(pairs, low, cursor, refs):
-    """Counting sort, second half: drop each cited index into the row of its citing index."""
+    """Put each cited index into the row of its citing index: the second half of a counting sort."""
     for e in range(pairs.shape[0]):
         row = pairs[e, 0] - low
         if 0 <= row < cursor.size:
@@ -190,7 +190,7 @@ def count_citers(refs, low, counts):
 
 @kernel
 def scatter_citers(ref_offsets, refs, low, cursor, citers):
-    """Transpose: citing indices are visited in order, so every list of citers comes out sorted by time."""
+    """Transpose. Citing indices are visited in order, so every list of citers is sorted by time."""
     start, size = np.uint32(low), np.uint32(cursor.size)
     for citing in range(ref_offsets.size - 1):
         for e in range(np.uint64(ref_offsets[citing]), np.uint64(ref_offsets[citing + 1])):

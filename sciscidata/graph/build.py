@@ -1,4 +1,13 @@
-"""The works of a citation graph in index order, in memory for their ids and once for the rows they come in."""
+"""Build the arrays of a citation graph in bounded memory, whatever the number of edges.
+
+1. Edges come in any order. Their ids become indices; the pairs go to a file in chunks, each for a range of citing
+   indices, a bucket (``edge_spool.py``).
+2. References: each bucket is read back and sorted.
+3. Citers: the transpose, for one range of cited indices at a time. It only walks the references, so it needs no file.
+
+Every file gets its name when it is whole, so a later run continues after the last finished stage. The content of the
+spool depends on the order of the input; the arrays do not.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +26,8 @@ import polars as pl
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import EmptyInputError, WorkIdError
-from sciscidata.graph.spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
+from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
 from sciscidata.storage import note_finished, whole_when_done
-
-# ---------- How the arrays of a citation graph are made in bounded memory, whatever the number of edges.
-#
-# 1. Spool (graph_spool.py): edges come in any order. Their ids become indices, and the pairs of indices go to a file in
-#    chunks, each of one bucket: a range of citing indices.
-# 2. References: bucket after bucket is read back and sorted.
-# 3. Citers: the transpose, a range of cited indices at a time; the references are only walked, so this needs no file.
-#
-# Every file is written from front to back and gets its name when it is whole, so that a later run goes on after the
-# last stage that was finished. What lies in the spool depends on the order of the input; the arrays do not.
-
 
 DTYPES: dict[str, type[np.generic]] = {
     "work_ids": np.int64,
@@ -45,18 +43,18 @@ DTYPES: dict[str, type[np.generic]] = {
 def lay_out(
     citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
 ) -> dict[str, npt.NDArray[Any]]:
-    """Make the arrays of a CitationGraph; those that ``folder`` holds already are kept.
+    """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
 
     Args:
         citations: citing_id and cited_id without nulls, in any order.
         nodes: the works, in index order.
         scratch: for the spool. One that another run finished is used.
-        folder: for the arrays. None: they are held in memory, or, where they exceed it, in files in ``scratch``,
-            whose pages outlive its removal for as long as they stay mapped.
+        folder: for the arrays. None holds them in memory or, if they exceed it, in files in ``scratch``; mapped pages
+            survive the removal of their file.
         means: limits.
     """
     store = Store(folder, means.lasting)
-    # A damaged one of the three was removed: they are made together.
+    # The three are made together: one may be missing because it was damaged.
     found = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
     refs = found[-1]
     if refs is None or any(array is None for array in found):
@@ -67,7 +65,7 @@ def lay_out(
             store = Store(scratch)
         store.keep("work_ids", nodes.ids.size + spool.new_ids.size, [nodes.ids, np.sort(spool.new_ids)])
         refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
-    shutil.rmtree(scratch / "spool", ignore_errors=True)  # what came of it is whole
+    shutil.rmtree(scratch / "spool", ignore_errors=True)  # the arrays made from it are whole
     n = store.get("work_ids").size
     if (citer_offsets := store.find("citer_offsets")) is None:
         citer_offsets = store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
@@ -79,14 +77,14 @@ def lay_out(
 
 
 class Store:
-    """Where finished arrays live: a file each, mapped into memory, or plain memory when there is no folder."""
+    """Holds finished arrays: each in a file that is mapped into memory, or in plain memory when there is no folder."""
 
     def __init__(self, folder: Path | None, lasting: bool = False) -> None:
         self._folder, self._lasting = folder, lasting
         self._held: dict[str, npt.NDArray[Any]] = {}
 
     def find(self, name: str) -> npt.NDArray[Any] | None:
-        """Return the array if it is finished."""
+        """Return an array if it is finished."""
         if name not in self._held and self._folder is not None and (self._folder / f"{name}.bin").exists():
             self._held[name] = map_array(self._folder, name)
         return self._held.get(name)
@@ -98,7 +96,7 @@ class Store:
         return found
 
     def keep(self, name: str, most: int, blocks: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Put blocks end to end, ``most`` numbers in all or fewer; only one block of a file is in memory."""
+        """Join blocks of at most ``most`` numbers in all; for a file, only one block is in memory."""
         if self._folder is None:
             whole = np.empty(most, DTYPES[name])
             size = 0
@@ -129,7 +127,7 @@ def map_array(folder: Path, name: str) -> npt.NDArray[Any]:
 
 
 def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int32Array]:
-    """Sort edges by (citing, cited), a block of citing works at a time; keep ``ref_offsets`` before the end."""
+    """Sort edges by (citing, cited), one block of citing works at a time; store ``ref_offsets`` at the end."""
     from sciscidata.graph import _kernels as kernels
 
     budget = max(1, means.most_edges // means.n_threads)
@@ -145,7 +143,7 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
         for bucket, (low, high) in enumerate(pairwise(spool.starts)):
             if spool.sizes[bucket] <= budget:
                 yield bucket, low, high
-            else:  # a few papers with most of the references, or most citing works without a record
+            else:  # few works hold most of the references, or most citing works have no record
                 offsets = count(bucket, low, high, spool.read(bucket))
                 yield from ((bucket, low + first, low + last) for first, last in _blocks(offsets, budget))
 
@@ -192,7 +190,7 @@ def _citers_by_time(
         kernels.scatter_citers(ref_offsets, refs, low, citer_offsets[low:high] - citer_offsets[low], citers)
         return citers
 
-    # Four bytes per edge, in two blocks per thread: those at work and those that wait to be written.
+    # Four bytes per edge, in two blocks per thread: one at work, one that waits to be written.
     budget = max(1, min(2 * means.most_edges // means.n_threads, -(-refs.size // means.n_threads)))
     with progress_bar("sort citers", refs.size, unit="citations") as advance:
         for citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
@@ -222,12 +220,12 @@ _UNDATED: Final = np.iinfo(np.int32).min
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Works by (year, id); those without a year last, by their id.
+    """Works by (year, id); works without a year come last, by id.
 
     Attributes:
         ids: int64 (n).
-        years: int32, ascending: those that occur.
-        year_offsets: int64, one more than ``years``: where the works of each begin, and where the last ones end.
+        years: int32, the years that occur, ascending.
+        year_offsets: int64, one more than ``years``: where the works of each year begin, and the end of the last.
     """
 
     ids: npt.NDArray[np.int64]
@@ -235,7 +233,7 @@ class Nodes:
     year_offsets: npt.NDArray[np.int64]
 
     def parts(self) -> Iterator[npt.NDArray[Any]]:
-        """Give all ids, and then the year of every work as an int32, some at a time: what a hash of the works reads."""
+        """Yield all ids, then the year of every work as int32, in pieces: the input of a hash of the works."""
         yield self.ids
         ends = [*self.year_offsets.tolist(), self.ids.size]
         for year, (first, last) in zip([*self.years.tolist(), _UNDATED], pairwise(ends), strict=True):
@@ -244,10 +242,10 @@ class Nodes:
 
 
 def read_nodes(works: pl.LazyFrame) -> Nodes:
-    """Bring works into index order. Executes.
+    """Bring works into index order.
 
-    The rows go to the places of their year, and then each year is sorted in place: 20 bytes a work lie in memory, 8 at
-    the end. A sort of the frame takes 45.
+    Rows go to the range of their year, then each year is sorted in place. This takes 20 bytes of memory per work, and 8
+    at the end; sorting the frame takes 45.
 
     Args:
         works: work_id Int64 and publication_year Int32, in any order.
@@ -287,7 +285,7 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
 def _scatter(
     rows: pl.DataFrame, years: npt.NDArray[Any], cursor: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> None:
-    """Put the ids of some rows behind those of their year that are there already, and move ``cursor`` on."""
+    """Append the ids of some rows to the range of their year, and move ``cursor`` on."""
     year = rows["publication_year"]
     slot = np.where(year.is_null().to_numpy(), years.size, np.searchsorted(years, year.fill_null(_UNDATED).to_numpy()))
     order = np.argsort(slot, kind="stable")

@@ -1,11 +1,8 @@
-"""The citation graph in flat arrays: what the kernels read.
+"""The citation graph in flat arrays: build it, keep it on disk, map it into memory.
 
-Works are renumbered by (publication year, id). Index order is then time order, and three things follow for
-free: the transpose comes out sorted by time, the works of a span of years are one range of indices, and so
-the citers of a paper inside a window are one slice of its list.
-
-graph_build.py says how the arrays are made. They are the same to the last byte whatever the order of the input, the
-memory limit, or the number of threads.
+Works are renumbered by (publication year, id), so index order is time order. Then the transpose is sorted by time, the
+works of a span of years are one range of indices, and the citers of a work inside a window are one slice of its list.
+The arrays are the same to the last byte for any order of the input, memory limit, and number of threads.
 """
 
 from __future__ import annotations
@@ -26,13 +23,13 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph.build import DTYPES, Nodes, lay_out, map_array, read_nodes
-from sciscidata.graph.spool import Int32Array, Int64Array, Means, edge_batches
+from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, edge_batches
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.small_files import read_whole
 
-FORMAT_VERSION = 1  # also of what a killed build leaves: raise it with any constant of graph_spool.py
-_BYTES_PER_EDGE = 16  # while sorted: a pair of indices, its row entry, and another entry that waits to be written
+FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of edge_spool.py
+_BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
 _SPAN = 1 << 22  # numbers to look at together
@@ -46,7 +43,7 @@ class CitationGraph:
         work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
         years: int32 (k), the distinct publication years in ascending order.
         year_offsets: int64 (k + 1); the works of ``years[j]`` have indices year_offsets[j] .. year_offsets[j+1].
-        n_known: works with a row in WORKS have indices below this one; the rest are known only from citations.
+        n_known: works with a row in WORKS have smaller indices; the rest are known only from citations.
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
             ascending, without repeats or self-citations.
         citer_offsets, citers: the same for the citers of i, ascending, that is in order of time.
@@ -63,7 +60,7 @@ class CitationGraph:
 
     @property
     def n_works(self) -> int:
-        """Number of nodes, those known only as references included."""
+        """Number of nodes, including works known only from citations."""
         return self.work_ids.size
 
     @property
@@ -89,18 +86,17 @@ def build_graph(
     memory_limit_mb: int = _MEMORY_LIMIT_MB,
     n_threads: int | None = None,
 ) -> CitationGraph:
-    """Read the edge list once and lay it out in flat arrays. Executes.
+    """Read the edge list once and lay it out in flat arrays.
 
     Args:
-        citations: CITATIONS, in any order; repeats and self-citations are dropped, nulls too.
         works: WORKS; only work_id and publication_year are read. Works that occur only in ``citations`` become
             nodes without a year: they count as references, never as citers.
-        cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory;
-            a later call with the same content, whatever its row order, maps the same files again. Files that
-            were damaged meanwhile are made again, with a warning in the log. A build that was killed goes on after
-            the last of its stages that was finished: edges renumbered, references sorted, citers sorted. For the
-            hash the edges are read once more than for the build.
-        memory_limit_mb: most memory for edges while building. On top come 20 to 30 bytes per work.
+        citations: CITATIONS, in any order; repeats, self-citations and nulls are dropped.
+        cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory. A later
+            call with the same content, in any order of rows, maps the same files; damaged files are made again, with a
+            warning in the log. A killed build continues after its last finished stage. The hash takes another pass over
+            the edges.
+        memory_limit_mb: most memory for edges while building, in MB; 20 to 30 bytes per work come on top.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
@@ -111,8 +107,8 @@ def build_graph(
         SchemaMismatchError: a column is missing or has another dtype.
         WorkIdError: in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63.
         EmptyInputError: ``works`` has no row.
-        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written. It takes 8 bytes per
-            edge for the arrays and, until the references are sorted, 8 more, and 28 bytes per work.
+        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written. It needs 8 bytes per
+            edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
@@ -132,15 +128,12 @@ def build_graph(
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
-    """Write the arrays of a graph into a folder of cached_folder, whose name says of what content they are. Executes.
+    """Write the arrays of a graph into a folder of ``cached_folder``; frames and errors are as in ``build_graph``.
 
     Args:
-        citations: as in build_graph, which does the same under a hash that it computes; read once.
-        works: as in build_graph.
-        folder: empty, or with what a killed run has finished.
-
-    Raises:
-        SciSciDataError: as build_graph raises.
+        works: WORKS.
+        citations: CITATIONS, read once.
+        folder: empty, or with the files that a killed run has finished.
     """
     citations, nodes, means = _prepare(works, citations, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
@@ -166,15 +159,15 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
-    """Map the arrays of a folder that build_graph has made into memory.
+    """Map the arrays of a folder that ``build_graph`` has made into memory.
 
     Args:
-        folder: ``graph-...`` in the ``cache_dir`` of build_graph.
-        trusted: do not compare its files with their SHA-256, which reads all of them, about a second per GB.
+        folder: ``graph-...`` in the ``cache_dir`` of ``build_graph``.
+        trusted: skip the comparison of its files with their SHA-256, which takes about a second per GB.
 
     Raises:
-        InputNotFoundError: at once; there is no graph of this version in ``folder``.
-        StorageError: at once; a file of it is damaged.
+        InputNotFoundError: ``folder`` holds no graph of this version.
+        StorageError: a file of the graph is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -210,7 +203,7 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
 
 
 def _is_consistent(graph: CitationGraph) -> bool:
-    """Whether every number is one that kernels can use to look up another one: they do not check."""
+    """Whether every number is a valid place in another array: the compiled loops do not check."""
     n = graph.n_works
     offsets = (
         (graph.year_offsets, graph.years.size, graph.n_known),
@@ -233,7 +226,7 @@ def _is_ascending(array: Int64Array) -> bool:
 
 
 def _are_below(indices: Int32Array, n: int) -> bool:
-    """Whether all are from 0 to n - 1; a negative one is a large one without its sign."""
+    """Whether all indices are from 0 to n - 1; as unsigned numbers, negative ones are large."""
     unsigned = indices.view(np.uint32)
     spans = (unsigned[start : start + _SPAN] for start in range(0, indices.size, _SPAN))
     return all(int(span.max()) < n for span in spans)
@@ -247,12 +240,7 @@ def _damage(folder: Path) -> StorageError:
 
 
 def content_hash(graph: CitationGraph, *facts: object) -> str:
-    """Hash what scores of a graph depend on, 32 digits: its references, from which the citers follow, and ``facts``.
-
-    Args:
-        graph: from build_graph; read through once.
-        facts: what the scores depend on besides, in JSON types.
-    """
+    """Hash everything that scores of a graph depend on, as 32 digits: the graph and ``facts`` (JSON types)."""
     digest = hashlib.sha256(json.dumps([*facts, graph.n_known]).encode())
     for array in (graph.work_ids, graph.years, graph.year_offsets, graph.ref_offsets, graph.refs):
         digest.update(np.ascontiguousarray(array).data)
@@ -260,7 +248,7 @@ def content_hash(graph: CitationGraph, *facts: object) -> str:
 
 
 def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, str]:
-    """Count the edges, and hash what the graph depends on, not the order of its rows."""
+    """Count the edges, and hash the content of works and edges; the order of rows does not matter."""
     from sciscidata.graph._kernels import add_content_hash
 
     def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[npt.NDArray[np.uint64], int]:

@@ -1,4 +1,4 @@
-"""One OpenAlex record, in any shape, becomes one row of WORKS and its rows of CITATIONS.
+"""One OpenAlex record, of any year and shape, becomes one row of WORKS and its rows of CITATIONS.
 
-Abstracts and titles become plain text here. Read first: ``work.py``.
+``json_record.py`` reads the JSON, ``work_row.py`` makes the rows (read it first), the rest makes plain text.
 """

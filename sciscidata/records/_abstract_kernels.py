@@ -1,7 +1,4 @@
-"""The parser behind ``abstracts.py``: JSON bytes of inverted indexes in, bytes of text out.
-
-Imported on first use, since numba takes a while to load; compiled once per machine and kept on disk.
-"""
+"""The compiled loop behind ``abstracts.py``: bytes of inverted indexes in, bytes of text out."""
 
 # numba infers types from the calls and reads no annotation; an intrinsic is called without its first argument.
 # pyright: basic, reportCallIssue=false
@@ -15,9 +12,9 @@ from sciscidata._kernels.llvm import WIDTH, copy, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
 
-#: An index of fewer bytes has never been cut off: 32,760 of them shrink to a third at most when escapes go.
+#: A shorter index was never cut off: 32,760 bytes shrink at most to a third when escapes go.
 LONG_INDEX_BYTES = 10_000
-#: A long word at many positions is the square of its index. No abstract has as much text as this beside its index.
+#: A long word at many positions gives a text of the squared size. No abstract reaches these bounds.
 MOST_TIMES, MOST_MORE = 8, 1 << 16
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
@@ -30,12 +27,11 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 
 @kernel
 def decode_rows(data, offsets):
-    """Decode every row into one run of text; rows that are not a plain index are marked irregular.
+    """Decode every row into one run of text.
 
-    So are long rows in which words are missing: they may have been cut off.
-
-    A row's words are placed straight into slots by position, then read out in order. Positions beyond the
-    row's own length in bytes, and two words at one position, are rare enough to be left to the exact path.
+    Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path: no
+    plain index, a position beyond the row's length in bytes, two words at one position, or missing words in a long row,
+    which may have been cut off.
 
     Example:
         >>> rows = np.frombuffer(b'{"be":[1],"to":[0]}[]', np.uint8)
@@ -66,7 +62,7 @@ def decode_rows(data, offsets):
             status[row] = IRREGULAR
         if status[row] == TEXT:
             if used + size + WIDTH > len(out):
-                # A long word at many positions can outgrow its JSON, so that no bound is known beforehand.
+                # A long word at many positions can outgrow its JSON, so no bound is known beforehand.
                 bigger = np.empty(2 * (used + size) + WIDTH, np.uint8)
                 bigger[:used] = out[:used]
                 out = bigger

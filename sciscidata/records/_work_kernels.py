@@ -1,7 +1,4 @@
-"""The loop behind ``work_fields.py``: the bytes of reference lists in, the numbers of the works out.
-
-Imported on first use, since numba takes a while to load; compiled once per machine and kept on disk.
-"""
+"""The compiled loop behind ``work_row.py``: bytes of reference lists in, numbers of the works out."""
 
 # numba infers types from the calls and reads no annotation.
 # pyright: basic
@@ -18,16 +15,15 @@ _MOST_DIGITS = 18  # fit into Int64 whatever they are
 
 @kernel
 def read_numbers(data, offsets, prefix):
-    """Read lists of JSON strings that are all a prefix and a number; other lists are marked.
+    """Read lists of JSON strings that consist of a prefix and a number; other lists are not plain.
 
     Args:
         data: the lists, one after the other.
-        offsets: where each begins, and where the last one ends.
-        prefix: a quote, and what stands before every number.
+        offsets: the beginning of each, and the end of the last one.
+        prefix: a quote, and the text before every number.
 
     Returns:
-        The numbers of all lists; where those of each list begin, and those of the last one end; and which lists are
-        plain: of another one there are no numbers here.
+        The numbers of all plain lists; where the numbers of each list begin, and the end; which lists are plain.
 
     Example:
         >>> lists = np.frombuffer(b'["W7","W12"]["W1","S2"][]', np.uint8)

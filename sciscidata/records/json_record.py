@@ -1,4 +1,4 @@
-"""An OpenAlex Work as JSON has it: the fields that are read, whatever year and shape the record is of."""
+"""Read an OpenAlex record as JSON: the fields that are used, of any year and shape; ``work_row.py`` makes the row."""
 
 from __future__ import annotations
 
@@ -57,10 +57,7 @@ class Concept(msgspec.Struct, gc=False):
 
 
 class Record(msgspec.Struct, gc=False):
-    """The fields that are read, in the types that nearly every record has; msgspec makes objects of nothing else.
-
-    A record that does not fit is read loosely, and mended into this form.
-    """
+    """The fields that are used, in their usual types; a record that does not fit is mended into this form."""
 
     id: str | None = None
     ids: Ids | None = None
@@ -90,7 +87,7 @@ _MANY_ENTRIES = 100_000
 _TINY_BYTES = 16
 _LONGEST_SIGN = 16  # -Infinity, and what of a number is one sign: e+1
 _CUT_OFF = "cut off"
-# The same fields, whatever they hold.
+# The same fields, of any type.
 _Loose = msgspec.defstruct(
     "_Loose",
     [
@@ -103,13 +100,13 @@ _LOOSE = msgspec.json.Decoder(_Loose)
 
 
 def strict_json(text: bytes) -> bytes:
-    r"""Rewrite what only the standard library accepts as strict JSON.
+    r"""Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
 
-    NaN and whole numbers of more than 20 digits become null, a lone surrogate U+FFFD.
+    A lone surrogate becomes U+FFFD.
 
     Raises:
-        CorruptRecordError: at once; not even the standard library reads it, or it has more than 64 MB: the standard
-            library makes objects of all of it, which take many times as much memory.
+        CorruptRecordError: the standard library cannot read it, or it has more than 64 MB: the objects that the
+            standard library makes take many times as much memory.
 
     Example:
         >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
@@ -133,9 +130,7 @@ def _finite_float(digits: str) -> float | None:
 
 
 def _short_int(digits: str) -> int | None:
-    return (
-        int(digits) if len(digits) <= 20 else None
-    )  # longer ones fit no column, and from 4,301 digits on not even int
+    return int(digits) if len(digits) <= 20 else None  # longer ones fit no column; int() refuses 4,301 digits
 
 
 class TooLongToMendError(CorruptRecordError):
@@ -147,15 +142,15 @@ class NoListError(CorruptRecordError):
 
 
 def entries_one_by_one(text: bytes) -> Iterator[bytes]:
-    r"""Cut a list, or the list ``results`` of an object, into its entries, whatever ``strict_json`` would mend in them.
+    r"""Cut a list, or the list ``results`` of an object, into its entries, which ``strict_json`` may have to mend.
 
-    The standard library makes objects of one entry at a time, so that memory does not grow with their number.
+    Only one entry is held as objects at a time, so memory does not grow with their number.
 
     Raises:
-        CorruptRecordError: while reading; it is not JSON, or has more than 100,000 entries of less than 16 bytes
-            each, which no works are.
+        CorruptRecordError: while reading; it is not JSON, or has more than 100,000 entries of less than 16 bytes on
+            average: these are no works.
         TooLongToMendError: while reading; a value, for example an entry, has more than 64 MB.
-        NoListError: at the end; it is JSON, and neither of the two.
+        NoListError: at the end; it is JSON, but neither of the two.
 
     Example:
         >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))
@@ -191,7 +186,7 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
 
 
 class _Walk:
-    """A place in JSON text, moved on by one sign or value at a time."""
+    """A place in a JSON text, which moves on by one sign or value at a time."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -200,12 +195,12 @@ class _Walk:
         self._scanner = json.JSONDecoder(parse_int=_short_int)
 
     def ahead(self) -> bytes:
-        """Give the next sign; nothing at the end."""
+        """Return the next sign; nothing at the end."""
         self._at = skip(self._text, self._at, b" \t\r\n")
         return self._text[self._at : self._at + 1]
 
     def take(self, expected: bytes) -> bytes:
-        """Pass over the next sign, which must be one of these."""
+        """Pass over the next sign, which must be one of ``expected``."""
         sign = self.ahead()
         if not sign or sign not in expected:
             msg = f"not JSON: Expecting {' or '.join(map(chr, expected))} at byte {self._at:,}"
@@ -214,7 +209,7 @@ class _Walk:
         return sign
 
     def entries(self) -> Iterator[bytes]:
-        """Give the entries of a list, behind its bracket."""
+        """Yield the entries of a list, from behind its bracket on."""
         n, begin = 0, self._at
         if self.ahead() == b"]":
             self._at += 1
@@ -235,12 +230,12 @@ class _Walk:
             sign = self.take(b",]")
 
     def value(self) -> Json:
-        """Pass over a value; give it."""
+        """Pass over a value, and return it."""
         self.ahead()
         try:
             return self._scan()
         except (ValueError, RecursionError):
-            # Its end may lie behind the window. One byte is one character, so that places in both are the same.
+            # Its end may lie behind the window. Latin-1 makes one character of each byte, so places stay the same.
             self._window = self._text[self._at : self._at + _MOST_MENDED_BYTES].decode("latin-1")
             self._start = self._at
         try:
@@ -268,7 +263,7 @@ class _Walk:
         return end < len(self._text) and at > end - _LONGEST_SIGN
 
     def _is_cut(self, error: Exception) -> bool:
-        """Whether an error may come from the end of the window alone."""
+        """Whether the only reason for an error may be the end of the window."""
         return isinstance(error, json.JSONDecodeError) and (
             error.msg == _CUT_OFF
             or self._is_behind_window(self._start + (len(self._window) if "Unterminated" in error.msg else error.pos))
@@ -276,10 +271,10 @@ class _Walk:
 
 
 def decode_loosely(line: bytes) -> Record:
-    """Read one record of any oddity, and keep of each field what fits its type.
+    """Read one odd record, and keep the fields that fit their types.
 
     Raises:
-        CorruptRecordError: at once; it is no JSON object.
+        CorruptRecordError: it is no JSON object.
     """
     return _mend(_decode_whatever(line))
 
@@ -288,7 +283,7 @@ def _decode_whatever(line: bytes) -> Json:
     try:
         line.decode()
         record: Json = _LOOSE.decode(line)
-        index_text(record.abstract_inverted_index)  # a string in it that is none shows only here
+        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
         msgspec.json.decode(record.referenced_works)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         try:
@@ -300,7 +295,7 @@ def _decode_whatever(line: bytes) -> Json:
 
 
 def _mend(loose: Json) -> Record:
-    """Keep of each field what fits its type."""
+    """Keep the fields that fit their types."""
     fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
     for name in ("doi", "title", "display_name", "language", "type", "updated_date", "created_date"):
         fields[name] = fields[name] if isinstance(fields[name], str) else None
@@ -331,10 +326,10 @@ def _mend_topics(topics: Json) -> list[Topic]:
 
 
 def index_text(raw: msgspec.Raw) -> str | None:
-    """Give the JSON text of an inverted index.
+    """Return the JSON text of an inverted index; None for null.
 
     Raises:
-        UnicodeDecodeError, msgspec.MsgspecError: it is no UTF-8, or a string that is none.
+        UnicodeDecodeError, msgspec.MsgspecError: it is not UTF-8, or a broken string.
     """
     text = str(raw, "utf-8")
     if text == "null":
@@ -344,7 +339,7 @@ def index_text(raw: msgspec.Raw) -> str | None:
 
 
 def stripped(value: Json) -> str | None:
-    """Give a text without the space around it, null where there is none."""
+    """Return a text without the space around it; None where nothing is left, or for another type."""
     return (value.strip() or None) if isinstance(value, str) else None
 
 
@@ -357,6 +352,6 @@ def _entries(value: Json) -> list[dict[str, Any]]:
 
 
 def shorten(value: Json) -> str:
-    """Give the beginning of a value, for a message."""
+    """Return the beginning of a value, for a message."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""Lines of any text in bounded memory and time: long lines are passed over and named, empty ones in bulk."""
+"""Cut text of any size into lines, in bounded memory and time: too long lines are named, empty ones passed in bulk."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LINE_END: Final = 10
 
 
 class ReadLimits(NamedTuple):
-    """How much of a file may be in memory, and how much of it may hold no work. MB are of 1,048,576 bytes.
+    """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
 
     Attributes:
         max_line_mb: a longer line is corrupt. The longest real records, with thousands of authors, have tens of MB.
-        max_document_mb: a longer JSON document of many lines ends the file: it would be held whole. Also the window
-            that a Zstandard frame may ask for.
-        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each, end the file. A whole part of the
-            snapshot has about 3,000 MB.
+        max_document_mb: a longer JSON document ends the file, because it is held whole. Also the largest window of a
+            Zstandard frame.
+        max_gap_mb: this many MB in a row without a work, or 1,000 lines per MB, end the file. A part of the snapshot
+            has about 3,000 MB.
     """
 
     max_line_mb: int = 256
@@ -61,7 +61,7 @@ def check_limits(config: object, names: Iterable[str]) -> None:
 
 
 class Gap:
-    """Counts what a file holds between two works, and ends the reading when that is too much.
+    """Counts the bytes and lines between two works, and ends the reading when they are too many.
 
     Example:
         >>> gap = Gap(ReadLimits(max_gap_mb=1))
@@ -72,31 +72,30 @@ class Gap:
         Traceback (most recent call last):
         ...
         sciscidata.errors.CorruptRecordError: 1 MB or 1,000 lines in a row hold no work: the rest of the file is not
-        read. If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)
+        read. If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)
     """
 
-    __slots__ = ("_max_bytes", "_max_lines", "_max_mb", "_remedy", "n_bytes", "n_lines", "n_read")
+    __slots__ = ("_max_mb", "_remedy", "n_bytes", "n_lines", "n_read")
 
     def __init__(self, limits: ReadLimits = DEFAULT_LIMITS, *, is_optional: bool = True) -> None:
-        option = ". If you trust it, raise max_gap_mb (--max-gap-mb, of a snapshot --snapshot-max-gap-mb)"
-        self._remedy = option if is_optional else ""
+        remedy = ". If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)"
+        self._remedy = remedy if is_optional else ""
         self._max_mb = limits.max_gap_mb
-        self._max_bytes = limits.max_gap_mb * _MB
-        self._max_lines = limits.max_gap_mb * _LINES_PER_MB
         self.n_bytes = self.n_lines = 0
         self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
-        """Count bytes without a work, and how many lines of them hold something else.
+        """Count bytes without a work, and the lines among them that hold something else.
 
         Raises:
             CorruptRecordError: there are too many.
         """
         self.n_bytes += n_bytes
         self.n_lines += n_lines
-        if self.n_bytes > self._max_bytes or self.n_lines > self._max_lines:
+        most_lines = self._max_mb * _LINES_PER_MB
+        if self.n_bytes > self._max_mb * _MB or self.n_lines > most_lines:
             msg = (
-                f"{self._max_mb:,} MB or {self._max_lines:,} lines in a row hold no work: the rest of the file is not "
+                f"{self._max_mb:,} MB or {most_lines:,} lines in a row hold no work: the rest of the file is not "
                 f"read{self._remedy}"
             )
             raise CorruptRecordError(msg)
@@ -107,12 +106,12 @@ class Gap:
 
 
 def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut text into blocks of whole lines, without the end of the last one; say of a line that it is too long.
+    r"""Cut text into blocks of whole lines, without the last line end; give an error in place of a too long line.
 
     Args:
-        pieces: of any size.
+        pieces: text in pieces of any size.
         limits: no block is longer than the longest line and one piece.
-        gap: is told what is passed over of long lines; the rest is the caller's.
+        gap: counts the skipped bytes of long lines; the caller counts the rest.
 
     Raises:
         CorruptRecordError: while reading, from ``gap``.
@@ -175,19 +174,19 @@ def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | Cor
 
 
 def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
-    """Make the reason why a line is not read."""
+    """Say why a line is not read."""
     return CorruptRecordError(
-        f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise max_line_mb "
-        "(--max-line-mb, of a snapshot --snapshot-max-line-mb)"
+        f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise "
+        "RecordsConfig.max_line_mb (of a snapshot: SnapshotConfig.max_line_mb)"
     )
 
 
 def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    r"""Give the lines of a block one by one, and lines without anything in them together.
+    r"""Give the lines of a block one by one, and blank lines in a row together.
 
     Args:
-        block: whole lines, without the end of the last one.
-        at: where to begin.
+        block: whole lines, without the last line end.
+        at: the byte to begin with.
 
     Example:
         >>> list(split_lines(b"1\n\n \n\n2"))
@@ -209,7 +208,7 @@ def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def is_blank(piece: bytes) -> bool:
-    """Whether a piece of ``split_lines`` is lines without anything in them."""
+    """Whether a piece of ``split_lines`` is blank lines."""
     return not piece[:1].strip() and skip(piece, 0) == len(piece)
 
 

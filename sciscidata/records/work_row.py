@@ -1,4 +1,8 @@
-"""What single fields of an OpenAlex Work say; null for whatever does not fit."""
+"""Turn one OpenAlex record into one row of WORKS and its rows of CITATIONS.
+
+Every source of OpenAlex records uses this. Only a line as a whole can be corrupt: a field of an unexpected type becomes
+null, so that one odd field does not cost the record.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +35,21 @@ from sciscidata.records.json_record import (
 from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, WORKS
 
-# ---------- One OpenAlex Work, of any year and shape, to one row of WORKS and its rows of CITATIONS.
-#
-# Shared by every source of OpenAlex records. Only the line as a whole can be wrong: a field of an unexpected type
-# becomes null, so that no oddity of one field costs the record.
-
-
-#: Raised by one whenever the same record gives another row, so that nothing parsed before is reused.
+#: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
 PARSER_VERSION = 5
+_MAX_CONCEPTS = 8
+_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
+_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
+# At most 18 digits: any number of these fits into Int64.
+_OPENALEX_ID = re.compile(
+    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
+)
+_DOI_PREFIX = re.compile(r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Work(msgspec.Struct, kw_only=True, gc=False):
-    """One parsed record. Text is as found (``plain_text.py`` cleans it), the abstract is still an inverted index."""
+    """One parsed record; its text is not cleaned yet, and the abstract is still an inverted index."""
 
     work_id: int
     publication_year: int | None
@@ -56,7 +63,7 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
     language: str | None
     work_type: str | None
     is_retracted: bool
-    is_xpac: bool  # of the expansion corpus, which the API leaves out unless asked
+    is_xpac: bool  # in the expansion corpus, which the API leaves out by default
     doi: str | None
     references: list[int]
     malformed_references: int
@@ -64,14 +71,14 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
 
 
 def parse_work(line: bytes) -> Work:
-    """Read one JSON object as an OpenAlex Work, whether of 2021 or of today, from the API or the snapshot.
+    """Read one JSON object as an OpenAlex Work, of 2021 or of today, from the API or the snapshot.
 
     Args:
-        line: the bytes of the object, UTF-8 in fields that are not read too (RFC 8259). What only Python's ``json``
-            accepts (NaN, a lone surrogate) is accepted too: NaN is null, a lone surrogate U+FFFD.
+        line: the object, all of it UTF-8 (RFC 8259). NaN and a lone surrogate, which only Python's ``json`` accepts,
+            become null and U+FFFD.
 
     Raises:
-        CorruptRecordError: at once; the line is not JSON, not an object, or has no OpenAlex id of a work.
+        CorruptRecordError: the line is not JSON, not an object, or has no OpenAlex id of a work.
 
     Source: https://docs.openalex.org/api-entities/works/work-object
 
@@ -82,7 +89,7 @@ def parse_work(line: bytes) -> Work:
         (42, 'On Dams', 1999, [7, 8], 1)
     """
     try:
-        line.decode()  # msgspec looks at no text in fields that are not read
+        line.decode()  # msgspec does not check the text of unused fields
         record = RECORDS.decode(line)
         return _normalise(record, reference_lists([record.referenced_works])[0])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -91,13 +98,13 @@ def parse_work(line: bytes) -> Work:
 
 
 def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
-    r"""Read whole lines as ``parse_work`` reads each, in two thirds of the time.
+    r"""Read a block of lines as ``parse_work`` reads each, in two thirds of the time.
 
     Args:
-        block: lines of UTF-8, the last one without its end.
+        block: lines of UTF-8, the last one without its line end.
 
     Returns:
-        For each line its work, or why it holds none; None for a line that holds nothing.
+        For each line its work, or the reason why it holds no work; None for a blank line.
 
     Example:
         >>> [work and work.work_id for work in parse_lines(b'{"id":"W42"}\n\n{"id":"W7"}')]
@@ -115,7 +122,7 @@ def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
 
 
 def _count_lines_of_records(block: bytes) -> int | None:
-    """Count the lines, if all end between two records: then as many records as lines are one in each."""
+    """Count the lines if each ends between two records, so that lines and records correspond; else None."""
     n_lines, at = 1, block.find(b"\n")  # five times as fast as bytes.count
     while at >= 0:
         if block[at - 1 : at + 2] != b"}\n{":
@@ -160,11 +167,11 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
 
 
 def rows_from_works(works: Sequence[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn parsed works into their two frames, in the order given.
+    """Turn parsed works into their two frames, in the same order.
 
     Returns:
-        WORKS, one row per work, title and abstract as ``clean_text`` leaves them; and CITATIONS, one row per
-        reference in the order of the record: self-citations, repeats and citations to later years stay.
+        WORKS, one row per work, with clean title and abstract; and CITATIONS, one row per reference in the order of
+        the record: self-citations, repeats and citations to later years stay.
 
     Example:
         >>> work = parse_work(b'{"id":"W42","title":"On <i>Dams</i>","referenced_works":["W7"],'
@@ -177,7 +184,7 @@ def rows_from_works(works: Sequence[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
-    """Make the WORKS rows of ``works``, in order; only the ``columns`` asked for are decoded.
+    """Make the WORKS rows of ``works``, in order; only the wanted ``columns`` are decoded.
 
     Example:
         >>> works_frame([parse_work(b'{"id":"W42","language":"en"}')], ["work_id", "language"]).row(0)
@@ -196,7 +203,7 @@ def works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) ->
 
 
 def _list_series(lists: list[list[str]]) -> pl.Series:
-    """Hold lists of strings; Polars would make a Series of each of them first, which takes ten times as long."""
+    """Make a Series of lists of strings; Polars would make a Series of each list, which takes ten times as long."""
     ends = np.cumsum([0, *map(len, lists)])
     entries = pa.array(chain.from_iterable(lists), pa.large_string())
     return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), entries), dtype=WORKS["concepts"])
@@ -216,29 +223,20 @@ def citations_frame(works: Sequence[Work]) -> pl.DataFrame:
     return pl.DataFrame({"citing_id": citing, "cited_id": cited}, schema=CITATIONS)
 
 
-_MAX_CONCEPTS = 8
-
-
 def openalex_number(value: Json, letter: Literal["W", "S", "V"]) -> int | None:
-    """Give the number of an OpenAlex id (a URL or bare, in either case), null if it is not one of ``letter``."""
+    """Return the number of an OpenAlex id (a URL or bare, upper or lower case); None if its letter is another."""
     if not isinstance(value, str):
         return None
     digits = value[22:]
-    # The form of nearly all, and what the pattern would make of it.
-    if (
-        value[:22] == _URLS[letter]
-        and len(digits) <= 18
-        and digits.isdecimal()
-        and digits.isascii()
-        and digits[0] != "0"
-    ):
-        return int(digits)
+    # Nearly all have this form; the pattern would give the same.
+    if value[:22] == _URLS[letter] and len(digits) <= 18 and digits.isdecimal() and digits.isascii():
+        return int(digits) or None
     found = _OPENALEX_ID.fullmatch(value)
     return int(found[2]) if found and found[1].upper() == letter else None
 
 
 def source_number(source: Source | None) -> int | None:
-    """Give the number of a venue: of today's id of a source, or of that of a venue until 2022, which is the same.
+    """Return the number of a venue, from the id of a source of today or of a venue until 2022: they are the same.
 
     Example:
         >>> [source_number(Source(f"https://openalex.org/{id}")) for id in ("S137773608", "V137773608", "I137773608")]
@@ -251,9 +249,9 @@ def source_number(source: Source | None) -> int | None:
 
 
 def venue_of(record: Record) -> Source | None:
-    """Say where a work was published: at its primary location, or in records until 2023 its host venue.
+    """Return where a work was published: its primary location, or in records until 2023 its host venue.
 
-    The one that has an id; of two without, the primary location's, which has a name perhaps.
+    The one with an id counts; if neither has one, the primary location, which may have a name.
 
     Example:
         >>> venue_of(Record(host_venue=Source("https://openalex.org/V42", "Dams"))).display_name
@@ -264,7 +262,10 @@ def venue_of(record: Record) -> Source | None:
 
 
 def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
-    """Number the works of many reference lists at once, and count the entries of each that are no id of a work.
+    """Return the numbers of the works in each reference list, and how many entries of it are no id of a work.
+
+    The compiled loop reads 200,000 lists (209 MB) in 2.4 s; Polars takes 3.4 s to find the digits without checking what
+    is around them, msgspec 3.7 s without checking the digits.
 
     Raises:
         msgspec.MsgspecError: one is not strict JSON.
@@ -291,16 +292,8 @@ def _references(raw: msgspec.Raw) -> tuple[list[int], int]:
     return numbers, len(entries) - len(numbers)
 
 
-_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
-_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
-# At most 18 digits: what fits into Int64 whatever the digits are.
-_OPENALEX_ID = re.compile(
-    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
-)
-
-
 def whole_number(value: Json, low: int, high: int) -> int | None:
-    """Give a whole number from ``low`` to ``high``, which may stand in quotes or have a fraction of zero."""
+    """Return a whole number from ``low`` to ``high``, which may be in quotes or have a fraction of zero; else None."""
     if type(value) is int:
         return value if low <= value <= high else None
     if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,19}\s*", value):
@@ -311,21 +304,18 @@ def whole_number(value: Json, low: int, high: int) -> int | None:
 
 
 def bare_doi(value: str | None) -> str | None:
-    """Give a DOI in lower case, without what stands before it."""
+    """Return a DOI in lower case, without the address before it."""
     text = stripped(value)
     if text is None:
         return None
     text = text.lower()
-    # The form of nearly all, and what the pattern would make of it.
+    # Nearly all have the first form; the pattern would give the same.
     plain = text[16:] if text.startswith("https://doi.org/") else _DOI_PREFIX.sub("", text)
     return plain.strip() or None
 
 
-_DOI_PREFIX = re.compile(r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*")
-
-
 def later_date(one: str | None, other: str | None) -> str | None:
-    """Give the later of two dates, without their times."""
+    """Return the later of two dates, without the time of day."""
     one, other = _date(one), _date(other)
     return max(one, other) if one and other else one or other
 
@@ -335,11 +325,8 @@ def _date(value: str | None) -> str | None:
     return value[:10] if value and _DATE.match(value) else None
 
 
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
 def _scored_names(concepts: list[Concept]) -> list[str]:
-    """Name the concepts, best score first; scores are numbers or, in 2023, numbers in quotes."""
+    """Return the names of concepts, best score first; scores are numbers or, in 2023, numbers in quotes."""
     scored: list[tuple[float, str]] = []
     for concept in concepts:
         name, score = concept.display_name, concept.score
@@ -355,7 +342,7 @@ def _scored_names(concepts: list[Concept]) -> list[str]:
 
 
 def concept_names(record: Record) -> list[str]:
-    """Name the concepts of a work, or where it has none its topics, at most eight."""
+    """Return the names of at most eight concepts, or of the topics where a work has no concept."""
     names = _scored_names(record.concepts or [])
     if not names:
         names = [name for topic in record.topics or [] if (name := stripped(topic.display_name))]
@@ -363,7 +350,7 @@ def concept_names(record: Record) -> list[str]:
 
 
 def primary_field(record: Record) -> str | None:
-    """Name the broadest subject: the field of the main topic, or before 2024 the top concept of level 0."""
+    """Return the broadest subject: the field of the main topic, or before 2024 the top concept of level 0."""
     for topic in (record.primary_topic, *(record.topics or [])[:1]):
         if topic and topic.field and (name := stripped(topic.field.display_name)):
             return name

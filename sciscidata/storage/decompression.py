@@ -1,4 +1,4 @@
-"""gzip and Zstandard in pieces of bounded size: however far a file expands, only a few megabytes come out at a time."""
+"""Decompress gzip and Zstandard in pieces of at most 4 MB, however far a hostile file expands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from isal import isal_zlib  # inflates twice as fast as zlib
 
 from sciscidata.errors import CorruptRecordError
 
-#: Of one piece that is handed out. Ten times what a read of real records gives.
+#: The largest piece that is handed out; ten times what a read of real records gives.
 PIECE_BYTES: Final = 4 << 20
-#: Handed over at the beginning of a member, then four times as much each time: what lies behind a short member is
-#: handed back by the decoder as a copy, and a file may be made of short members.
+#: Input for the beginning of a member, then four times as much each time. A decoder copies what lies behind the end of
+#: a member, and a file may consist of short members.
 _FIRST_BYTES: Final = 4 << 10
 _MOST_BYTES: Final = 1 << 20
 
@@ -24,26 +24,15 @@ _ERRORS: Final = (zlib.error, zstandard.ZstdError, isal_zlib.error)
 
 
 class Decoder(Protocol):
-    """One member or frame, as ``zlib.decompressobj`` has it."""
+    """Decodes one member or frame, like ``zlib.decompressobj``."""
 
     @property
-    def eof(self) -> bool:
-        """Whether the member has ended."""
-        ...
-
+    def eof(self) -> bool: ...  # noqa: D102
     @property
-    def unused_data(self) -> bytes:
-        """What lies behind its end."""
-        ...
-
+    def unused_data(self) -> bytes: ...  # noqa: D102
     @property
-    def unconsumed_tail(self) -> bytes:
-        """What was not read, because it would have given more than was asked for."""
-        ...
-
-    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
-        """Give at most ``max_length`` bytes."""
-        ...
+    def unconsumed_tail(self) -> bytes: ...  # noqa: D102
+    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes: ...  # noqa: D102
 
 
 Opener = Callable[[], Decoder]
@@ -55,7 +44,7 @@ def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iter
     Args:
         chunks: the compressed bytes.
         opener: makes the decoder of one member.
-        where: ends the two messages about damage, for example " here".
+        where: a place that the messages about damage name, for example " here".
 
     Raises:
         CorruptRecordError: while reading; the data is damaged, or cut off.
@@ -99,12 +88,12 @@ def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iter
 
 
 def skip(block: bytes, at: int, what: bytes | None = None) -> int:
-    r"""Give the first place from ``at`` on that holds something else; the length of the block if none does.
+    r"""Return the first place from ``at`` on that holds another byte than ``what``; at the end, the length.
 
     Args:
-        block: is looked at in windows that grow, so that neither long runs nor many short ones are slow.
-        at: where to begin.
-        what: the bytes to pass over; None for space and ends of lines.
+        block: read in windows that grow, so that neither long runs nor many short ones are slow.
+        at: the byte to begin with.
+        what: the bytes to pass over; None for space and line ends.
 
     Example:
         >>> skip(b"a\n \nb", 1), skip(b"\n\n", 0)
@@ -113,7 +102,7 @@ def skip(block: bytes, at: int, what: bytes | None = None) -> int:
     size = 64
     while at < len(block):
         window = block[at : at + size]
-        # Of one byte that is repeated, as in nothing but ends of lines: to compare is ten times as fast.
+        # A window of one repeated byte, such as line ends, is compared ten times as fast.
         if window[1:] == window[:-1]:
             if window[:1].lstrip(what):
                 break
@@ -133,17 +122,17 @@ def open_gzip() -> Decoder:
 
 
 def open_fast_gzip() -> Decoder:
-    """Make a decoder of one gzip member that is twice as fast, and words its errors differently."""
+    """Make a decoder of one gzip member that is twice as fast; its errors have other words."""
     return isal_zlib.decompressobj(wbits=31)
 
 
 def open_zstd(max_window: int) -> Opener:
-    """Make what makes decoders of Zstandard frames.
+    """Return a function that makes decoders of Zstandard frames.
 
     Args:
-        max_window: bytes of output that a frame may ask a decoder to keep in memory.
+        max_window: most bytes of output that a frame may ask a decoder to keep in memory.
     """
-    # One for all frames of a file: to make one takes longer than a short frame.
+    # One for all frames of a file: making one takes longer than decoding a short frame.
     context = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     return lambda: ZstdFrame(context, max_window)
 
@@ -151,8 +140,8 @@ def open_zstd(max_window: int) -> Opener:
 class ZstdFrame:
     """A frame of Zstandard, or a skippable one, behind the interface of ``zlib.decompressobj``.
 
-    Its library hands out all that a piece of input gives, which may be 32,000 times as much. So the frame is walked
-    along from block to block (RFC 8878), and no more blocks are handed over than may give what is asked for.
+    The library returns everything that a piece of input gives, which may be 32,000 times as much. So this class follows
+    the blocks of the frame (RFC 8878), and hands over only as many as can give what is asked for.
 
     Raises:
         CorruptRecordError: in ``decompress``; the frame needs a larger window than ``max_window``.
@@ -170,15 +159,15 @@ class ZstdFrame:
         self._context = context
         self._decoder: Any = None
         self._max_window = max_window
-        self._head = b""  # what is there of a header that is not whole yet
+        self._head = b""  # the beginning of a header that is not whole yet
         self._left = 0  # bytes of a block, a checksum or a skippable frame that are still to come
         self._is_skippable = False
-        self._is_walked = True  # not what is no frame: the library says what is wrong with it
-        self._is_last = False  # the block at hand
+        self._is_walked = True  # False where it is no frame: the library says what is wrong
+        self._is_last = False  # whether the present block is the last
         self._has_checksum = False
 
     def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
-        """Give at most ``max_length`` bytes, and no less than what one block gives."""
+        """Return at most ``max_length`` bytes, but always the whole of one block."""
         view, at, head = memoryview(data), 0, b""
         if self._decoder is None and not self._is_skippable:
             at = self._read_frame_header(view)
@@ -201,7 +190,7 @@ class ZstdFrame:
         return given
 
     def _read_frame_header(self, view: memoryview) -> int:
-        """Read the header, or what is there of it, and give the place behind it."""
+        """Read the header, or its beginning, and return the place behind it."""
         at = 0
         while len(self._head) < (size := _frame_header_bytes(self._head)):
             taken = bytes(view[at : at + size - len(self._head)])
@@ -224,12 +213,12 @@ class ZstdFrame:
         if window > self._max_window:
             msg = (
                 f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
-                f"{self._max_window >> 20:,} MB. If you trust the file, raise max_document_mb (--max-document-mb)"
+                f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
             )
             raise CorruptRecordError(msg)
 
     def _walk(self, view: memoryview, at: int, n_blocks: int) -> int:
-        """Pass over as many blocks as may be handed over; give the place where to stop."""
+        """Pass over at most ``n_blocks`` blocks; return the place to stop at."""
         while at < len(view):
             if self._left:
                 step = min(self._left, len(view) - at)
@@ -263,7 +252,7 @@ def _is_skippable(head: bytes) -> bool:
 
 
 def _frame_header_bytes(head: bytes) -> int:
-    """Give the size of a frame's header, as far as it is known from its beginning."""
+    """Return the size of a frame's header, as far as its beginning tells."""
     if len(head) < 5:
         return 5
     if _is_skippable(head):
@@ -275,7 +264,7 @@ def _frame_header_bytes(head: bytes) -> int:
 
 
 def _window_bytes(head: bytes) -> int:
-    """Give what a frame asks a decoder to keep of its output."""
+    """Return how many bytes of output a frame asks a decoder to keep."""
     kind = head[4] >> 6
     if not head[4] >> 5 & 1:
         base = 1 << 10 + (head[5] >> 3)

@@ -153,7 +153,7 @@ def test_a_second_ingest_of_the_same_writes_nothing_and_of_another_replaces_when
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
     ingest(WORLD, **places)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
-    with pytest.raises(ReleaseExistsError, match=r"holds another corpus.*--overwrite"):
+    with pytest.raises(ReleaseExistsError, match=r"holds another corpus.*overwrite=True"):
         ingest(SyntheticConfig(n_works=50), **places)
     with pytest.raises(ReleaseExistsError, match="with other options"):
         ingest(WORLD, **places, texts=False)

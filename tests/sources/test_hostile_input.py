@@ -133,7 +133,7 @@ def test_a_line_that_is_too_long_is_one_corrupt_line_and_the_others_are_read(tmp
     [problem] = report["first_corrupt_lines"]
     assert problem["line"] == 3
     assert "more than 1 MB" in problem["reason"]
-    assert "--max-line-mb" in problem["reason"]
+    assert "RecordsConfig.max_line_mb" in problem["reason"]
     with pytest.raises(CorruptRecordError, match=r"works, line 3: the line has more than 1 MB"):
         pull(tmp_path, content, strict=True, **SMALL)
     assert pull(tmp_path, content, max_line_mb=8)["first_corrupt_lines"][0]["reason"].startswith("not JSON")
@@ -192,7 +192,9 @@ def test_lines_behind_a_first_one_that_was_cut_off_are_no_document(tmp_path):
 
 def test_a_window_of_zstandard_that_is_too_large_is_refused_with_the_option(tmp_path):
     frame = b"\x28\xb5\x2f\xfd" + bytes((0, (31 - 10) << 3)) + (1 | len(ONE) << 3).to_bytes(3, "little") + ONE
-    with pytest.raises(EmptyInputError, match=r"window of 2,048 MB.*the limit is 1,024 MB.*--max-document-mb"):
+    with pytest.raises(
+        EmptyInputError, match=r"window of 2,048 MB.*the limit is 1,024 MB.*RecordsConfig.max_document_mb"
+    ):
         pull(tmp_path, frame)
     assert pull(tmp_path, frame, max_document_mb=2_048)["works"] == 1
 

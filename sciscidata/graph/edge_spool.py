@@ -1,4 +1,4 @@
-"""Edges on their way from 64-bit ids in any order to pairs of indices, in a file, bucket by bucket."""
+"""Edges on disk while a graph is built: pairs of indices, not 64-bit ids, grouped into buckets of citing works."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """What a build may use.
+    """The limits of a build.
 
     Attributes:
-        most_edges: an edge takes 16 bytes while it is sorted; so many fit into memory, all threads together.
-        n_threads: threads beside the one that reads.
-        lasting: what is finished must survive a failure of the machine too, and so goes to the disk at once.
-        n_edges: of the input, where known: for the progress bar.
+        most_edges: as many edges, of 16 bytes each while they are sorted, fit into memory, for all threads together.
+        n_threads: threads in addition to the one that reads.
+        lasting: flush finished files to the disk, so that they survive a failure of the machine.
+        n_edges: number of edges of the input, if known, for the progress bar.
     """
 
     most_edges: int
@@ -44,11 +44,7 @@ class Means:
 
 
 def edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Read (citing_id, cited_id) batch by batch, in no order.
-
-    Raises:
-        WorkIdError: an id is -2^63.
-    """
+    """Read (citing_id, cited_id) batch by batch, in any order; refuse an id of -2^63."""
     for batch in citations.collect_batches(chunk_size=_BATCH_EDGES, maintain_order=False, engine="streaming"):
         citing, cited = batch["citing_id"], batch["cited_id"]
         refuse_reserved(citing)
@@ -57,11 +53,7 @@ def edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Arr
 
 
 def refuse_reserved(ids: pl.Series) -> None:
-    """Refuse the number that stands for a missing one in other programs.
-
-    Raises:
-        WorkIdError: an id is -2^63.
-    """
+    """Raise WorkIdError for an id of -2^63, by which other programs mark a missing value."""
     if ids.min() == _RESERVED:
         msg = (
             f"build_graph: {ids.name} is -2^63 ({_RESERVED}), which no work can have. It often stands for a missing "
@@ -71,7 +63,7 @@ def refuse_reserved(ids: pl.Series) -> None:
 
 
 def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, means: Means) -> None:
-    """Write every edge as a pair of indices to ``scratch / "spool"``, a folder that appears when it is whole."""
+    """Write every edge as a pair of indices to the folder ``scratch / "spool"``."""
     from sciscidata.graph import _kernels as kernels
 
     table = _table_of(known_ids)
@@ -104,7 +96,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
 
 
 def _table_of(ids: Int64Array) -> Int32Array:
-    """Build id -> position, at most half full once as many ids have come again."""
+    """Build the hash table from id to position; it is at most half full when as many ids are added again."""
     from sciscidata.graph import _kernels as kernels
 
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)
@@ -119,7 +111,7 @@ def _table_of(ids: Int64Array) -> Int32Array:
 
 
 class _NewIds:
-    """Ids that WORKS does not hold: each gets the next index, in order of appearance."""
+    """Numbers the ids that WORKS does not hold, in order of appearance."""
 
     def __init__(self, first: int) -> None:
         self.first, self.n = first, 0
@@ -127,7 +119,7 @@ class _NewIds:
         self.table = _table_of(self.ids[:0])
 
     def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
-        """Replace -1 in ``citing`` and ``cited``."""
+        """Replace -1 in ``citing`` and ``cited`` by indices."""
         from sciscidata.graph import _kernels as kernels
 
         start = 0
@@ -141,7 +133,7 @@ class _NewIds:
 
 
 class _SpoolWriter:
-    """Collects edges in a buffer per bucket and writes full ones: ``pairs``, and in ``chunks`` (bucket, edges) of each.
+    """Collects edges in one buffer per bucket; appends full ones to ``pairs``, and their (bucket, edges) to ``chunks``.
 
     Bucket b has the citing indices b * 2^shift .. (b + 1) * 2^shift - 1 of works in WORKS, the last bucket all others.
     """
@@ -183,13 +175,13 @@ class _SpoolWriter:
 
 
 def _division(n_known: int) -> tuple[int, int]:
-    """Return the number of buckets and, as a power of two, the works in each: enough that buckets are small."""
+    """Return the number of buckets, and the works in each as a power of two."""
     shift = (max(_MIN_BUCKET_WORKS, n_known // (_MAX_BUCKETS - 2)) - 1).bit_length()
     return (n_known >> shift) + 2, shift
 
 
 class Spool:
-    """Edges as pairs of indices, bucket by bucket; provisional indices of new ids become final ones."""
+    """Reads edges as pairs of indices, bucket by bucket; new ids get their final indices."""
 
     def __init__(self, folder: Path, n_known: int) -> None:
         self.n_known = n_known
@@ -199,18 +191,18 @@ class Spool:
         self._final_index = np.empty(self.new_ids.size, np.int32)
         self._final_index[np.argsort(self.new_ids)] = np.arange(n_known, self.n_works, dtype=np.int32)
         n_buckets, shift = _division(n_known)
-        #: Of each bucket, where its rows begin; and the end of the last one's.
+        #: Where the rows of each bucket begin, and the end of the last one.
         self.starts = [*(min(bucket << shift, n_known) for bucket in range(n_buckets)), self.n_works]
         self.sizes = np.bincount(self._chunks[:, 0], self._chunks[:, 1], n_buckets).astype(np.int64)
 
     @property
     def n_works(self) -> int:
-        """Number of nodes, those known only from citations included."""
+        """Number of nodes, including works known only from citations."""
         return self.n_known + self.new_ids.size
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, repeats included."""
+        """Number of edges, including repeats."""
         return int(self.sizes.sum())
 
     def read(self, bucket: int) -> Iterator[Int32Array]:
