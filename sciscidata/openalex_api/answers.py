@@ -1,4 +1,4 @@
-"""What an answer of OpenAlex means: a record, a gone work, try again, stop for today, or a mistake of ours.
+"""Interpret an HTTP answer of OpenAlex: a record, a deleted work, an error to retry, a spent budget, or a refusal.
 
 Sources: the rate limiter (github.com/ourresearch/openalex-api-proxy), the API's own errors
 (github.com/ourresearch/openalex-elastic-api) and help.openalex.org, as of August 2026.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
@@ -36,9 +36,9 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may well succeed later. Never leaves the client.
+    """The same request may succeed later. The client retries it, or raises ApiError in its place.
 
-    ``wait_s`` is what the server asks to wait; ``answer`` is what arrived, if anything did.
+    ``wait_s`` is the wait that the server asks for; ``answer`` is what arrived, if anything did.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TryAgainError(Exception):
 
 
 def how_to_get_a_key() -> str:
-    """Return the sentence that every message about a missing or wrong key ends with.
+    """Return the last sentence of every message about a missing or wrong key.
 
     Example:
         >>> how_to_get_a_key()
@@ -61,7 +61,7 @@ def how_to_get_a_key() -> str:
 
 
 def without_timing(answer: Answer) -> Answer:
-    """Set to 0 how long OpenAlex took: all else equal, the same question then has the same answer, byte by byte.
+    """Set the response time to 0, so that equal answers have equal bytes.
 
     Example:
         >>> without_timing(Answer(200, {}, b'{"meta": {"count": 2, "db_response_time_ms": 35}}')).body
@@ -71,16 +71,16 @@ def without_timing(answer: Answer) -> Answer:
 
 
 def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any] | None:
-    """Return the JSON object of a good answer, or None for a single work that is gone (404).
+    """Return the JSON object of a good answer, or None for a single work that does not exist (404).
 
     Args:
-        answer: what arrived; not a redirect.
+        answer: not a redirect.
         request: what was asked.
-        has_key: whether a key was sent, for the right advice.
-        now: what the reset of the daily budget is counted from.
+        has_key: whether a key was sent; decides the advice in messages.
+        now: the moment from which the reset of the daily budget is counted.
 
     Raises:
-        TryAgainError: too fast, an error of the server, or a body that is not JSON.
+        TryAgainError: too many requests, an error of the server, or a body that is not JSON.
         DailyBudgetError: today's budget is used up.
         ApiKeyError: the key is wrong, or this request needs one.
         ApiError: any other refusal.
@@ -92,7 +92,7 @@ def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetim
     status = answer.status
     if status == 200:
         return _object(answer)
-    if status == 404 and request.is_single:  # a list is never gone: there the address is wrong
+    if status == 404 and request.is_single:  # a list always exists, so its 404 means a wrong address
         return None
     if status == 429:
         raise _too_many(answer, request, now)
@@ -103,28 +103,34 @@ def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetim
         msg = (
             f"OpenAlex does not accept the API key{_said(answer)}. Copy it again. {how_to_get_a_key()}"
             if has_key
-            else f"OpenAlex wants an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
+            else f"OpenAlex needs an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
         )
         raise ApiKeyError(msg, status=status)
-    msg = f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. Asking again would not help."
+    msg = f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. A retry would not help."
     raise ApiError(msg, status=status)
 
 
 def read_cost(answer: Answer) -> float | None:
-    """Return what an answer cost in dollars; None if it does not say, or says something impossible.
+    """Return the cost of an answer in dollars; None if it is not stated, or impossible.
 
     Example:
         >>> read_cost(Answer(200, {"x-ratelimit-cost-usd": "0.001"}, b"")), read_cost(Answer(200, {}, b""))
         (0.001, None)
     """
-    # In the order of trust; the body is only read when no header says it.
-    readers = (_cost_in_dollars, _cost_in_credits, _cost_in_body)
-    stated = (read(answer) for read in readers)
-    return next((cost for cost in stated if cost is not None and cost <= _MOST_USD), None)
+    return next((cost for cost in _stated_costs(answer) if cost is not None and cost <= _MOST_USD), None)
+
+
+def _stated_costs(answer: Answer) -> Iterator[float | None]:
+    """Yield the stated costs, most trusted first; the body is decoded only if no header states one."""
+    yield _number(answer.headers.get("x-ratelimit-cost-usd"))
+    n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
+    yield None if n_credits is None else n_credits * CREDIT_USD
+    meta = _field(answer, "meta")
+    yield _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
 
 
 def read_remaining(answer: Answer) -> float | None:
-    """Return what is left of today's budget in dollars, if the answer says so.
+    """Return the rest of today's budget in dollars, if the answer states it.
 
     Example:
         >>> read_remaining(Answer(200, {"x-ratelimit-remaining-usd": "0.9655"}, b""))
@@ -146,37 +152,37 @@ def _object(answer: Answer) -> dict[str, Any]:
 
 
 def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
-    """Tell the three kinds of 429 apart, by the message: per second, per day, not in the plan."""
+    """Return the error for one of three kinds of 429: per second, per day, not in the plan."""
     said = _said(answer)
     wait_s = _retry_after(answer, now)
     if "plan upgrade" in said.lower():
         msg = f"OpenAlex refused {request}{said}. It needs a paid plan: leave out that filter or sort."
         return ApiError(msg, status=429)
-    # "Insufficient budget" today, "Insufficient credits" until the summer of 2026. A wait of hours that nobody
-    # explains is no matter of seconds either.
+    # "Insufficient budget" today, "Insufficient credits" until the summer of 2026. An unexplained wait of hours is
+    # also taken for a spent budget.
     is_budget = "insufficient" in said.lower() or _field(answer, "dailyRemainingUsd") is not None
     is_long = wait_s is not None and wait_s > _DAY_S / 24
     if "per second" not in said.lower() and (is_budget or is_long):
         resets_at = _reset_time(answer, wait_s, now)
         msg = (
             f"The daily budget of OpenAlex is used up{said}. It is full again at {resets_at:%Y-%m-%d %H:%M} UTC. "
-            "Every answer so far is kept: run the same command then, and it goes on where it stopped."
+            "Run the same command again then: every answer is stored, so it goes on where it stopped."
         )
         return DailyBudgetError(msg, resets_at=resets_at)
     return TryAgainError(f"too many requests per second{said}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
 
 
 def _reset_time(answer: Answer, wait_s: float | None, now: datetime) -> datetime:
-    """Return when the budget is full again: as the server says, else the next midnight UTC."""
+    """Return the moment when the budget is full again: as the server states it, else the next midnight UTC."""
     next_midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     seconds = _number(answer.headers.get("x-ratelimit-reset")) or wait_s
     if seconds is None or not 0 < seconds <= _DAY_S:
         return next_midnight
     moment = now + timedelta(seconds=seconds)
-    # Whole seconds, and an answer that was seconds on its way: either side of midnight is midnight.
+    # The server counts whole seconds, and the answer took some: a moment close to midnight means midnight.
     if abs(moment - next_midnight) <= timedelta(minutes=1):
         return next_midnight
-    # Rounded up to the minute: a run that starts a second early is refused again.
+    # Rounded up to the minute, because a run that starts a second early is refused again.
     return (moment + timedelta(seconds=59)).replace(second=0, microsecond=0)
 
 
@@ -194,7 +200,7 @@ def _retry_after(answer: Answer, now: datetime) -> float | None:
 
 
 def _said(answer: Answer) -> str:
-    """Return what an error body says, quoted, in brackets and after a space; empty if it says nothing."""
+    """Return the message of an error body in quotes and brackets, after a space; empty if it has none."""
     texts = [text for name in ("error", "message", "reason") if isinstance(text := _field(answer, name), str)]
     said = " ".join(": ".join(texts).split())
     if len(said) > _MOST_CHARACTERS:
@@ -210,22 +216,8 @@ def _field(answer: Answer, name: str) -> Any:  # noqa: ANN401
     return content.get(name) if isinstance(content, dict) else None
 
 
-def _cost_in_dollars(answer: Answer) -> float | None:
-    return _number(answer.headers.get("x-ratelimit-cost-usd"))
-
-
-def _cost_in_credits(answer: Answer) -> float | None:
-    n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
-    return None if n_credits is None else n_credits * CREDIT_USD
-
-
-def _cost_in_body(answer: Answer) -> float | None:
-    meta = _field(answer, "meta")
-    return _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
-
-
 def _number(value: Any) -> float | None:  # noqa: ANN401
-    """Read a number of 0 or more; anything else is as good as not there."""
+    """Read a number of 0 or more; None for anything else."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Ask OpenAlex, every question once: the store first, then the network, at a pace, within a budget, until it works."""
+"""The client: answer a request from the store, or from the network at a pace, within a budget, with retries."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from sciscidata.openalex_api.store import ResponseStore, StoreSummary
 
 __all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
 
-#: Looks at an answer that is a JSON object of any shape; returns what is wrong with it, or None. Must not raise.
+#: Checks an answer, a JSON object of any shape: returns what is wrong with it, or None. Must not raise.
 Check = Callable[[dict[str, Any]], str | None]
 
 _log = logging.getLogger(__name__)
 
-_GONE: Final = b"null"  # kept for a 404; no good answer is a bare null
+_GONE: Final = b"null"  # stored for a 404; a good answer is never a bare null
 
 
 class OpenAlexClient:
-    """A client of the OpenAlex API that pays for no answer twice.
+    """A client of the OpenAlex API that pays for each answer once.
 
-    Every good answer is kept in ``store`` before it is returned, so whatever ends a run (an error, a full day's
-    budget, kill -9), the next run with the same store continues it. Errors of the moment (too fast, HTTP 5xx,
-    lost connections, broken JSON, answers that fail their check) are tried again after growing, jittered, capped
-    waits. Any number of threads may use one client; equal requests at once become one call.
+    It stores every good answer before it returns it. So a run that ends early (an error, a spent budget, kill -9) is
+    continued by the next run with the same store. Passing errors (too many requests, HTTP 5xx, lost connections,
+    broken JSON, answers that fail their check) are retried after growing waits. Threads may share a client; equal
+    simultaneous requests become one call.
 
     Args:
-        config: where, who, how fast, how much.
+        config: server, key, pace and limits.
         store: stays open; its owner closes it.
         sleep: replaces waiting, for tests.
-        clock: replaces time.monotonic, for tests.
+        clock: replaces ``time.monotonic``, for tests.
 
     Raises:
-        ConfigError: what the environment says about proxies and certificates cannot be used.
-        StorageError: the store holds answers of another server. Offline no server is asked, so none is compared.
+        ConfigError: the environment's proxies or certificates cannot be used.
+        StorageError: the store holds answers of another server (not checked offline).
 
     Example:
         >>> from pathlib import Path
@@ -84,17 +84,17 @@ class OpenAlexClient:
 
     @property
     def cost_usd(self) -> float:
-        """Dollars spent by this client: as the answers state it, else by the price list."""
+        """Dollars spent by this client: as stated by the answers, else by the price list."""
         return self._bill.cost_usd
 
     @property
     def remaining_usd(self) -> float | None:
-        """Dollars left of today's budget, as OpenAlex last stated it; None if it never did."""
+        """Rest of today's budget in dollars, as OpenAlex last stated it; None if it never did."""
         return self._bill.remaining_usd
 
     @property
     def n_calls(self) -> int:
-        """Calls over the network, failed ones too."""
+        """Calls over the network, including failed ones."""
         return self._bill.n_calls
 
     @property
@@ -103,16 +103,16 @@ class OpenAlexClient:
         return self._n_stored
 
     def watch(self, callback: Callable[[float], None] | None) -> None:
-        """Have ``callback`` called with ``cost_usd`` after every call over the network.
+        """Call ``callback`` with ``cost_usd`` after every call over the network.
 
         Args:
-            callback: called by one thread at a time, whichever made the call, and not to take long or to raise;
-                takes the place of an earlier one. None: nobody watches any more.
+            callback: replaces an earlier one, None removes it. It is called by one thread at a time, must be quick,
+                and must not raise.
         """
         self._bill.watch(callback)
 
     def summary(self) -> StoreSummary:
-        """Sum up the answers that were handed out, from the store or not: the same for a resumed or offline run.
+        """Sum up the answers that this client returned; equal for a resumed and for an offline run.
 
         Raises:
             StorageError: the store cannot be read.
@@ -143,14 +143,14 @@ class OpenAlexClient:
 
         Args:
             request: what to ask.
-            check: an answer that fails it is asked for again and not kept. A kept one that fails it (it may
-                have been kept under a weaker check) is asked for again and replaced.
-            missing_ok: None for a work that OpenAlex does not have (any more). That is kept, too.
+            check: an answer that fails it is requested again and not stored. A stored answer that fails it (it may
+                come from a weaker check) is requested again and replaced.
+            missing_ok: return None for a work that OpenAlex does not have (any more). That is stored, too.
 
         Raises:
-            NotFoundError: there is no such work.
-            OfflineError: the network is forbidden, and the store has no good answer.
-            DailyBudgetError, CostLimitError: a clean stop; nothing paid for is lost.
+            NotFoundError: the work does not exist.
+            OfflineError: the client is offline, and the store has no good answer.
+            DailyBudgetError, CostLimitError: a clean stop; every paid answer is stored.
             ApiKeyError: the key is wrong or missing.
             ApiError: OpenAlex refused the request, or kept failing.
             StorageError: the store cannot be used.
@@ -168,11 +168,11 @@ class OpenAlexClient:
     def fetch_all(
         self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
     ) -> Generator[dict[str, Any] | None]:
-        """Yield the answers in the order of the requests, several asked at once.
+        """Yield the answers in the order of the requests, with several calls at a time.
 
-        Requests are taken from the iterable as needed, two per thread ahead. When one fails, calls under way end
-        and are kept, the answers before it are yielded, and then its error is raised. The same holds when the
-        caller breaks off or is interrupted.
+        Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and
+        are stored, the answers before it are yielded, and then its error is raised. Calls are also stored when the
+        caller stops early or is interrupted.
 
         Args:
             requests: what to ask.
@@ -180,7 +180,7 @@ class OpenAlexClient:
             missing_ok: as in :meth:`fetch`.
 
         Raises:
-            SciSciDataError: as :meth:`fetch`, when the answer's turn comes.
+            SciSciDataError: as :meth:`fetch`, when the failed answer is due.
         """
         stop = threading.Event()
 
@@ -192,10 +192,10 @@ class OpenAlexClient:
                 yield self._hand_out(request, content, missing_ok=missing_ok)
 
     def _hand_out(self, request: Request, content: dict[str, Any] | None, *, missing_ok: bool) -> dict[str, Any] | None:
-        # Here and not where answers arrive: what was asked ahead and never used is no part of the result.
+        # Noted here and not on arrival: an answer that was requested ahead and never used is no part of the result.
         self._answered.add(request.key)
         if content is None and not missing_ok:
-            msg = f"OpenAlex has nothing at {request}: the id never existed, or the work was merged or deleted."
+            msg = f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted."
             raise NotFoundError(msg, status=404)
         return content
 
@@ -211,13 +211,13 @@ class OpenAlexClient:
                         self._n_stored += 1
                     return content
             if self._connection is None:
-                msg = f"offline, and no good answer to {request}: {problem}. Run once without --offline."
+                msg = f"No good answer to {request} offline: {problem}. Run once with ApiConfig.offline=False."
                 raise OfflineError(msg)
             return self._ask_the_network(self._connection, request, check, stop, replace=body is not None)
 
     @contextmanager
     def _claimed(self, key: str) -> Generator[None]:
-        """Let one thread at a time work on a key; the next one finds its answer in the store."""
+        """Let one thread at a time work on a key; the next thread finds the answer in the store."""
         with self._turn:
             self._turn.wait_for(lambda: key not in self._in_flight)
             self._in_flight.add(key)
@@ -245,13 +245,13 @@ class OpenAlexClient:
     def _ask(
         self, connection: Connection, request: Request, check: Check | None, *, replace: bool
     ) -> dict[str, Any] | None:
-        """Make one call; check, then keep what came back before anything else can go wrong."""
+        """Make one call, check the answer, and store it before anything else can fail."""
         self._tell_once_about_keys()
         price = self._bill.reserve(request.price_usd)
         try:
             answer = without_timing(connection.get(request.key))
         except BaseException as error:
-            # The head may have arrived, and its cost with it.
+            # The head may have arrived, and it states the cost.
             partial = error.answer if isinstance(error, TryAgainError) else None
             self._was_reached |= partial is not None
             self._bill.settle(price, partial)

@@ -1,4 +1,4 @@
-"""How to reach OpenAlex: address, key, pace and limits, from flags, the environment or a file."""
+"""ApiConfig: server, key, pace and limits of the client, from arguments, the environment or a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 BASE_URL: Final = "https://api.openalex.org"
 KEY_VARIABLE: Final = "OPENALEX_API_KEY"
 URL_VARIABLE: Final = "OPENALEX_BASE_URL"
-#: The most that may be asked for, and that the store hands out.
+#: The largest max_answer_mb, and the largest answer that the store returns.
 MAX_ANSWER_MB: Final = 1_024
 
 # OpenAlex enforces 10 requests a second without a key and 30 with one; the network bunches ours a little.
@@ -147,7 +147,7 @@ class ApiConfig:
 
 
 def config_file() -> Path:
-    """Return where a user may keep ``api_key = "..."``: ``openalex.toml`` in the configuration folder.
+    """Return the path of ``openalex.toml`` in the user's configuration folder, for ``api_key = "..."``.
 
     Example:
         >>> config_file().name
@@ -179,15 +179,15 @@ def _read_config_file(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}. Mend its permissions, or remove it."
+        msg = f"Cannot read {path}: {error.strerror}. Correct its permissions, or remove it."
         raise ConfigError(msg) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
-        # Without the parser's own words, and without chaining it: both may quote the line that holds the key.
+        # Without the parser's message, which may quote the line that holds the key.
         msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
         raise ConfigError(msg) from None
     for name, value in content.items():
         if name not in ("api_key", "base_url", "email") or not isinstance(value, str):
-            msg = f"{path}: {name} is not known or not a text. It may hold api_key, base_url and email, in quotes."
+            msg = f"{path}: {name} is unknown or no text. Write only api_key, base_url and email, in quotes."
             raise ConfigError(msg)
     return content
 
@@ -197,25 +197,25 @@ def _checked_url(text: str) -> str:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises if it is no number
-        # As the network will: to encode the host is where impossible names fail, "exa..mple" or "xn--a".
+        # Encoded as for the network, which refuses impossible names: "exa..mple" or "xn--a".
         host = httpx.URL(url).host.encode("idna")
         is_usable = parts.scheme in ("http", "https") and bool(host)
     except (ValueError, httpx.InvalidURL):  # a UnicodeError is a ValueError
         parts, is_usable = None, False
     # A user name in an address is a password in every log.
     if parts is None or not is_usable or parts.query or parts.fragment or "@" in parts.netloc or not _is_word(url):
-        msg = f"base_url needs to be like {BASE_URL}: http or https, a possible host, no user, no '?' and no '#'."
+        msg = f"ApiConfig.base_url needs to be like {BASE_URL}: http or https, a valid host, no user, no '?', no '#'."
         raise ConfigError(msg)
     return url
 
 
 def _checked_word(name: str, text: str | None) -> str | None:
-    """Strip a value that goes into a header; none if nothing is left."""
+    """Strip a value that goes into a header; None if nothing is left."""
     stripped = (text or "").strip()
     if not stripped:
         return None
     if not _is_word(stripped):
-        msg = f"{name} holds a space, a control character or a letter beyond ASCII. Copy it again, without the rest."
+        msg = f"ApiConfig.{name} holds a space, a control character or a letter beyond ASCII. Copy it again."
         raise ConfigError(msg)
     return stripped
 

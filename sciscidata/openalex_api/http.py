@@ -1,4 +1,4 @@
-"""One HTTP exchange with OpenAlex: the key in a header and nowhere else, no redirect to strangers, a deadline."""
+"""One HTTP exchange with OpenAlex: the key in a header only, redirects on the same host only, and a deadline."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from sciscidata.storage.decompression import decompress, open_gzip
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-#: What httpx and OpenSSL read of the environment.
+#: Variables of the environment that httpx and OpenSSL read.
 _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslkeylogfile"})
-_SHORTEST_SECRET: Final = 12  # OpenAlex's keys have 22 letters; a shorter word occurs by chance
+_SHORTEST_SECRET: Final = 12  # OpenAlex's keys have 22 letters; a shorter word may occur by chance
 
 
 class Connection:
-    """Connections kept open, one per thread at most, to be shared by the threads of a client.
+    """Open connections for the threads of a client, at most one per thread.
 
-    HTTP/1.1 on purpose: httpx's synchronous HTTP/2 mixes up streams when threads share it
-    (github.com/encode/httpx/issues/3324), every answer lost that way would be paid for twice, and at 25 requests
-    a second one connection per thread is never the bottleneck.
+    It uses HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
+    (github.com/encode/httpx/issues/3324), and a lost answer is paid for twice. At 25 requests a second one connection
+    per thread is fast enough.
 
     Raises:
-        ConfigError: what the environment says about proxies and certificates cannot be used.
+        ConfigError: the environment's proxies or certificates cannot be used.
 
     Example:
         >>> with Connection(ApiConfig(base_url="http://127.0.0.1:9", timeout_s=1)) as connection:
@@ -43,13 +43,13 @@ class Connection:
     """
 
     def __init__(self, config: ApiConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        # They log every URL, and so the e-mail address, at INFO, and headers, where a key may be, at DEBUG.
+        # They log URLs with the e-mail address at INFO, and headers with the key at DEBUG.
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._config = config
         self._clock = clock
         self._base = httpx.URL(config.base_url)
-        # What httpx would decode besides may grow without limit before it hands out the first byte.
+        # gzip only: other encodings are decoded by httpx, without a limit of memory.
         headers = {"User-Agent": _user_agent(config), "Accept": "application/json", "Accept-Encoding": "gzip"}
         if config.api_key:
             headers["Authorization"] = f"Bearer {config.api_key}"
@@ -65,7 +65,7 @@ class Connection:
                 trust_env=not is_loopback(self._base.host),  # a proxy has no way back to this machine
             )
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
-            raise _environment_error(error) from None  # its own words may quote a proxy's password
+            raise _environment_error(error) from None  # its message may quote a proxy's password
 
     def __enter__(self) -> Connection:
         return self
@@ -78,13 +78,12 @@ class Connection:
         self._http.close()
 
     def get(self, target: str) -> Answer:
-        """Ask for a path with its query, and return the whole answer, redirects on the same host followed.
+        """Request a path with its query, follow redirects on the same host, and return the whole answer.
 
         Raises:
-            TryAgainError: no connection, no answer in time, or one that broke off; ``answer`` holds its head if
-                that much arrived, for what it cost.
-            ApiError: a redirect to another host, or in circles, an answer that repeats the key, or a proxy that
-                cannot exist.
+            TryAgainError: no connection, no answer in time, or a broken answer; ``answer`` holds its head, with the
+                cost, if that arrived.
+            ApiError: a redirect to another host or in circles, an answer that repeats the key, or an impossible proxy.
         """
         url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + self._signed(target).encode())
         answer = self._exchange(url)
@@ -107,7 +106,7 @@ class Connection:
                 n_bytes = 0
                 is_late = False
                 for chunk in _decoded(response, head):
-                    if is_late:  # and still not the end of it; httpx's own limit starts anew with every byte
+                    if is_late:  # httpx's own limit starts anew with every byte
                         msg = f"the answer took longer than {self._config.timeout_s:g} s"
                         raise TryAgainError(msg, answer=head)
                     chunks.append(chunk)
@@ -117,19 +116,19 @@ class Connection:
                     is_late = self._clock() > deadline
         except (httpx.HTTPError, httpx.StreamError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise TryAgainError(self._told(msg), answer=head) from None  # it may quote a Location
-        except UnicodeError:  # of a host's name; that of base_url was checked
+            raise TryAgainError(self._shown(msg), answer=head) from None  # it may quote a Location
+        except UnicodeError:  # in a host's name; base_url itself was checked
             msg = (
-                "the name of a host is impossible: of a proxy, or of where OpenAlex redirects to. Mend HTTPS_PROXY "
-                "and its like if one is set; if none is, ask for something else, or try again later."
+                "The name of a host is impossible: of a proxy, or of a redirect by OpenAlex. Correct HTTPS_PROXY and "
+                "similar variables if they are set; if not, try again later."
             )
             raise ApiError(msg) from None
         return head._replace(body=b"".join(chunks))
 
     def _too_large(self, url: httpx.URL, status: int) -> ApiError:
         msg = (
-            f"OpenAlex's answer to {self._told(url.path)} has more than {self._config.max_answer_mb:,} MB and is not "
-            "read on. If the server is the one you meant, raise max_answer_mb (--max-answer-mb)."
+            f"OpenAlex's answer to {self._shown(url.path)} has more than {self._config.max_answer_mb:,} MB; the rest "
+            "is not read. If you trust the server, raise ApiConfig.max_answer_mb."
         )
         return ApiError(msg, status=status)
 
@@ -141,26 +140,26 @@ class Connection:
             goal, where = url, "an impossible address"
         if where != _origin(self._base):
             msg = (
-                f"OpenAlex ({_origin(self._base)}) redirects to {self._told(where)}; the key is never sent to another "
-                "scheme, host or port. If that is its new address, name it as base_url."
+                f"OpenAlex ({_origin(self._base)}) redirects to {self._shown(where)}; the key is never sent to another "
+                "scheme, host or port. If OpenAlex has moved there, set ApiConfig.base_url."
             )
             raise ApiError(msg, status=answer.status)
         return goal
 
     def _signed(self, target: str) -> str:
-        """Add the e-mail address; here, because it is no part of the question."""
+        """Add the e-mail address; it is not part of the request's key."""
         if not self._config.email:
             return target
         return f"{target}{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"
 
     def _without_who_asks(self, answer: Answer) -> Answer:
-        """Leave out the key and the address where an answer repeats them: it is kept, or quoted in a message."""
+        """Mask the key and the e-mail address in an answer, which is stored or quoted in a message."""
         if answer.status == 200 and self._key and self._key.search(answer.body):
-            msg = "OpenAlex repeated the API key in an answer, so the answer is not kept. Ask for something else."
+            msg = "OpenAlex repeated the API key in an answer, so the answer is not stored. Send another request."
             raise ApiError(msg, status=200)
         return answer._replace(body=self._masked(answer.body))
 
-    def _told(self, text: str) -> str:
+    def _shown(self, text: str) -> str:
         return self._masked(text.encode(errors="replace")).decode()
 
     def _masked(self, text: bytes) -> bytes:
@@ -170,17 +169,13 @@ class Connection:
 
 
 def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
-    """Read the body, no more than a few MB at a time however far it expands.
-
-    Raises:
-        TryAgainError: the compressed body is damaged, cut off, or compressed in another way than was asked for.
-    """
+    """Read the body, a few MB at a time however far it expands."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         yield from response.iter_raw()
         return
     if encoding not in ("gzip", "x-gzip"):
-        msg = f"the answer is compressed as {encoding[:40]!r}, which was not asked for"
+        msg = f"the answer is compressed as {encoding[:40]!r}, which was not requested"
         raise TryAgainError(msg, answer=head)
     try:
         yield from decompress(response.iter_raw(), open_gzip)
@@ -189,11 +184,13 @@ def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
 
 
 def _origin(url: httpx.URL) -> str:
-    return f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}"  # httpx leaves a scheme's own out
+    return (
+        f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}"  # httpx omits a scheme's default port
+    )
 
 
 def _any_spelling(word: str) -> re.Pattern[bytes]:
-    """Find an ASCII word as it is, percent-encoded (once or more often) or escaped as in JSON."""
+    """Match an ASCII word as it is, percent-encoded (once or more often) or escaped as in JSON."""
     spellings = (
         letter if letter.isalnum() else rf"(?:{re.escape(letter)}|(?:%(?:25)*|\\u00){ord(letter):02x})"
         for letter in word
@@ -205,8 +202,8 @@ def _environment_error(error: Exception) -> ConfigError:
     named = sorted(name for name in os.environ if name.lower() in _VARIABLES)
     reason = f" ({error})" if isinstance(error, ImportError | OSError) else ""
     return ConfigError(
-        f"cannot connect to anything with {', '.join(named) or 'the proxies of this system'} as it is set: "
-        f"{type(error).__name__}{reason}. Mend or unset it: a proxy is like http://host:3128, certificates are a file."
+        f"Cannot open a connection with {', '.join(named) or 'the proxies of this system'}: {type(error).__name__}"
+        f"{reason}. Correct or unset it: a proxy is like http://host:3128, certificates are one file."
     )
 
 

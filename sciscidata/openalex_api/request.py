@@ -1,4 +1,4 @@
-"""One question to OpenAlex in its canonical form, and what it costs by the price list."""
+"""One request to OpenAlex: its canonical text, which is its key in the store, and its price."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _SHOWN_CHARACTERS: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A path and its parameters: what is asked, not by whom or where.
+    """A path and its parameters, without the server and without who asks.
 
-    Two requests with equal ``key`` are the same question. ``str()`` cuts the key short, for messages.
+    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages.
 
     Args:
         path: begins with "/", unquoted.
         params: names and values, unquoted, in any order.
 
     Raises:
-        ConfigError: the path is none, a parameter says who asks (that belongs into ApiConfig), or it is too long.
+        ConfigError: the path is impossible, a parameter says who asks (see ApiConfig), or the key is too long.
 
     Example:
         >>> Request("/works", (("select", "id"), ("filter", "cites:W1|W2"))).key
@@ -39,13 +39,15 @@ class Request:
     params: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what would put a secret into the store's keys."""
+        """Check the path, and keep secrets out of the store's keys."""
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
-            msg = f"path is {self.path!r}, needs to begin with '/', like /works, and to leave parameters to params."
+            msg = (
+                f"path is {self.path!r}, needs to begin with '/', like /works, without parameters: they go into params."
+            )
             raise ConfigError(msg)
         for name, _ in self.params:
             if name.lower() in _WHO_ASKS:
-                msg = f"a request cannot carry {name}: it would end up in the store. Give it to ApiConfig."
+                msg = f"a request cannot hold {name}: it would end up in the store. Give it to ApiConfig."
                 raise ConfigError(msg)
         if len(self.key) > MAX_KEY_BYTES:
             msg = f"{self} has {len(self.key):,} bytes, OpenAlex takes {MAX_KEY_BYTES:,}. Split it."
@@ -53,20 +55,20 @@ class Request:
 
     @property
     def key(self) -> str:
-        """The canonical text: path and sorted parameters, percent-encoded, exactly as they go over the wire."""
-        # By name only: the order of repeated parameters may mean something.
+        """The canonical text: path and sorted parameters, percent-encoded, exactly as they are sent."""
+        # Sorted by name only: the order of repeated parameters may have a meaning.
         params = sorted(self.params, key=lambda pair: pair[0])
         query = urlencode(params, quote_via=quote, safe="")
         return quote(self.path, safe="/:") + (f"?{query}" if query else "")
 
     @property
     def is_single(self) -> bool:
-        """Whether this asks for one entity, and not for a list."""
+        """Whether this asks for one entity instead of a list."""
         return "/" in self.path.strip("/")
 
     @property
     def price_usd(self) -> float:
-        """What the price list of August 2026 says: single entities free, lists 1 credit, searches 10."""
+        """The price by the list of August 2026: single entities are free, lists cost 1 credit, searches 10."""
         if self.is_single:
             return 0.0
         names = {name for name, _ in self.params}
@@ -84,8 +86,8 @@ def works_request(work: str | int | None = None, /, **params: str | int | bool |
     """Make a request for a list of works, or for one work.
 
     Args:
-        work: the number after W, or whatever else names one work (``"W42"``, ``"doi:10.1000/1"``); None: a list.
-        params: what OpenAlex calls them; None leaves one out.
+        work: the number after W, or another name of one work (``"W42"``, ``"doi:10.1000/1"``); None: a list.
+        params: by OpenAlex's names; a value of None leaves a parameter out.
 
     Example:
         >>> works_request(filter="cites:W1", group_by="publication_year").key
@@ -94,8 +96,5 @@ def works_request(work: str | int | None = None, /, **params: str | int | bool |
         '/works/W42?select=id'
     """
     path = "/works" if work is None else f"/works/{f'W{work}' if isinstance(work, int) else work}"
-    return Request(path, tuple((name, _text(value)) for name, value in params.items() if value is not None))
-
-
-def _text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in params.items()}
+    return Request(path, tuple((name, text) for name, text in texts.items() if params[name] is not None))

@@ -1,4 +1,4 @@
-"""What a run has spent at OpenAlex, exact to the nano-dollar, and never more than allowed."""
+"""Retry waits (``ask_until_answered``), requests per second (``Pacer``) and the spending limit (``Bill``)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, re
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.request import Request
 
-# ---------- A pace that all threads of a client share: evenly spaced, slower after a complaint, then slowly back.
-
-
 _SLOWEST: Final = 1 / 16  # of the full rate
 _RECOVERY: Final = 1 / 100  # of the full rate, per answer
+_FIRST_BACKOFF_S: Final = 0.5
+_FIRST_ATTEMPTS: Final = 3
+_LONG_WAIT_S: Final = 5.0  # a user who waits this long is shown the reason
+_NANO: Final = 1_000_000_000  # costs are whole nano-dollars: a sum does not depend on the order of threads
+
+_log = logging.getLogger(__name__)
 
 
 class Pacer:
-    """Hands out moments to send a request at, never more than ``rate`` a second.
-
-    Evenly spaced instead of in bursts: a server that counts per second sees no peak.
+    """Spaces the requests of all threads evenly: at most ``rate`` a second, slower after a complaint of the server.
 
     Args:
         rate: requests per second at full pace.
-        clock: seconds that only grow.
+        clock: returns seconds, like ``time.monotonic``.
 
     Example:
         >>> pacer, waits = Pacer(4.0, clock=lambda: 0.0), []
@@ -46,7 +47,7 @@ class Pacer:
         self._slowed_at = float("-inf")
 
     def wait(self, sleep: Callable[[float], object]) -> None:
-        """Take the next moment, and sleep until then."""
+        """Sleep until the next request may be sent."""
         with self._lock:
             now = self._clock()
             moment = max(now, self._next)
@@ -54,29 +55,19 @@ class Pacer:
         sleep(moment - now)
 
     def slow_down(self, pause_s: float) -> None:
-        """Halve the pace, and let nobody start within ``pause_s``: the server complained."""
+        """Halve the pace after a complaint of the server, and start no request within ``pause_s``."""
         with self._lock:
             now = self._clock()
-            # One crowded second answers every thread with the same complaint; it counts once.
+            # One crowded second brings the same complaint to every thread; it counts once.
             if now - self._slowed_at >= 1.0:
                 self._slowed_at = now
                 self._rate = max(self._rate / 2, self._full_rate * _SLOWEST)
             self._next = max(self._next, now + pause_s)
 
     def speed_up(self) -> None:
-        """Note an answer without complaint: a hundredth of the way back to the full pace."""
+        """Return a hundredth of the way to the full pace, after an answer without complaint."""
         with self._lock:
             self._rate = min(self._full_rate, self._rate + self._full_rate * _RECOVERY)
-
-
-# ---------- How often a question is asked again, and how long is waited before it is.
-
-
-_log = logging.getLogger(__name__)
-
-_FIRST_BACKOFF_S: Final = 0.5
-_FIRST_ATTEMPTS: Final = 3
-_LONG_WAIT_S: Final = 5.0  # a user who waits this long wants to know why
 
 
 def ask_until_answered(
@@ -87,18 +78,15 @@ def ask_until_answered(
     was_reached: Callable[[], bool],
     sleep: Callable[[float], None],
 ) -> dict[str, Any] | None:
-    """Ask until there is a good answer; between attempts wait what the server asks, plus jitter that grows, capped.
+    """Retry until there is a good answer. A wait is what the server asks for plus growing jitter, up to a cap.
 
     Args:
-        ask: one attempt; raises TryAgainError for an error of the moment. Other errors end the asking.
+        ask: one attempt; raises TryAgainError if a retry may help. Other errors pass through.
         request: what is asked, for messages.
-        config: how often at the most, and the longest wait.
-        was_reached: whether the server ever answered. One that was never there is given up soon: then it is the
-            network or the address, not its load.
-        sleep: waits so many seconds.
-
-    Returns:
-        What ``ask`` returns.
+        config: the number of attempts, and the longest wait.
+        was_reached: whether the server ever answered. If it never did, the network or the address is wrong, and
+            three attempts are enough.
+        sleep: waits for a number of seconds.
 
     Raises:
         ApiError: no attempt had a good answer.
@@ -135,7 +123,7 @@ def ask_until_answered(
     except TryAgainError as error:
         msg = (
             f"OpenAlex gave no good answer to {request} in {allowed()} attempts; last: {error}. "
-            "Every answer so far is kept: run the same command again later, and it goes on where it stopped."
+            "Every answer is stored: run the same command again later, and it goes on where it stopped."
         )
         raise ApiError(msg, status=error.answer.status if error.answer else None) from error
 
@@ -147,14 +135,11 @@ def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
     _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)
 
 
-_NANO: Final = 1_000_000_000  # whole nano-dollars: a sum does not depend on which thread came first
-
-
 class Bill:
     """Counts calls and dollars for all threads of a client.
 
     Args:
-        limit_usd: refuse the call that could go beyond; None: no limit.
+        limit_usd: a call that could exceed it is refused; None: no limit.
 
     Example:
         >>> bill = Bill(limit_usd=0.0002)
@@ -178,22 +163,22 @@ class Bill:
         return self._spent / _NANO
 
     def watch(self, callback: Callable[[float], None] | None) -> None:
-        """Call back with ``cost_usd`` whenever a call is settled, one at a time, from any thread; None: no more."""
+        """Call ``callback`` with ``cost_usd`` after every call, one thread at a time; None: stop."""
         with self._lock:
             self._watcher = callback
 
     def reserve(self, price_usd: float) -> float:
-        """Set the price of a call aside, so that calls at once cannot overspend together; return it.
+        """Reserve the price of a call, so that simultaneous calls cannot overspend together; return it.
 
         Raises:
-            CostLimitError: the call could go beyond the limit.
+            CostLimitError: the call could exceed the limit.
         """
         with self._lock:
             if self._limit is not None and self._spent + self._reserved + _nano(price_usd) > _nano(self._limit):
                 msg = (
-                    f"Stopped before spending more than max_cost_usd = {self._limit:g} ({self.cost_usd:g} dollars "
-                    "spent). Every answer is kept: run the same command with a higher limit, or again with the same, "
-                    "and it goes on where it stopped."
+                    f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
+                    "dollars spent). Every answer is stored: run again, with the same or a higher limit, and it goes "
+                    "on where it stopped."
                 )
                 raise CostLimitError(msg)
             self._reserved += _nano(price_usd)
@@ -201,9 +186,9 @@ class Bill:
         return price_usd
 
     def settle(self, price_usd: float, answer: Answer | None) -> float:
-        """Replace what was set aside by what the answer cost, and return that.
+        """Replace a reserved price by the real cost, and return that.
 
-        As stated in the answer; else the price of a good answer, and nothing for an error or for no answer.
+        An answer that states no cost takes the reserved price if it is good; an error or a missing answer is free.
         """
         stated = read_cost(answer) if answer else None
         at_list_price = price_usd if answer and answer.status == 200 else 0.0

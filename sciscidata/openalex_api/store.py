@@ -1,4 +1,4 @@
-"""Every answer of a paid service, kept once: a run is a pure function of this store and its configuration."""
+"""The SQLite store of answers: a run is a pure function of this store and its configuration."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sciscidata.openalex_api.config import MAX_ANSWER_MB
 from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"
-#: Grows when an older version would misread a newer store.
-FORMAT_VERSION: Final = 3  # 1 did not say whose the answers are; 2 had no checksums of requests
+#: Raised when an older version would misread a newer store.
+FORMAT_VERSION: Final = 3  # 1 did not hold the server; 2 had no checksums of requests
 
 _MAX_BYTES = MAX_ANSWER_MB << 20
-_LEVEL = 9  # JSON shrinks about tenfold at any level; an answer takes far longer to arrive than to compress
+_LEVEL = 9  # JSON shrinks about tenfold at any level, and compression is fast beside the network
 _WAIT_FOR_OTHERS_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS blobs (
@@ -54,10 +54,10 @@ _ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM 
 
 
 class StoreSummary(NamedTuple):
-    """What a set of answers amounts to; equal for equal answers, whatever order they came in.
+    """The sum of a set of answers, whatever their order.
 
-    ``n_bytes`` counts every distinct answer once, uncompressed; ``fetched_on`` are the first and the last UTC
-    date, ISO 8601, None of nothing; ``sha256`` covers every request and its answer.
+    ``n_bytes`` counts every distinct answer once, uncompressed. Dates are UTC, ISO 8601, None without answers.
+    ``sha256`` covers every request and its answer.
     """
 
     n_requests: int
@@ -71,16 +71,15 @@ class StoreSummary(NamedTuple):
 class ResponseStore:
     """Answers by request, compressed, one copy per content, in ``FOLDER/responses.sqlite``.
 
-    Safe for the threads of one process, for several processes at once (SQLite's write-ahead log; a writer waits
-    up to 30 s for another), and under kill -9: an answer is in the store or it is not. A machine that loses
-    power may lose the last answers, never the store.
+    Threads and processes may share a store (SQLite's write-ahead log; a writer waits up to 30 s for another). After
+    kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
 
-    Keys are the caller's: whatever names a request without saying who asks, or whom. No secret belongs in one.
-    One store keeps the answers of one server: the one of its first answer.
+    A key names a request, without the server and without a secret. A store holds the answers of one server: the
+    server of its first answer.
 
     Raises:
-        StorageError: at any use: the disk is full, the folder cannot be written, the file is damaged or belongs
-            to a newer version, or another process keeps it locked.
+        StorageError: at any use: the disk is full, the folder cannot be written, the file is damaged or has a newer
+            format, or another process keeps it locked.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -112,8 +111,8 @@ class ResponseStore:
         found: int = self._database.execute("PRAGMA user_version").fetchone()[0]
         if found > FORMAT_VERSION:
             msg = (
-                f"{self.path} has format {found}, this version reads {FORMAT_VERSION}. Update sciscidata, or name "
-                "another cache folder."
+                f"{self.path} has format {found}, this version reads {FORMAT_VERSION}. Update sciscidata, or set "
+                "another cache_dir."
             )
             raise StorageError(msg)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -145,15 +144,15 @@ class ResponseStore:
         self.close()
 
     def close(self) -> None:
-        """Fold the log into the file and close it; closing twice does nothing."""
+        """Fold the log into the file and close it; a second call does nothing."""
         with self._lock:
             self._database.close()
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer to a request, or None if there is none yet.
+        """Return the answer to a request, or None if it is not stored.
 
         Raises:
-            StorageError: the store cannot be read, or the answer is not what was put there.
+            StorageError: the store cannot be read, or the answer was altered.
         """
         with self._transaction() as database:
             row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
@@ -162,7 +161,7 @@ class ResponseStore:
         self._check(row)
         _, digest, _, _, _, n_bytes, blob = row
         try:
-            # A frame says how large it is, and so much memory is taken before a byte of it is read.
+            # Zstandard reserves the size that a frame states before it reads a byte of it.
             if not 0 <= n_bytes <= _MAX_BYTES or zstandard.frame_content_size(blob) != n_bytes:
                 raise self._damaged(key, "its size is not the one on record")
             body = zstandard.ZstdDecompressor().decompress(blob)
@@ -173,20 +172,19 @@ class ResponseStore:
         return body
 
     def check_server(self, server: str) -> None:
-        """Refuse a server other than the one whose answers are here; an empty store suits everyone.
+        """Check that the answers come from ``server``; an empty store takes any server.
 
         Raises:
-            StorageError: the answers are of another server, or the store cannot be read.
+            StorageError: the answers come from another server, or the store cannot be read.
         """
         with self._transaction() as database:
             self._refuse_others(database, server)
 
     def put(self, key: str, body: bytes, cost_usd: float, *, server: str | None = None, replace: bool = False) -> bytes:
-        """Keep an answer, and return the one that is kept from now on.
+        """Store an answer, and return the stored one.
 
-        The first answer to a request stays, so that what a run saw is what a later run sees, even where two
-        processes asked the same; ``replace`` is for an answer that turned out to be wrong. ``server`` is who
-        answered; None: nobody keeps account of that.
+        The first answer to a request stays, so that every run sees the same, even if two processes asked. ``replace``
+        is for an answer that turned out to be wrong. ``server`` is checked and recorded, unless it is None.
 
         Raises:
             StorageError: the store cannot be written, or holds the answers of another server.
@@ -208,20 +206,19 @@ class ResponseStore:
         return body if is_kept else (self.get(key) or body)
 
     def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
-        """Count and add up the answers to ``keys``, which must all be there, or to all requests.
+        """Sum up the answers to ``keys``, or to all requests.
 
         Raises:
-            StorageError: the store cannot be read, a request is not what was put there, or one of ``keys`` is missing.
+            StorageError: the store cannot be read, a request was altered, or one of ``keys`` is missing.
         """
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
         wanted = None if keys is None else frozenset(keys)
-        for row in rows:  # those not wanted too: a key that was altered is one of them
+        for row in rows:  # all of them, because an altered key looks like one that is not wanted
             self._check(row)
         rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
-            what = "requests of this run"
-            raise self._damaged(what, "they are missing, or there twice")
+            raise self._damaged("requests of this run", "they are missing or repeated")  # noqa: EM101
         dates = [row[3] for row in rows]
         lines = "".join(f"{key}\n{digest}\n" for key, digest, *_ in rows)
         return StoreSummary(
@@ -234,7 +231,7 @@ class ResponseStore:
         )
 
     def _check(self, row: Sequence[Any]) -> None:
-        """Refuse a request that is not what was put there, or has no answer; what the answer holds get compares."""
+        """Refuse a request that was altered or has no answer; ``get`` checks the answer's content."""
         key, digest, cost_usd, fetched_on, checksum, n_bytes = row[:6]
         try:
             is_whole = _checksum_of(key, digest, cost_usd, fetched_on, n_bytes) == checksum
@@ -248,7 +245,7 @@ class ResponseStore:
         if kept != server:
             msg = (
                 f"{self.path} holds answers of {kept}, and this run asks {server}: one release would mix the two. "
-                "Name another folder with --cache-dir, or the first server with --base-url."
+                "Set another cache_dir, or the first server as ApiConfig.base_url."
             )
             raise StorageError(msg)
 
@@ -266,7 +263,7 @@ class ResponseStore:
 
     @contextmanager
     def _explained(self) -> Generator[None]:
-        """Turn what SQLite and the disk say into what to do about it."""
+        """Turn errors of SQLite and of the disk into a StorageError with a remedy."""
         try:
             yield
         except OSError as error:
@@ -277,23 +274,24 @@ class ResponseStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> StorageError:
-        # Only the primary code, the lowest byte, tells kinds apart; Python sets none on misuse of its own API.
+        # The lowest byte is the primary code; Python sets no code on misuse of its own API.
         code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged("its tables", str(error))
-        remedy = {
-            sqlite3.SQLITE_FULL: "Free some disk space, or name a cache folder on a larger disk, and run again.",
-            sqlite3.SQLITE_BUSY: "Another process is writing to it: wait for that one to end, and run again.",
-            sqlite3.SQLITE_LOCKED: "Another process is writing to it: wait for that one to end, and run again.",
-            sqlite3.SQLITE_READONLY: "Mend its permissions, or name a cache folder that you may write.",
-            sqlite3.SQLITE_CANTOPEN: "Mend its permissions, or name a cache folder that you may write.",
-        }.get(code, "Check the disk, or name another cache folder.")
-        return StorageError(f"cannot use the response store {self.path}: {error}. {remedy}")
+        remedies = {
+            (sqlite3.SQLITE_FULL,): "Free some disk space, or set a cache_dir on a larger disk, and run again.",
+            (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED): "Wait until the other process has written, and run again.",
+            (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN): "Correct its permissions, or set another cache_dir.",
+        }
+        remedy = next(
+            (text for codes, text in remedies.items() if code in codes), "Check the disk, or set another cache_dir."
+        )
+        return StorageError(f"Cannot use the response store {self.path}: {error}. {remedy}")
 
     def _damaged(self, what: str, reason: str) -> StorageError:
         return StorageError(
-            f"the response store {self.path} is damaged ({what}: {reason}). Put back a copy of it, or mend it with "
-            f"'sqlite3 {FILE_NAME} .recover'; or move it away, and what it held is asked and paid for again."
+            f"The response store {self.path} is damaged ({what}: {reason}). Restore a copy, or repair it with "
+            f"'sqlite3 {FILE_NAME} .recover'. If you move it away, its answers are requested and paid for again."
         )
 
 

@@ -1,6 +1,6 @@
-"""From files to single OpenAlex records: which files, which compression, which of the usual shapes, which line.
+"""Find record files, decompress them, and cut them into single OpenAlex records with their line numbers.
 
-Everything is told from the content, nothing from the name, because record files travel under any name.
+Compression and shape are recognised from the content and never from the name, which may be any.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST = re.compile(rb"\s*\[")
 _OBJECT = re.compile(rb"\s*\{")
 _FEW_BYTES = 2 << 20
-_HANDLE_BYTES = 64  # that an entry takes beside its text
+_HANDLE_BYTES = 64  # memory of an entry in addition to its text
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
-    """List the files that the inputs name: in the order given, folders and patterns sorted by path.
+    """List the files of the inputs in the order given; folders and patterns are sorted by path.
 
-    A folder stands for all files below it that are named ``.jsonl``, ``.json``, ``.ndjson`` or ``.txt``, with
-    or without ``.gz`` or ``.zst``, or just ``.gz`` or ``.zst``. A file named twice is listed once.
+    A folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson`` or ``.txt``, with or without
+    ``.gz`` or ``.zst``, or only in ``.gz`` or ``.zst``. Each file is listed once.
 
     Raises:
-        InputNotFoundError: at once; an input does not exist, matches no file, or is a pipe or a device.
-        PermissionError: at once; a folder may not be read.
+        InputNotFoundError: an input does not exist, matches no file, or is a pipe or a device.
+        PermissionError: a folder may not be read.
 
     Example:
         >>> from pathlib import Path
@@ -65,12 +65,12 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
         matches = _matches_of(given)
         if not matches:
             what = "matches no file" if glob.has_magic(given) else "does not exist"
-            msg = f"records input {given!r} {what}. Check the path; it is read from {Path.cwd()}."
+            msg = f"records input {given!r} {what}. Check the path; it is relative to {Path.cwd()}."
             raise InputNotFoundError(msg)
         found = [file for match in sorted(matches) for file in _files_of(match)]
         if not found:
             names = ", ".join((*_SUFFIXES, *_COMPRESSED))
-            msg = f"records input {given!r} holds no file named {names}. Name other files one by one."
+            msg = f"records input {given!r} holds no file that ends in {names}. List other files one by one."
             raise InputNotFoundError(msg)
         for file in found:
             files.setdefault(real_path(file), file)
@@ -78,14 +78,14 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
 
 
 def _matches_of(given: str) -> list[Path]:
-    """List what an input names: as far as it exists a path, whatever signs are in it, and only from there a pattern."""
+    """Expand an input: its existing part is a path, even with signs like ``[``; the rest is a pattern."""
     path = Path(expand_home(given))
     there = next(above for above in (path, *path.parents) if above.exists() or above == above.parent)
     if there == path:
         return [path]
     # Path.glob would list hidden files too.
     names = glob.glob(str(path.relative_to(there)), root_dir=there, recursive=True)  # noqa: PTH207
-    return [there / name for name in names if (there / name).exists()]  # links may lead nowhere
+    return [there / name for name in names if (there / name).exists()]  # a link may be broken
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -93,11 +93,11 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         msg = (
-            f"records input {str(path)!r} is neither a file nor a folder. It is read more than once: "
-            "write what it gives into a file first."
+            f"records input {str(path)!r} is neither a file nor a folder. It is read more than once, so save its "
+            "content in a file first."
         )
         raise InputNotFoundError(msg)
-    os.scandir(path).close()  # of a folder that may not be read, rglob says nothing
+    os.scandir(path).close()  # raises for a folder that may not be read; rglob does not
     return sorted(file for file in path.rglob("*") if file.is_file() and _is_record_name(file.name))
 
 
@@ -113,20 +113,19 @@ def read_pieces(
 ) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
     r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
 
-    A piece is a line (ended by ``\n`` alone: U+2028 and U+0085 may stand inside), or the whole file if its first
-    line breaks off inside a value, as in pretty-printed JSON. Lines without anything in them come together, as one
-    piece. Lines are read in bounded memory; such a document is held in memory whole.
+    A piece is a line (only ``\n`` ends it: U+2028 and U+0085 may stand inside), or the whole file if its first line
+    ends inside a value, as in pretty-printed JSON. Consecutive empty lines are one piece. Lines are read in bounded
+    memory; a pretty-printed document is held whole.
 
     Args:
         path: plain, gzip or Zstandard, with or without a byte order mark.
-        advance: told the number of bytes of the file after each read.
-        limits: a line that is too long comes as the reason why it is not read.
-        gap: cleared by the caller where it finds a work, and told of what holds none.
+        advance: gets the number of bytes of the file after each read.
+        limits: for a line that is too long, the piece is a CorruptRecordError.
+        gap: counts what holds no work; the caller clears it at each work.
 
     Raises:
-        CorruptRecordError: while reading, where a compressed file is damaged or ends too early: after the last
-            whole line that could be decompressed; where a document is too large; from ``gap``. Its message is the
-            reason alone.
+        CorruptRecordError: while reading: a compressed file is damaged or cut off (after its last whole line), a
+            document is too large, or the gap is too long. Its message is only the reason.
         InputNotFoundError: the file cannot be opened or read.
 
     Example:
@@ -139,7 +138,7 @@ def read_pieces(
         [(1, b'{"id":"W1"}'), (2, b'{"id":"W2"}')]
     """
     number = 1
-    is_before_all = True  # nothing but empty lines so far
+    is_before_all = True  # only empty lines so far
     blocks = whole_lines(_chunks(path, advance, limits), limits, gap or Gap(limits))
     while (block := next(blocks, None)) is not None:
         if isinstance(block, CorruptRecordError):
@@ -151,7 +150,7 @@ def read_pieces(
         if is_before_all and (at := skip(block, 0)) < len(block):
             is_before_all = False
             if _breaks_off(block, at):
-                # Empty lines before it are not part of it.
+                # Empty lines before a document are a piece of their own.
                 start = block.rfind(b"\n", 0, at) + 1
                 if start:
                     yield number, block[: start - 1]
@@ -168,7 +167,7 @@ def read_pieces(
 
 
 def _breaks_off(block: bytes, at: int) -> bool:
-    """Whether the line in which something stands at ``at`` ends inside a JSON value."""
+    """Whether the line with the byte ``at`` ends inside a JSON value."""
     end = block.find(b"\n", at)
     last = block[max(at, end - 64) : end] if end >= 0 else block[max(at, len(block) - 64) :]
     return last.rstrip()[-1:] in (b"{", b"[", b",", b":")
@@ -177,10 +176,10 @@ def _breaks_off(block: bytes, at: int) -> bool:
 def _take_document(
     first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits
 ) -> tuple[list[Any], bool]:
-    """Take a whole document, or what is read by then, and say whether it is one.
+    """Collect a whole document, and return whether it is one; if not, the blocks read so far.
 
     Raises:
-        CorruptRecordError: the document is too large, or a part of it too large to be mended.
+        CorruptRecordError: the document is too large, or a part of it is too large to repair.
     """
     held: list[bytes | CorruptRecordError] = [first]
     size = len(first)
@@ -190,26 +189,26 @@ def _take_document(
             return held, False
         size += 1 + len(block)
         if size > limits.document_bytes:
-            # The first line may also be a record that was cut off; then the second one stands for itself.
+            # Or the first line is a record that was cut off; then the second line is a record.
             second = first.lstrip().split(b"\n", 2)[1:2] or held[1:2]
             if isinstance(second[0], bytes) and second[0].lstrip()[:1] == b"{" and _is_json(second[0]):
                 return held, False
             msg = (
                 f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
-                "you trust it, raise max_document_mb (--max-document-mb), or write one work a line: "
+                "you trust it, raise RecordsConfig.max_document_mb, or write one work per line: "
                 "jq -c '.results[]? // .[]'"
             )
             raise CorruptRecordError(msg)
     document = b"\n".join(cast("list[bytes]", held))
-    # The first line may also be a record that was cut off; then the other lines stand for themselves.
+    # Or the first line is a record that was cut off; then the other lines are records.
     return [document], _is_json(document)
 
 
 def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
-    """Read the works of one JSON value: a work, a list of works, or a page of the API with ``results``.
+    """Parse one JSON value: a work, a list of works, or a page of the API with ``results``.
 
     Yields:
-        In order, a Work or the reason why there is none.
+        In order, a Work or the error of an entry.
 
     Example:
         >>> [work.work_id for work in works_of(b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}')]
@@ -245,10 +244,10 @@ class _Page(msgspec.Struct):
 
 
 def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
-    """Cut a list or a page into entries: all at once, if that takes no more memory than their text.
+    """Cut a list or a page into entries: together, if they need no more memory than their text; else one by one.
 
     Raises:
-        CorruptRecordError: at once or while reading; it is neither.
+        CorruptRecordError: when called or while reading; it is neither.
     """
     is_list = _LIST.match(piece)
     try:
@@ -260,14 +259,14 @@ def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
             )
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass
-    if not _is_strict_json(piece):  # all of it or nothing: what is cut off is no list
+    if not _is_strict_json(piece):  # a list that was cut off must yield no entry
         for _ in entries_one_by_one(piece):
             pass
     return entries_one_by_one(piece)
 
 
 def _has_large_entries(piece: bytes) -> bool:
-    """Whether all entries of a list or a page are objects, and large on average. Makes no objects of what is in them.
+    """Whether all entries of a list or a page are objects, and large on average; decodes no content.
 
     Raises:
         msgspec.MsgspecError, RecursionError: it is not JSON, or not all are objects.
@@ -298,10 +297,10 @@ def _is_strict_json(document: bytes) -> bool:
 
 
 def _is_json(document: bytes) -> bool:
-    """Whether all of it is JSON, perhaps to be mended.
+    """Whether the whole document is JSON, perhaps after repair.
 
     Raises:
-        CorruptRecordError: a part of it is too large to be mended.
+        CorruptRecordError: a part is too large to repair.
     """
     if _is_strict_json(document):
         return True
@@ -318,7 +317,7 @@ def _is_json(document: bytes) -> bool:
 
 
 def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
-    """Read a file in its decompressed form; whatever lies before a damage comes out first."""
+    """Read and decompress a file; all bytes before a damage are yielded before the error."""
     opener = _opener_of(next(raw_chunks(path), b"")[:2], limits)
     n_read = n_out = 0
 
@@ -338,7 +337,7 @@ def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLim
             n_out += len(data)
             yield data
     except CorruptRecordError:
-        # A decoder keeps what it made of the very chunk that holds the damage: that one again, byte by byte.
+        # A decoder returns nothing of the chunk that holds the damage, so decode that one again, byte by byte.
         for data in decompress(_last_in_bytes(raw_chunks(path), n_read), opener, " here"):
             yield data[max(n_out, 0) :]
             n_out -= len(data)
@@ -350,7 +349,7 @@ def _last_in_bytes(chunks: Iterable[bytes], n: int) -> Iterator[bytes]:
 
 
 def raw_chunks(path: Path) -> Iterator[bytes]:
-    """Read a file as it is, a quarter of a megabyte at a time.
+    """Read the bytes of a file, a quarter of a megabyte at a time.
 
     Raises:
         InputNotFoundError: while reading; the file cannot be opened or read.
@@ -372,7 +371,7 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
 
 
 def printable_name(path: Path) -> str:
-    """Give the base name of a file, with U+FFFD for bytes that are no UTF-8, which no report could hold.
+    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports.
 
     Example:
         >>> printable_name(Path("data", "works.jsonl"))
@@ -382,7 +381,7 @@ def printable_name(path: Path) -> str:
 
 
 def _opener_of(beginning: bytes, limits: ReadLimits) -> Opener | None:
-    """Tell the compression by the first two bytes."""
+    """Recognise the compression by the first two bytes."""
     if beginning == b"\x1f\x8b":
         return open_gzip
     # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.

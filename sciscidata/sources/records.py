@@ -1,4 +1,4 @@
-"""Files of OpenAlex Works, from the API or cut out of the snapshot, as a source of works and citations."""
+"""The source "records": files of OpenAlex Works, from the API or the snapshot, as works and citations."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError
 from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, check_limits, count_lines, is_blank
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks, read_pieces, works_of
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
 
-# ---------- One reading of a list of record files: each work once, and a count of everything that was skipped.
-
-
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20
-_HEAVY_BYTES = 16 << 10  # 16,384 works that are just below it are what records.py holds together
+_BATCH_WORKS = 2_048
+_PART_WORKS = 16_384
+_PART_BYTES = 256 << 20  # of text; 16,384 real works have 100 MB
+_HEAVY_BYTES = _PART_BYTES // _PART_WORKS  # a part of works below this size stays below _PART_BYTES
+_EXAMPLE = "inputs=('works.jsonl',)"
 
 
 @dataclass(slots=True)
@@ -48,13 +50,13 @@ class _FileCounts:
 
 @dataclass(slots=True)
 class Reading:
-    r"""Hands out the works of all files, each id once, and counts what it skips.
+    r"""Yields the works of all files, each id once, and counts what it skips.
 
     Args:
-        files: in the order that decides which of two records with one id counts.
-        hashes: the SHA-256 of each, for the report, or None.
+        files: of two records with one id, the first in this order counts.
+        hashes: the SHA-256 of each for the report, or None.
         strict: raise at the first corrupt line.
-        limits: how long a line may be, and how much of a file may hold no work.
+        limits: the longest line, and the longest gap without a work.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -77,10 +79,10 @@ class Reading:
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
     n_read: int = 0  # bytes of text, decompressed
-    heavy: dict[int, int] = field(default_factory=lambda: {})  # bytes of the works that are too large to be many
+    heavy: dict[int, int] = field(default_factory=lambda: {})  # bytes of the works above _HEAVY_BYTES
 
     def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
-        """Read all files once, in order; ``advance`` is told the bytes read."""
+        """Read all files once, in order; ``advance`` gets the bytes read."""
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
@@ -140,15 +142,15 @@ class Reading:
         counts.corrupt += 1
         if self.strict:
             msg = (
-                f"{counts.name}, line {line}: {error}. Mend the file or get it again, "
-                "or read without strict, which skips and counts what is corrupt."
+                f"{counts.name}, line {line}: {error}. Repair the file or get it again, or skip and count corrupt "
+                "lines with RecordsConfig.strict=False."
             )
             raise CorruptRecordError(msg) from error
         if len(self.problems) < _KEPT_PROBLEMS:
             self.problems.append({"file": counts.name, "line": line, "reason": str(error)})
 
     def report(self) -> dict[str, Any]:
-        """Sum up the reading so far, in JSON types, with the files' base names."""
+        """Sum up the reading so far in JSON types, with the files' base names."""
         names = ("lines", "works", "corrupt", "duplicate_ids", "malformed_references", "without_venue", "empty_lines")
         return {
             "kind": "records",
@@ -162,7 +164,7 @@ class Reading:
 
 
 def log_skipped(report: Mapping[str, Any]) -> None:
-    """Warn of what a report of Reading says was skipped, and where; silent if nothing was."""
+    """Log a warning for what a report of Reading counts as skipped, if anything."""
     skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
     if any(skipped.values()):
         _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
@@ -173,12 +175,6 @@ def log_skipped(report: Mapping[str, Any]) -> None:
 def _text_bytes(work: Work) -> int:
     texts = (work.title, work.abstract_index, work.source_name, work.doi, *work.concepts)
     return sum(len(text if text.isascii() else text.encode()) for text in texts if text) + 8 * len(work.references)
-
-
-_BATCH_WORKS = 2_048
-_PART_WORKS = 16_384
-_PART_BYTES = 256 << 20  # of text; 16,384 real works have 100 MB
-_EXAMPLE = "inputs=('works.jsonl',)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,18 +223,17 @@ class RecordsConfig:
 
 
 def scan_records(config: RecordsConfig) -> Corpus:
-    """Read the files lazily, in bounded memory, each time a frame is collected. Runs nothing but a look for them.
+    """Scan the files: each collect parses them, in bounded memory. For several collects use :func:`pull_records`.
 
-    For more than one collect, :func:`pull_records` parses once. A work that occurs again is left out: the first
-    one counts, in the order of files and lines (which takes about 100 bytes of memory per work). What was
-    skipped is logged as a warning when the last row has been read.
+    Of a repeated work the first counts, in the order of files and lines (about 100 bytes of memory per work). A warning
+    counts the skipped lines when the last row has been read.
 
     Returns:
-        WORKS and CITATIONS in the order of files and lines (the streaming engine may not keep it); only the
-        columns that a query reads are decoded.
+        WORKS and CITATIONS in the order of files and lines (the streaming engine may change it); only the columns of
+        a query are decoded.
 
     Raises:
-        InputNotFoundError: at once.
+        InputNotFoundError: when called; an input is missing.
         CorruptRecordError: at collect, with ``strict``: at the first corrupt line.
 
     Example:
@@ -258,34 +253,39 @@ def scan_records(config: RecordsConfig) -> Corpus:
         "parser_version": PARSER_VERSION,
         "inputs": [{"name": printable_name(file), "bytes": file.stat().st_size} for file in files],
     }
-    return Corpus(
-        _scan(files, config, WORKS, works_frame),
-        _scan(files, config, CITATIONS, lambda works, columns: citations_frame(works).select(columns)),
-        provenance,
-    )
+
+    def scan(schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]) -> pl.LazyFrame:
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            reading = Reading(files, [None] * len(files), config.strict, config.limits)
+            yield from (frame_of(works, columns) for works in _batches(reading, reading.works(), _BATCH_WORKS))
+            log_skipped(reading.report())
+
+        return scan_batches(read, schema, "OpenAlex records")
+
+    citations = scan(CITATIONS, lambda works, columns: citations_frame(works).select(columns))
+    return Corpus(scan(WORKS, works_frame), citations, provenance)
 
 
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
     r"""Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
 
-    The result lies in a subfolder of ``folder`` named after the content of the files: ``works.parquet`` sorted
-    by work_id, ``citations.parquet`` sorted by (citing_id, cited_id), and ``ingest.json``, the report. It
-    appears whole or not at all, and is made again (with a warning in the log) where it was damaged later. Memory
-    is bounded but for about 100 bytes per work.
+    The result is a subfolder of ``folder``, named after the content of the files: ``works.parquet`` sorted by work_id,
+    ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or not at
+    all. A result that was damaged later is made again, with a warning. Memory: about 100 bytes per work, and a part.
 
     Args:
         config: what to read.
         folder: a folder for caches; made if it is missing.
-        progress: told the number of bytes of the files as they are read, to advance a progress bar.
+        progress: gets the bytes of the files as they are read, to advance a progress bar.
 
     Returns:
-        The two files, lazily. The provenance is the report: for each file its SHA-256 and counts, the first
-        20 corrupt lines, and the data's date (the latest updated_date or created_date, null if there is none).
+        The two files as lazy frames. The provenance is the report: SHA-256 and counts of each file, the first 20
+        corrupt lines, and the data's date (the latest updated_date or created_date, or null).
 
     Raises:
-        InputNotFoundError, EmptyInputError: at once; no file, or no work in any of them.
-        CorruptRecordError: at once, with ``strict``: at the first corrupt line.
-        StorageError: at once; the disk is full, or ``folder`` cannot be written.
+        InputNotFoundError, EmptyInputError: no file, or no work in the files.
+        CorruptRecordError: with ``strict``: at the first corrupt line.
+        StorageError: the disk is full, or ``folder`` cannot be written.
 
     Example:
         >>> from pathlib import Path
@@ -300,42 +300,16 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     hashes = [_sha256(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
-    # Other limits may give other works. The usual ones are not named: what was parsed before there were any stays.
+    # Other limits may give other works. The defaults stay out of the key, so that older caches remain valid.
     limits = [] if config.limits == DEFAULT_LIMITS else [list(config.limits)]
     key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION, *limits]).encode()).hexdigest()
     target = cached_folder(
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
     report = json.loads((target / "ingest.json").read_text("utf-8"))
-    log_skipped(report)  # of a reused folder too: what was skipped is missing as much as before
+    log_skipped(report)  # also for a reused folder
     works, citations = (pl.scan_parquet(target / f"{name}.parquet", glob=False) for name in ("works", "citations"))
     return Corpus(works, citations, report)
-
-
-def _scan(
-    files: Sequence[Path],
-    config: RecordsConfig,
-    schema: pl.Schema,
-    frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame],
-) -> pl.LazyFrame:
-    from polars.io.plugins import register_io_source
-
-    def read(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        reading = Reading(files, [None] * len(files), config.strict, config.limits)
-        columns = with_columns if with_columns is not None else list(schema)
-        for works in _batches(reading, reading.works(), _BATCH_WORKS):
-            frame = frame_of(works, columns)
-            if n_rows is not None:
-                frame = frame.head(n_rows)
-                n_rows -= frame.height
-            yield frame if predicate is None else frame.filter(predicate)
-            if n_rows == 0:
-                return
-        log_skipped(reading.report())
-
-    return register_io_source(read, schema=schema, explain_name="OpenAlex records")
 
 
 def _ingest(
@@ -360,8 +334,7 @@ def _ingest(
         log_skipped(report)
         msg = (
             f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
-            f"{report['corrupt']:,} corrupt.{_first_problem(report)} Check that the files hold Work objects, one per "
-            "line."
+            f"{report['corrupt']:,} corrupt.{_first_problem(report)} Check that each line of the files is a Work."
         )
         raise EmptyInputError(msg)
     ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
@@ -378,7 +351,7 @@ def _first_problem(report: dict[str, Any]) -> str:
 
 
 def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Cut sorted ids into ranges of 16,384 works, or of fewer where large ones lie together."""
+    """Cut sorted ids into ranges of 16,384 works, or fewer where large works are close together."""
     large = np.sort(np.fromiter(heavy, np.int64, len(heavy)))
     start = 0
     while start < len(ids):
@@ -394,7 +367,7 @@ def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]
 
 
 def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, int]], folder: Path) -> None:
-    """Write one sorted file, a range of ids at a time: the sorted parts are read by row group, not whole."""
+    """Merge sorted parts into one sorted file, a range of ids at a time; only the row groups of a range are read."""
     rows = pl.scan_parquet(sorted(parts.glob(f"{name}-*.parquet")), glob=False)
     writer: pq.ParquetWriter | None = None
     for low, high in ranges:
@@ -407,7 +380,7 @@ def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, 
 
 
 def _batches(reading: Reading, works: Iterable[Work], size: int) -> Iterator[list[Work]]:
-    """Hand out so many works at a time, or fewer where they are large."""
+    """Yield works in batches of ``size``, or smaller ones where works are large."""
     batch: list[Work] = []
     read_before = reading.n_read
     for work in works:

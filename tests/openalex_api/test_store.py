@@ -103,7 +103,7 @@ def test_a_summary_of_some_keys_is_that_of_a_store_with_only_those(store, tmp_pa
         found = store.summary({"2", "7"})
         assert found._replace(**UNDATED) == other.summary()._replace(**UNDATED)
     assert store.summary(()).first_fetched_on is None
-    with pytest.raises(StorageError, match="are missing, or there twice"):
+    with pytest.raises(StorageError, match="are missing or repeated"):
         store.summary({"2", "not there"})
 
 
@@ -213,7 +213,7 @@ def test_the_first_server_that_answered_keeps_the_store(tmp_path):
         assert store.put("a", b"1", 0.0, server="https://one.org") == b"1"
     with ResponseStore(tmp_path) as store, ResponseStore(tmp_path) as late:
         for refused in (late.check_server, lambda server: late.put("b", b"2", 0.0, server=server)):
-            with pytest.raises(StorageError, match=r"of https://one\.org, .* asks https://two\.org.*--cache-dir"):
+            with pytest.raises(StorageError, match=r"of https://one\.org, .* asks https://two\.org.*cache_dir"):
                 refused("https://two.org")
         store.check_server("https://one.org")
         assert store.put("b", b"3", 0.0, server="https://one.org") == b"3"
@@ -232,7 +232,7 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
         store.check_server("https://one.org")
         store.put("b", b"2", 0.0, server="https://one.org")
         assert store.get("a") == b"1"
-        with pytest.raises(StorageError, match="--base-url"):
+        with pytest.raises(StorageError, match="ApiConfig.base_url"):
             store.check_server("https://two.org")
 
 

@@ -571,7 +571,7 @@ def test_an_answer_that_is_too_large_is_cut_off_with_one_clear_error(tmp_path, h
     with (
         ResponseStore(tmp_path) as store,
         OpenAlexClient(config, store) as client,
-        pytest.raises(ApiError, match=r"answer to /works has more than 2 MB.*--max-answer-mb"),
+        pytest.raises(ApiError, match=r"answer to /works has more than 2 MB.*ApiConfig.max_answer_mb"),
     ):
         client.fetch(works_request(filter="cites:W1"))
     assert hostile_server.n_requests == 1  # asked again it would be as large

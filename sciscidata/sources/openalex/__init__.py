@@ -1,4 +1,4 @@
-"""Works from the OpenAlex API, scored by the API's own counts, with no more calls than the draw needs.
+"""The source "OpenAlex API": works with scores from the API's own counts, in as few calls as the draw needs.
 
-Read first: ``source.py``, then ``pull.py``.
+The HTTP client is ``sciscidata/openalex_api/``. Read first: ``source.py``, then ``pull.py``.
 """

@@ -1,4 +1,4 @@
-"""Which works of OpenAlex may be drawn at all: seeded samples of every year, by filters that the API applies."""
+"""The works of OpenAlex that may be drawn: seeded samples of every year, filtered by the API."""
 
 from __future__ import annotations
 
@@ -68,13 +68,12 @@ class OpenAlexConfig:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The works that fit, as far as the API can tell: how many there are in each year, and samples of them.
+    """The works that pass the API's filters: how many there are in each year, and samples of them.
 
     Attributes:
-        eligibility: what was asked for, with the data's last year filled in.
-        per_year: works that fit the filters, for every year that is asked for and whose window is complete.
-        later_works: how many of them are dated after the data's last year, where that was found, as of
-            describe_later_works.
+        eligibility: the filters, with the data's last year filled in.
+        per_year: works that pass, for every requested year with a complete citation window.
+        later_works: works dated after the data's last year, as describe_later_works gives them; None if it was given.
     """
 
     client: OpenAlexClient
@@ -87,10 +86,10 @@ class Candidates:
     def count(
         cls, client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig
     ) -> Candidates:
-        """Ask how many works of each year fit the filters, which also tells the data's last year.
+        """Count the works of each year that pass the filters; the counts also show the data's last year.
 
         Raises:
-            EmptyInputError: none of the years asked for has any.
+            EmptyInputError: the requested years have no works.
         """
         request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
         groups = part_of(client.fetch(request, check_answer), "group_by")
@@ -106,9 +105,10 @@ class Candidates:
         chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
         if not chosen:
             msg = (
-                f"OpenAlex has {sum(counts.values()):,} works that fit the filters ({found.filter_text()}), none of "
-                f"them from {first} to {last}, the years asked for whose citation window is over. Widen the years "
-                "(--from-year, --to-year, --min-year, --max-year), or relax the filters."
+                f"OpenAlex has {sum(counts.values()):,} works that pass the filters ({found.filter_text()}), but 0 "
+                f"from {first} to {last}, the requested years with a complete citation window. Widen the years "
+                "(OpenAlexConfig.from_year, OpenAlexConfig.to_year, EligibilityConfig.min_year, "
+                "EligibilityConfig.max_year), or relax the filters."
             )
             raise EmptyInputError(msg)
         logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
@@ -116,7 +116,7 @@ class Candidates:
 
     @property
     def available(self) -> int:
-        """How many candidates there are at most."""
+        """Upper bound of the number of candidates."""
         return min(sum(self.per_year.values()), self.config.max_candidates)
 
     def _years(self, cd: CDConfig) -> tuple[int, int]:
@@ -128,7 +128,7 @@ class Candidates:
         return max(self.config.from_year, wanted.min_year or 1), min(last)
 
     def filter_text(self) -> str:
-        """Say in OpenAlex's terms what a candidate needs; what has no term there is left to the eligibility filters."""
+        """Write the filters in OpenAlex's terms; the rest is left to the eligibility filters."""
         wanted = self.eligibility
         clauses = [f"referenced_works_count:{max(wanted.min_references, 1)}-{self.config.max_references}"]
         if wanted.min_citations:
@@ -139,7 +139,10 @@ class Candidates:
             clauses.append("is_retracted:false")
         for name, words in (("languages", wanted.languages), ("work_types", wanted.work_types)):
             if len(words) > ANY_OF or not all(re.fullmatch(r"[A-Za-z-]+", word) for word in words):
-                msg = f"{name} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, letters and hyphens only."
+                msg = (
+                    f"EligibilityConfig.{name} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, with letters "
+                    "and hyphens only."
+                )
                 raise ConfigError(msg)
         if wanted.languages:
             clauses.append(f"language:{'|'.join(wanted.languages)}")
@@ -148,12 +151,12 @@ class Candidates:
         return ",".join(clauses)
 
     def request(self, year: int | None = None, **params: str | int) -> Request:
-        """Ask about the works that fit, of one year or of all."""
+        """Make a request for the works that pass, of one year or of all."""
         text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
         return works_request(filter=text, corpus="core", **params)
 
     def sample(self, round_: int, room: int) -> Iterator[Work]:
-        """Draw a seeded sample of each year, in proportion to its works; another seed in every round."""
+        """Sample each year in proportion to its works, with another seed in every round."""
         total = sum(self.per_year.values())
         requests: list[Request] = []
         for year, n in self.per_year.items():

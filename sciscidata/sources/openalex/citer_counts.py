@@ -1,6 +1,11 @@
-"""From the API's counts by year to the CD index: which years lie in the window of a work.
+"""Ask the API who cites a work, its references, or both, and turn the counts by year into the CD index.
 
-The index itself is computed where that of the graph is, from the same counts.
+What is asked next depends on the last answer, so each work is a dialogue: a generator that yields the requests it needs
+now, is sent their answers, and returns the counts. ``converse`` holds many dialogues at a time.
+
+Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
+else two counts by year), and 1 for the citers of its references. Source: the API's code as of August 2026; the same
+attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` means not.
 """
 
 from __future__ import annotations
@@ -21,41 +26,29 @@ from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.records.work_row import Work, parse_work, works_frame
 from sciscidata.schemas import WORKS
 
-# ---------- Who cites a work, its references, or both, asked of the OpenAlex API in a few calls a work.
-#
-# What is asked next depends on what was answered, so each work is a dialogue: a generator that yields the requests it
-# needs now, is sent their answers, and returns what it found. ``converse`` holds many dialogues at once.
-#
-# Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
-# else two counts by year), and 1 for the citers of its references. Source: the API's code as of August 2026; the same
-# attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` none.
-
-
 Answer: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 Dialogue: TypeAlias = Generator[list[Request], list[Answer], T]
 Years: TypeAlias = Counter[int]  # number of works by publication year; works without one are left out
 
 PER_PAGE = 100  # the API's limit; a page costs the same whatever its size
-ANY_OF = 100  # ids that one clause of a filter may hold
-_LISTED = 200  # citers up to this many are listed, two pages at most
-_CLAUSES = 5  # clauses of ANY_OF ids that one request line has room for
-_PAGED = 10_000  # results that paging reaches
+ANY_OF = 100  # ids in one clause of a filter, at most
+_LISTED = 200  # up to this many citers are listed, on at most two pages
+_CLAUSES = 5  # clauses of ANY_OF ids that fit into one request line
+_PAGED = 10_000  # results within reach of paging
 
 
 class TooManyCitersError(Exception):
-    """A work has more than 500 references, and those beyond have more citers than can be listed."""
+    """A work has more than 500 references, and those beyond the 500th have too many citers to list."""
 
 
 @dataclass(frozen=True, slots=True)
 class FocalCiters:
-    """The citers of a work by year: all of them, and those that cite one of its references too.
+    """The citers of a work by year: all of them, and those that also cite one of its references.
 
-    Counted citers (not listed ones) include references that cite the focal work and themselves; see
-    ``openalex_references``.
-
-    ``shared`` lists, for each citer with a year, (year, number of references it shares); None where citers were
-    counted and not listed.
+    ``shared`` lists (year, number of shared references) for each citer with a year; None where citers were counted
+    instead of listed. Counted citers include references that cite both the focal work and themselves; see
+    ReferenceRecords.
     """
 
     citing_focal: Years
@@ -64,7 +57,7 @@ class FocalCiters:
 
 
 def check_answer(answer: Answer) -> str | None:
-    """Say what is wrong with a list or a count: Elasticsearch may stop early and answer with what it has.
+    """Return what is wrong with a list or a count, or None. Elasticsearch may stop early with a partial answer.
 
     Example:
         >>> check_answer({"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]})
@@ -96,26 +89,22 @@ def check_answer(answer: Answer) -> str | None:
 
 
 def part_of(answer: Answer, name: str) -> list[Any]:
-    """Return the rows or groups of an answer that passed its check.
-
-    Raises:
-        ApiError: a list was answered with a count, or the other way round.
-    """
+    """Return the results or groups of an answer that passed its check; raise ApiError if it is of the other kind."""
     if not isinstance(answer.get(name), list):
-        msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check --base-url."
+        msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url."
         raise ApiError(msg)
     return answer[name]
 
 
 def works_of(answer: Answer) -> Iterator[Work]:
-    """Parse the works of a list, by the rules of every other source."""
+    """Parse the works of a list, like every other source."""
     return (parse_work(msgspec.json.encode(record)) for record in part_of(answer, "results"))
 
 
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
-    """Hold dialogues together until all have ended; return their results in order, None for one that gave up.
+    """Hold many dialogues; return their results in order, None where a work has too many citers.
 
-    In each round the requests of all dialogues are asked at once, so that a hundred works wait as long as one.
+    Each round sends the requests of all dialogues together, so that a hundred works wait as long as one.
     """
     speakers = list(dialogues)
     results: dict[int, T | None] = {}
@@ -136,12 +125,12 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
 
 
 def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
-    """Find who cites a work, and which of them cite its references too.
+    """Count the citers of a work by year, and those that also cite its references.
 
     Args:
         work_id: the focal work.
         references: distinct, without the work itself.
-        cited_by_count: what its record says; decides whether to list or to count.
+        cited_by_count: from its record; decides whether citers are listed or counted.
     """
     if (cited_by_count or 0) <= _LISTED:
         pages = yield [_list_request(f"cites:W{work_id}", 1)]
@@ -159,11 +148,11 @@ def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | No
 
 
 def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Years]:
-    """Count by year who cites at least one reference of a work, the work itself left out: n_j and n_k together.
+    """Count by year the works that cite a reference of a work, without the work itself: n_j and n_k together.
 
-    Clauses of 100 references each are made disjoint by leaving out whoever cites an earlier clause. What does not
-    fit into a request line, beyond 500 references, is listed and compared here. References that cite themselves are
-    counted; see ``openalex_references``.
+    Each clause of 100 references excludes the citers of earlier clauses, so that a citer counts once. References
+    beyond the 500th do not fit into a request line: their citers are listed and compared here. References that cite
+    themselves are counted; see ReferenceRecords.
     """
     alone = f"openalex:!W{work_id}"
     answers = yield [_count_request(f"{text},{alone}") for text in _disjoint(_chunks(references))]
@@ -171,7 +160,7 @@ def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Ye
 
 
 def count_calls(n_references: int, cited_by_count: int) -> tuple[int, int]:
-    """Say how many calls the two dialogues of a work will make, listings beyond 500 references aside.
+    """Return the number of calls of the two dialogues of a work, without listings beyond 500 references.
 
     Example:
         >>> count_calls(30, 12), count_calls(130, 5_000)
@@ -196,10 +185,10 @@ def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) 
 
 
 def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozenset[int]) -> Dialogue[Years]:
-    """Count by year the citers of the references beyond the last clause that cite none of those before it."""
+    """List the citers of the references beyond the 500th, and count by year those that cite no earlier one."""
     room = _CLAUSES * ANY_OF
     counted = frozenset(references[:room])
-    # One clause fewer is left out than was counted: the one that is listed needs its room.
+    # One clause fewer is excluded than was counted, to make room for the listed clause.
     excluded = [f"cites:!{text}" for text in _chunks(references[: room - ANY_OF])]
     found: dict[int, int] = {}
     for chunk in _chunks(references[room:]):
@@ -225,7 +214,7 @@ def _chunks(references: Sequence[int]) -> list[str]:
 
 
 def _disjoint(chunks: list[str]) -> list[str]:
-    """Write one filter per clause that leaves out whoever an earlier one finds; as many as have room."""
+    """Write one filter per clause that excludes the citers of earlier clauses, for the clauses that fit."""
     return [
         ",".join([f"cites:{chunk}", *(f"cites:!{earlier}" for earlier in chunks[:place])])
         for place, chunk in enumerate(chunks[:_CLAUSES])
@@ -242,7 +231,7 @@ def _count_request(text: str) -> Request:
 
 
 def _years(answer: Answer) -> Years:
-    """Read a count by year; the bucket of works without a year is left out."""
+    """Read a count by year, without the works that have no year."""
     keys = ((str(group["key"]), group["count"]) for group in part_of(answer, "group_by"))
     return Counter({int(key): count for key, count in keys if key.isdecimal()})
 
@@ -251,13 +240,7 @@ def _sum_years(answers: Sequence[Answer]) -> Years:
     return sum((_years(answer) for answer in answers), Counter())
 
 
-# ---------- What OpenAlex knows of the cited works themselves: year and venue, and which of them cite themselves.
-#
-# A reference that cites itself is counted by the API among the citers of the references; the graph has no such
-# citation. Few works do, but one of them can turn a small index around.
-
-
-#: What is known of a cited work: the columns of WORKS that novelty reads, and the venue's name.
+#: One row per cited work: the columns of WORKS that novelty reads, and the venue's name.
 REFERENCE_WORKS: Final = pl.Schema(
     {name: WORKS[name] for name in ("work_id", "publication_year", "source_id", "source_name")}
 )
@@ -270,7 +253,11 @@ class _SelfCiter(NamedTuple):
 
 @dataclass
 class ReferenceRecords:
-    """Records of cited works, asked for 100 a call and once each."""
+    """Year and venue of cited works, requested once each, 100 per call; and the works that cite themselves.
+
+    The API counts a reference that cites itself among the citers of the references; the citation graph does not. Few
+    works cite themselves, but one can change the sign of a small index.
+    """
 
     client: OpenAlexClient
     _asked: set[int] = field(default_factory=set[int])
@@ -278,7 +265,7 @@ class ReferenceRecords:
     _self_citers: dict[int, _SelfCiter] = field(default_factory=dict[int, _SelfCiter])
 
     def ask(self, work_ids: Iterable[int]) -> None:
-        """Ask for the records of cited works that were not asked for before."""
+        """Request the records of the works that are not known yet."""
         ids = sorted(set(work_ids) - self._asked)
         self._asked.update(ids)
         requests = [
@@ -302,11 +289,11 @@ class ReferenceRecords:
             self._frames.append(works_frame(found, REFERENCE_WORKS))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
-        """Count by year the references that are among the API's citers only because they cite themselves.
+        """Count by year the references that the API counts as citers only because they cite themselves.
 
         Returns:
-            Those that cite the focal work, and so are counted as citing both; and all of them. Only references
-            that were asked for are known.
+            The references that also cite the focal work, and so are counted as citing both; and all of them. Only
+            requested references are known.
         """
         own = frozenset(references)
         found = [self._self_citers[reference] for reference in references if reference in self._self_citers]
@@ -315,21 +302,18 @@ class ReferenceRecords:
         return both, Counter(citer.publication_year for citer in in_vain)
 
     def works(self) -> pl.DataFrame:
-        """Return REFERENCE_WORKS: year and venue of every cited work that was asked for, sorted by work_id.
-
-        Works that OpenAlex does not have are left out.
-        """
+        """Return REFERENCE_WORKS of the requested works that OpenAlex has, sorted by work_id."""
         known = pl.concat([REFERENCE_WORKS.to_frame(), *self._frames])
         return known.unique("work_id", keep="first", maintain_order=True).sort("work_id")
 
 
-#: What is counted of a work: n_i, n_j, n_k and what the indices of the family need.
+#: The counts of a work: n_i, n_j, n_k and those that the indices of the family need.
 _COUNTS = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
 
 
 @dataclass(frozen=True)
 class Window:
-    """Adds up what lies in the citation window of a work, by a convention."""
+    """Adds up the counts in the citation window of a work, by the convention of ``cd``."""
 
     cd: CDConfig
 
@@ -344,7 +328,7 @@ class Window:
         return sum(n for year, n in years.items() if year <= (work.publication_year or 0) + self.cd.window_years)
 
     def n_i_and_n_j(self, work: Work, focal: FocalCiters) -> tuple[int, int]:
-        """Count the citers of a work that cite none of its references, and those that cite some."""
+        """Count the citers of a work that cite its references (n_j), and the others (n_i)."""
         citers = self._to_date if self.cd.focal_citers == "any" else self._inside
         n_j = self._inside(work, focal.citing_both)
         return citers(work, focal.citing_focal) - n_j, n_j
@@ -358,12 +342,12 @@ class Window:
         return age > 0 or (age == 0 and self.cd.same_year) or (age < 0 and self.cd.earlier_citers)
 
     def row(self, work: Work, focal: FocalCiters, of_references: Years | None) -> dict[str, int | None]:
-        """Make the row of a work from who cites it and, unless that was not asked, who cites its references."""
+        """Make the row of a work from its citers and, if they were requested, the citers of its references."""
         references = own_references(work)
         n_i, n_j = self.n_i_and_n_j(work, focal)
         n_k = None
         if of_references is not None:
-            # The counts leave the focal work out; it would be among the citers of its own references.
+            # The API's counts exclude the focal work, which cites its own references.
             n_k = self._inside(work, of_references) - n_j + bool(self.cd.focal_in_n_k and references)
         shared = [n for year, n in focal.shared or () if self._is_inside(work, year)]
         return {
@@ -380,7 +364,7 @@ class Window:
 
 
 def scores_of(rows: Sequence[dict[str, int | None]], cd: CDConfig) -> pl.DataFrame:
-    """Make CD_SCORES, sorted by work_id, of rows that a Window made; 0 where n_i = n_j says so without n_k."""
+    """Make CD_SCORES, sorted by work_id, from rows of a Window; n_i = n_j > 0 gives 0 without n_k."""
     counts = pl.DataFrame(rows, schema=dict.fromkeys(_COUNTS, pl.Int64)).sort("work_id")
     certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
     zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")

@@ -1,4 +1,4 @@
-"""What a pull from OpenAlex will take: calls, dollars, days, told before most of it is spent."""
+"""Estimate the calls, dollars and days of a pull from OpenAlex, and log them before most is spent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FREE_KEY_USD_PER_DAY = 1.0
 
 
 class Outcome(NamedTuple):
-    """What became of a candidate.
+    """The result for one candidate.
 
-    ``cell`` is None where it cannot be drawn; ``possible`` holds the cells it could get before the citers of its
-    references were counted, which ``asks_references`` says they had to be. ``weight`` is its share of many.
+    ``cell`` is None if it cannot be drawn. ``possible`` holds its possible cells before the citers of its references
+    were counted; ``asks_references`` is true if they had to be. ``weight`` is its share of all outcomes.
     """
 
     cell: Cell | None
@@ -31,9 +31,9 @@ class Outcome(NamedTuple):
     weight: float = 1.0
 
 
-#: Disruption label, those possible before n_k is known, and whether n_k is asked, per thousand: the natural shares of a
-#: corpus of 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral, half of these taken to be
-#: decided by n_i = n_j).
+#: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
+#: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral; half of the neutral ones are assumed to
+#: be decided by n_i = n_j).
 _DISRUPTION: Final = (
     ("disruptive", ("disruptive", "neutral"), True, 125),
     ("consolidating", ("consolidating", "neutral"), True, 296),
@@ -41,14 +41,13 @@ _DISRUPTION: Final = (
     ("neutral", ("consolidating", "neutral"), True, 289),
 )
 
-#: Shares of the novel, balanced and conventional by rule, from Uzzi et al. 2013 (works of the 1990s): by their four
-#: cells; and for the margin, whose labels hang on the signs of z where z is large, from 41 % with a z_p10 below 0 and
-#: 3 % with such a z_median.
+#: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
+#: their four cells. "margin" follows the signs of z where z is large: 41 % have z_p10 < 0, and 3 % have z_median < 0.
 _NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
 def published_outcomes(demand: Demand) -> list[Outcome]:
-    """Expect of the candidates, before anything is known of them, what is published of other corpora."""
+    """Return outcomes with the published shares of other corpora, for use before a candidate is judged."""
     novelty = zip(NOVELTY_LABELS, _NOVELTY[demand.thresholds.novelty_rule], strict=True)
     outcomes: list[Outcome] = []
     for (novel, share), (label, possible, asks, weight) in itertools.product(novelty, _DISRUPTION):
@@ -59,7 +58,7 @@ def published_outcomes(demand: Demand) -> list[Outcome]:
 
 
 class Shape(NamedTuple):
-    """What a candidate's record says of the calls it will take."""
+    """The numbers in a candidate's record that decide its calls."""
 
     split: str
     n_references: int
@@ -75,20 +74,19 @@ def estimate_calls(
     *,
     every_record: bool,
 ) -> float:
-    """Expect how many calls it will take to meet the demand, if candidates go on as they began.
+    """Estimate the calls until the demand is met, if further candidates resemble the earlier ones.
 
-    Walks the candidates ahead in order, and on through candidates like those seen, until the expected works of every
-    cell are there or no candidates are left. Each candidate adds the share of every cell that was seen so far, and
-    the calls that its numbers of references and citers ask for, as long as they would be made.
+    It walks through the candidates ahead, then through typical ones, until every cell has its expected works or the
+    candidates end. Each candidate adds the observed share of every open cell, and the calls that it would need.
 
     Args:
         demand: with what is already filled.
         outcomes: of the candidates judged so far; at least one.
-        ahead: the candidates to come, in order.
-        typical: candidates to go on with, over and over; at least one.
-        available: how many candidates there are still to come in all.
-        every_record: whether the references' own records are asked for of every judged work, for novelty, or only
-            where their citers are counted.
+        ahead: the next candidates, in order.
+        typical: candidates to continue with, repeatedly; at least one.
+        available: number of candidates still to come.
+        every_record: request the references' records of every judged work, for novelty; otherwise only where their
+            citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}
     natural = ("", ()) in missing
@@ -117,7 +115,7 @@ def estimate_calls(
 
 
 def say_estimate(client: OpenAlexClient, calls: float) -> None:
-    """Log what is still to come, and whether that is more than the user allows; the client stops at the limit."""
+    """Log the estimate, and warn if it exceeds the limit, where the client will stop."""
     cost = client.cost_usd + calls * CREDIT_USD
     logger.info(
         "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days",
@@ -128,5 +126,6 @@ def say_estimate(client: OpenAlexClient, calls: float) -> None:
     limit = client.config.max_cost_usd
     if limit is not None and cost > limit:
         logger.warning(
-            "that is more than --max-cost-usd %g: this run will stop there, and the same command goes on later", limit
+            "this is more than ApiConfig.max_cost_usd=%g: the run will stop there, and the same command continues it",
+            limit,
         )

@@ -1,11 +1,11 @@
-"""One pull from the OpenAlex API: the candidates seen, what was found out about each, and what is left to ask.
+"""One pull from the OpenAlex API: its state, and the loop that samples, scores and stops when the draw is full.
 
-Candidates are sampled by publication year and taken in the order of their split keys, so that those scored first are
-those that the draw would take. A candidate is not paid for any further once its score cannot change the draw: its split
-is full, nobody cites it inside the window, or every label that it may still get is full.
+Candidates are sampled by publication year and taken in the order of their split keys, so that the first scored works
+are those that the draw would take. A candidate costs no more calls once its score cannot change the draw: its split is
+full, it has no citation inside the window, or all its possible labels are full.
 
-Novelty has all judged works for its null model, or a saved background. In the first case a work's label may change as
-works come in; so a draw that balances novelty looks at all of them again, and who was passed over waits.
+The null model of novelty uses all judged works, or a saved background. Without a background a label may change as works
+come in, so a draw that balances novelty looks at all works again, and candidates that were passed over may return.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from sciscidata.sources.openalex.citer_counts import (
 )
 from sciscidata.sources.openalex.estimate import Outcome, Shape, estimate_calls, published_outcomes, say_estimate
 
-_WAVE = 100  # candidates scored before the draw is looked at again
-_GROWTH = 1.1  # of the works judged, before a draw that balances novelty is looked at again
-_IDLE_ROUNDS = 20  # samples in a row that bring nothing new: what is left is too rare to be met
+_WAVE = 100  # candidates scored before the draw is updated
+_GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
+_IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
 
 
 class Pulled(NamedTuple):
-    """What a pull brings.
+    """The result of a pull.
 
-    WORKS and CITATIONS of the candidates that were judged, their CD_SCORES with the columns of ATYPICALITY, what the
-    manifest says of it, and REFERENCE_WORKS of the cited works that were asked for.
+    WORKS and CITATIONS of the judged candidates, their CD_SCORES with the columns of ATYPICALITY, the manifest's entry,
+    and REFERENCE_WORKS of the requested cited works.
     """
 
     works: pl.DataFrame
@@ -63,7 +63,7 @@ class Pulled(NamedTuple):
 
 @dataclass
 class Pull:
-    """What one run knows so far; its fields are those of ``openalex.pull_openalex``, and what it has found out."""
+    """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
 
     client: OpenAlexClient
     candidates: Candidates
@@ -86,7 +86,7 @@ class Pull:
         self.window = Window(self.cd)
 
     def waves(self) -> Iterator[None]:
-        """Score candidates, a wave at a time, the lowest split keys of each round first."""
+        """Score candidates in waves, the lowest split keys of each round first."""
         seen: set[int] = set()
         queue: list[tuple[str, Work]] = []
         idle = 0  # rounds in a row that brought nothing new
@@ -119,7 +119,7 @@ class Pull:
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
-        """Sort candidates by split key, each with the split that it would be on."""
+        """Sort candidates by split key, each with its split."""
         unique = {work.work_id: work for work in works}
         ids = pl.Series("work_id", list(unique), pl.Int64)
         keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
@@ -127,7 +127,7 @@ class Pull:
         return [(split, unique[work_id]) for work_id, _, split in keyed.rows()]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Leave out what its own record makes ineligible: a blank title, say, which no filter of the API knows."""
+        """Remove works that their own record makes ineligible, for example by a blank title."""
         works, citations = rows_from_works([work for _, work in queue])
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
@@ -138,7 +138,7 @@ class Pull:
         return [(split, work) for split, work in queue if work.work_id in fit]
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
-        """Take the next candidates that may still get a label with room in their split."""
+        """Take the next candidates that may get a label that their split still needs."""
         is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
         wave: list[tuple[str, Work]] = []
         waiting: list[tuple[str, Work]] = []
@@ -154,10 +154,10 @@ class Pull:
         return wave, waiting
 
     def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Ask for the citers of each work, then for those of its references where the draw needs the answer.
+        """Request the citers of each work, then the citers of its references where the draw needs them.
 
         Returns:
-            Works that were passed over and may be needed after all, when labels move.
+            Works that were passed over, but may be needed when labels change.
         """
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
@@ -192,27 +192,27 @@ class Pull:
         return waiting if self.demand.needs_novelty else []
 
     def _may_be_met(self) -> bool:
-        """Say whether it is time to look; at novelty not before it can help: it takes all works, and a background."""
+        """Whether it is time to update the draw; for novelty, which reads all works, only when it can help."""
         if not self.demand.needs_novelty:
             return True
         missing = self.demand.split.n_train + self.demand.split.n_test - self.demand.filled
         return len(self.rows) >= max(self.looked_at + missing, _GROWTH * self.looked_at)
 
     def _look(self) -> None:
-        """See which works judged so far the draw could take, unless that is known."""
+        """Update the draw with the works judged so far."""
         if self.looked_at < len(self.rows):
             self.demand.update(*self._tables(texts=False, novelty=self.demand.needs_novelty))
             self.looked_at = len(self.rows)
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
-        """Ask who cites each work; None for one that is passed over."""
+        """Request the citers of each work; None for a work that is passed over."""
         dialogues = [ask_citers(work.work_id, own_references(work), work.cited_by_count) for work in works]
         answers = dict(zip((work.work_id for work in works), converse(self.client, dialogues), strict=True))
         counted = [work for work in works if (focal := answers[work.work_id]) and focal.shared is None]
         self.records.ask(reference for work in counted for reference in work.references)
         for work in counted:
             focal = answers[work.work_id]
-            assert focal is not None  # by the choice above
+            assert focal is not None  # as selected above
             both_in_vain, _ = self.records.counted_in_vain(work.work_id, own_references(work))
             answers[work.work_id] = replace(focal, citing_both=focal.citing_both - both_in_vain)
         for work_id, focal in answers.items():
@@ -222,7 +222,7 @@ class Pull:
         return answers
 
     def _citers_of_references(self, works: Sequence[Work], citers: dict[int, FocalCiters | None]) -> dict[int, Years]:
-        """Ask who cites the references of each work; one whose answers contradict each other is passed over."""
+        """Request the citers of the references of each work; pass over a work with contradictory answers."""
         dialogues = [ask_reference_citers(work.work_id, own_references(work)) for work in works]
         answers = converse(self.client, dialogues)
         self.records.ask(reference for work in works for reference in work.references)
@@ -258,7 +258,7 @@ class Pull:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
     def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
-        """Say what the rest will take, first from published shares, then from what was found so far."""
+        """Log an estimate of the rest, first from published shares, then from the outcomes so far."""
         outcomes = [self._outcome(row) for row in self.rows]
         outcomes += [Outcome(cell=None, possible=possible, asks_references=True) for possible in self.closed.values()]
         ahead = [_shape(split, work) for split, work in queue]
@@ -280,7 +280,7 @@ class Pull:
         return Outcome(cell=self.demand.cell_of.get(row["work_id"]), possible=possible, asks_references=asked)
 
     def result(self) -> Pulled:
-        """Put together what was pulled, and where it came from."""
+        """Collect the result and its provenance."""
         passed_over = self.passed_over | ({"label_full": len(self.closed)} if self.closed else {})
         provenance = {
             "kind": "openalex",

@@ -1,4 +1,4 @@
-"""Works pulled from the OpenAlex API, scored by the API's own counts, no more of them than the draw needs."""
+"""pull_openalex: sample and score works of the OpenAlex API until the draw has what it needs."""
 
 from __future__ import annotations
 
@@ -28,54 +28,57 @@ def pull_openalex(
     *,
     background: Path | None = None,
 ) -> Pulled:
-    """Sample candidates and score them until the demand is met or there are none left. Executes, and may cost money.
+    """Sample candidates and score them until the demand is met or no candidates are left. This may cost money.
 
     Args:
         client: an open client; its store makes the run resumable, and offline runs possible.
         candidates: where to sample.
-        cd: the convention; ``window_from="cited"`` cannot be had from counts.
+        cd: the convention; ``window_from="cited"`` is impossible with counts.
         demand: what is needed; its counts are updated as scores come in.
         novelty: the null model of novelty; None, or candidates without ``venues``, leaves novelty null.
-        background: a saved table of pair statistics; None takes the judged works themselves for the null model.
+        background: a saved table of pair statistics; None builds the null model from the judged works.
 
     Returns:
-        Rows sorted by work_id. n_k is null where an index of 0 was certain without it (n_i = n_j); a candidate that
-        too few works cite has no n_k and no index. With ``cd.family``, columns that need every citer's references are
-        null for works with more than 200 citers.
+        Rows sorted by work_id. n_k is null where the index is certainly 0 without it (n_i = n_j). A candidate with too
+        few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
+        works with more than 200 citers.
 
     Raises:
-        ConfigError: at once, if the convention cannot be had from counts, novelty is to be balanced and not known, or
-            the background was made under another null model.
-        InputNotFoundError, BackgroundError: at once, if the background cannot be read or is none.
-        NotEnoughWorksError: at once, if there are fewer candidates than works wanted.
+        ConfigError: before the first call; the convention is impossible with counts, novelty is needed and not
+            known, or the background has another null model.
+        InputNotFoundError, BackgroundError: before the first call; the background cannot be read.
+        NotEnoughWorksError: before the first call; there are fewer candidates than works wanted.
         SciSciDataError: as the client raises.
     """
     wanted = demand.split.n_train + demand.split.n_test
     if candidates.available < wanted:
         msg = (
-            f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates for them. Lower "
-            "n_train and n_test, widen the years, relax the filters, or raise max_candidates."
+            f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates. Lower "
+            "SplitConfig.n_train and SplitConfig.n_test, widen the years, relax the filters, or raise "
+            "OpenAlexConfig.max_candidates."
         )
         raise NotEnoughWorksError(msg)
     if cd.window_from == "cited":
         msg = (
-            "window_from='cited' (compat pyscisci) needs the whole graph. Use --source records, or another convention."
+            "CDConfig.window_from='cited' (of compat pyscisci) needs the whole graph. Use another source, or another "
+            "convention."
         )
         raise ConfigError(msg)
     if not candidates.config.venues:
         novelty = None
     if demand.needs_novelty and novelty is None:
         msg = (
-            f"balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of references. "
-            "Ask for both (--novelty, --venues), or balance disruption (--balance disruption)."
+            f"SplitConfig.balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of "
+            "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
+            "SplitConfig.balance='disruption'."
         )
         raise ConfigError(msg)
     if novelty is not None and background is not None:
         read_background(background).check_null_model(novelty)  # before anything is paid for
     if demand.needs_novelty and background is None:
         logger.warning(
-            "novelty is balanced among the works of this pull alone, whose venue pairs are few: many that are common "
-            "elsewhere look rare or are not told apart here. Name a saved background to do better (--background FILE)."
+            "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
+            "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
         )
     pull = Pull(client, candidates, cd, demand, novelty, background)
     shown = 0
@@ -89,9 +92,9 @@ def pull_openalex(
 
 
 def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
-    """Sum up in JSON types the answers that a run used: the same for a resumed and for an offline run.
+    """Sum up the answers that a run used, in JSON types; equal for a resumed and for an offline run.
 
-    Answers that were paid for and found wanting are not among them; ``client.cost_usd`` is what a run really spent.
+    Paid answers that failed their check are not included; ``client.cost_usd`` is the real cost of a run.
     """
     kept = client.summary()
     return {

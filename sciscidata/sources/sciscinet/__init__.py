@@ -1,4 +1,5 @@
-"""SciSciNet, versions 1 and 2: its tables as works, citations, texts and published scores.
+"""The source "SciSciNet", versions 1 and 2: its tables as works, citations, texts and published scores.
 
-Column names of both versions are in ``config.py``. Read first: ``source.py``.
+Column names of both versions are in ``config.py``. Read first: ``source.py``; then ``tables.py`` (find and scan
+tables), ``works.py`` (join them), ``order.py`` (read all works in bounded memory) and ``published_scores.py``.
 """

@@ -1,4 +1,4 @@
-"""The compiled loop that picks the first fields of every work."""
+"""The compiled loop that chooses the first fields of every work."""
 
 # pyright: basic
 from __future__ import annotations
@@ -10,13 +10,13 @@ from sciscidata._kernels.compile import kernel
 
 @kernel
 def first_fields(works, order, levels, scores, fields, most):
-    """Pick of each work the first fields by level, then highest score, then number; a field counts once.
+    """Choose the first fields of each work by level, then highest score, then number; a field counts once.
 
-    ``works``, ``levels``, ``scores`` (no NaN) and ``fields`` are those of the links; ``order`` names the links so that
-    those of one work stand side by side. Returns the fields of the first work, of the next .. end to end, where those
-    of each work end, and a link of each work. At most ``most`` links of a work are compared with each other one.
+    ``works``, ``levels``, ``scores`` (no NaN) and ``fields`` belong to the links. ``order`` sorts the links by work.
+    Returns the fields of all works end to end, the end of each work's fields, and one link of each work. A link is
+    compared with at most ``most`` others.
     """
-    chosen = np.empty(order.size, np.int64)  # links; of each work the best so far, in order
+    chosen = np.empty(order.size, np.int64)  # links: the best of each work so far, in order
     ends, one_of_each = np.empty(order.size, np.int64), np.empty(order.size, np.int64)
     n = n_works = first = 0
     for at in range(order.size):

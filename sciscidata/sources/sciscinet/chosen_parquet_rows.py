@@ -1,9 +1,12 @@
-"""A few rows out of a large Parquet file: only the pages are read that hold one of them.
+"""``read_rows``: read chosen rows of a large Parquet file, and only the pages that hold them.
 
-A column lies in pages, of a megabyte or two where the writer had no other wish. Where each page is, and how many rows
-it has, stands in the page index, or else in the header of every page: these are read, and what lies between is passed
-over. The pages wanted are put into a small Parquet file in memory, which pyarrow then reads like any other: decoding is
-left to it.
+A column is stored in pages of about a megabyte. The page index, or else the header of each page, gives its position and
+number of rows. The pages with wanted rows are copied into a small Parquet file in memory, which pyarrow decodes. No
+library does this: pyarrow and Polars decode whole row groups.
+
+The footer and the headers are written in Thrift's compact protocol. A struct is a dict from field number to (type,
+value), and a list is (type of the elements, values). Unknown fields pass through unchanged. The numbers of the fields
+in use have names below, from parquet.thrift.
 """
 
 from __future__ import annotations
@@ -22,33 +25,60 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# ---------- Thrift's compact protocol, as far as the footer and the page headers of Parquet use it: bytes to structs and back.
-#
-# A struct is a dict from field number to (type, value), a list is (type of the elements, values); nothing is named, so
-# what a newer writer adds passes through.
-
-
 Struct: TypeAlias = dict[int, tuple[int, Any]]
 
-TRUE: Final = 1
-FALSE: Final = 2
-I32: Final = 5
-I64: Final = 6
-BINARY: Final = 8
-LIST: Final = 9
-STRUCT: Final = 12
+# Types of Thrift.
+TRUE, FALSE, _BYTE, _I16, I32, I64, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
+_WHOLE: Final = (_I16, I32, I64)
 
-_BYTE: Final = 3
-_WHOLE: Final = (4, I32, I64)
-_DOUBLE: Final = 7
-_MAP: Final = 11
+
+class _File:  # FileMetaData, the footer
+    VERSION, SCHEMA, N_ROWS, ROW_GROUPS, _, CREATED_BY = range(1, 7)
+
+
+class _Element:  # SchemaElement
+    TYPE, _, REPETITION, NAME, N_CHILDREN = range(1, 6)
+
+
+class _Group:  # RowGroup
+    COLUMNS, N_BYTES, N_ROWS = range(1, 4)
+
+
+class _Chunk:  # ColumnChunk
+    _, FILE_OFFSET, COLUMN, INDEX_AT, INDEX_LENGTH = range(1, 6)
+
+
+class _Column:  # ColumnMetaData
+    TYPE, ENCODINGS, PATH, CODEC, N_VALUES, N_PLAIN_BYTES, N_BYTES, _, DATA_AT, _, DICTIONARY_AT = range(1, 12)
+
+
+class _Index:  # OffsetIndex, and PageLocation
+    PAGES = 1
+    PAGE_AT, PAGE_BYTES, PAGE_FIRST_ROW = range(1, 4)
+
+
+class _Header:  # PageHeader, and the number of values in the header of either kind of data page
+    KIND, _, N_BYTES, _, DATA_V1, _, _, DATA_V2 = range(1, 9)
+    N_VALUES = 1
+
+
+_DATA_PAGES: Final = {0: _Header.DATA_V1, 3: _Header.DATA_V2}  # kinds of page, and the field with the kind's own header
+_DICTIONARY: Final = 2  # a kind of page
+_REPEATED: Final = 2  # a repetition
+
+MAGIC: Final = b"PAR1"
+_HEADER_BYTES: Final = 256
+_LONGEST_HEADER: Final = 1 << 24
+_TOGETHER_BYTES: Final = 1 << 25  # compressed bytes of pages that are decoded together
+#: Errors that a damaged footer or header may cause.
+_DAMAGE: Final = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def parse_struct(data: bytes, at: int = 0) -> tuple[Struct, int]:
-    """Parse the struct that begins at a byte; give it and the byte after it.
+    """Parse the struct that begins at byte ``at``; return it and the position behind it.
 
     Raises:
-        ValueError: no such protocol. An IndexError means that ``data`` ends too early.
+        ValueError: this is another protocol. IndexError: ``data`` ends too early.
 
     Example:
         >>> parse_struct(write_struct({1: (I32, -7), 4: (BINARY, b"id"), 30: (LIST, (I64, [1, 300]))}))
@@ -72,7 +102,7 @@ def parse_struct(data: bytes, at: int = 0) -> tuple[Struct, int]:
 
 
 def write_struct(fields: Mapping[int, tuple[int, Any]]) -> bytes:
-    """Write a struct as ``parse_struct`` reads it, its fields in the order of their numbers."""
+    """Write a struct as ``parse_struct`` reads it, with fields in the order of their numbers."""
     out, last = bytearray(), 0
     for number, (kind, value) in sorted(fields.items()):
         step = number - last
@@ -99,7 +129,7 @@ def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         if at + 8 > len(data):
             raise IndexError(at + 8)
         return data[at : at + 8], at + 8
-    if kind in (LIST, LIST + 1):  # a set is written as a list is
+    if kind in (LIST, _SET):
         return _read_list(data, at)
     if kind == _MAP:
         msg = "Parquet has no maps in its structs"
@@ -136,10 +166,10 @@ def _read_whole(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _write(kind: int, value: Any) -> bytes:  # noqa: ANN401 (its type is in kind)
+def _write(kind: int, value: Any) -> bytes:  # noqa: ANN401 (kind gives its type)
     if kind == BINARY:
         return _varint(len(value)) + value
-    if kind in (LIST, LIST + 1):
+    if kind in (LIST, _SET):
         inner, values = value
         head = bytes([min(len(values), 15) << 4 | inner]) + (_varint(len(values)) if len(values) >= 15 else b"")
         return head + b"".join(_write(inner, one) for one in values)
@@ -161,17 +191,6 @@ def _whole(value: int) -> bytes:
     return _varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-MAGIC: Final = b"PAR1"
-_HEADER_BYTES: Final = 256
-_LONGEST_HEADER: Final = 1 << 24
-_AT_ONCE: Final = 1 << 25  # bytes of pages, compressed, that are decoded together
-_DATA_PAGES: Final = {0: 5, 3: 8}  # types of page, and the field of the header that says how many values there are
-_DICTIONARY: Final = 2  # as a type of page
-_REPEATED: Final = 2  # as a column's repetition
-#: What a footer or a header raises that is other than it should be.
-_DAMAGE: Final = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
-
-
 @dataclass(frozen=True)
 class _Page:
     start: int
@@ -180,19 +199,19 @@ class _Page:
 
 
 def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
-    """Read some rows of some columns of a Parquet file on this machine, and no pages without any of them. Executes.
+    """Read chosen rows and columns of a local Parquet file; pages without a chosen row are not read.
 
     Args:
         path: the file.
-        columns: names of columns; of one value per row each.
-        rows: int64, ascending, without repeats: positions in the file, from 0.
+        columns: names of columns that are not nested.
+        rows: positions in the file from 0, ascending, without repeats.
 
     Returns:
         The columns, one row for each of ``rows``, in their order.
 
     Raises:
         OSError: the file cannot be read.
-        pyarrow.ArrowInvalid: it is damaged, encrypted, or no Parquet.
+        pyarrow.ArrowInvalid: it is damaged, encrypted, or not Parquet.
         pyarrow.ArrowNotImplementedError: one of ``columns`` is nested.
 
     Source: the Parquet format, https://parquet.apache.org/docs/file-format/.
@@ -217,23 +236,25 @@ def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int
 def _read_rows(file: io.FileIO, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
     footer = _read_footer(file)
     there = dict(_columns(footer))
-    if any(_is_nested(there[name][1]) for name in columns):
+    if any(_n_children(there[name][1]) or there[name][1][_Element.REPETITION][1] == _REPEATED for name in columns):
         msg = "a column is nested"
         raise pa.ArrowNotImplementedError(msg)
-    if sum(group[3][1] for group in footer[4][1][1]) != footer[3][1]:
+    groups: list[Struct] = footer[_File.ROW_GROUPS][1][1]
+    if sum(group[_Group.N_ROWS][1] for group in groups) != footer[_File.N_ROWS][1]:
         msg = "its groups have other numbers of rows than the file"
         raise ValueError(msg)
     found: list[pl.DataFrame] = []
     first = 0
-    for group in footer[4][1][1]:
-        n_rows = group[3][1]
+    for group in groups:
+        n_rows = group[_Group.N_ROWS][1]
         low, high = np.searchsorted(rows, (first, first + n_rows))
         if low < high:
             inside = rows[low:high] - first
             values: dict[str, pl.Series] = {}
             for name in columns:
                 at, element = there[name]
-                values[name] = _read_column(file, footer, element, group[1][1][1][at], n_rows, inside)
+                chunk = group[_Group.COLUMNS][1][1][at]
+                values[name] = _read_column(file, footer, element, chunk, n_rows, inside)
             found.append(pl.DataFrame(values))
         first += n_rows
     return pl.concat(found) if found else pl.read_parquet(file.name, columns=list(columns), n_rows=0, glob=False)
@@ -247,48 +268,45 @@ def _read_footer(file: io.FileIO) -> Struct:
         msg = "it does not end like Parquet"
         raise ValueError(msg)
     footer = parse_struct(_read_at(file, end - 8 - length, length))[0]
-    pq.read_metadata(file.name)  # refuses what a reading as loose as ours takes for fewer rows
+    pq.read_metadata(file.name)  # refuses damaged footers that this loose parser reads as fewer rows
     return footer
 
 
 def _columns(footer: Struct) -> Iterator[tuple[str, tuple[int, Struct]]]:
-    """Give the columns by name: how many chunks lie before those of each, and what the schema says of it."""
-    elements: list[Struct] = footer[2][1][1]
+    """Yield each column's name with the number of chunks before its first one, and its entry in the schema."""
+    elements: list[Struct] = footer[_File.SCHEMA][1][1]
     at, n_chunks = 1, 0
     while at < len(elements):
         first, column = n_chunks, elements[at]
-        n_open = 1  # what is below a column follows it, depth first; only its leaves have chunks
+        n_open = 1  # the children of a column follow it, depth first; only leaves have chunks
         while n_open > 0:
             n_children = _n_children(elements[at])
             n_chunks += n_children == 0
             n_open += n_children - 1
             at += 1
-        yield column[4][1].decode(), (first, column)
-
-
-def _is_nested(element: Struct) -> bool:
-    return _n_children(element) > 0 or element[3][1] == _REPEATED
+        yield column[_Element.NAME][1].decode(), (first, column)
 
 
 def _n_children(element: Struct) -> int:
-    return element.get(5, (I32, 0))[1]
+    return element.get(_Element.N_CHILDREN, (I32, 0))[1]
 
 
 def _read_column(
     file: io.FileIO, footer: Struct, element: Struct, chunk: Struct, n_rows: int, rows: npt.NDArray[np.int64]
 ) -> pl.Series:
-    """Read some rows of one column of one row group."""
-    column = chunk[3][1]
-    if (column[1], column[3][1][1], column[5][1]) != (element[1], [element[4][1]], n_rows):
-        msg = "a chunk is of another column than its place says, or of another number of rows"
+    """Read chosen rows of one column of one row group."""
+    column = chunk[_Chunk.COLUMN][1]
+    found = (column[_Column.TYPE], column[_Column.PATH][1][1], column[_Column.N_VALUES][1])
+    if found != (element[_Element.TYPE], [element[_Element.NAME][1]], n_rows):
+        msg = "a chunk belongs to another column, or has another number of rows"
         raise ValueError(msg)
     dictionary, pages = _find_pages(file, chunk, n_rows)
     firsts = np.array([page.first_row for page in pages])
     wanted, positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1, return_inverse=True)
     parts: list[pl.Series] = []
     sizes = np.cumsum([pages[number].size for number in wanted])
-    for turn in np.unique(sizes // _AT_ONCE):
-        some = np.flatnonzero(sizes // _AT_ONCE == turn)
+    for turn in np.unique(sizes // _TOGETHER_BYTES):
+        some = np.flatnonzero(sizes // _TOGETHER_BYTES == turn)
         chosen = [pages[number] for number in wanted[some]]
         ends = np.append(firsts[1:], n_rows)[wanted[some]]
         lengths = ends - firsts[wanted[some]]
@@ -302,24 +320,25 @@ def _read_column(
 
 def _find_pages(file: io.FileIO, chunk: Struct, n_rows: int) -> tuple[_Page | None, list[_Page]]:
     """Find the dictionary of a column chunk, if it has one, and its pages of data."""
-    column = chunk[3][1]
-    first_data = column[9][1]
-    start = column.get(11, (I64, 0))[1] or first_data  # some writers put 0 for none
-    if 4 in chunk and 5 in chunk:
-        index = parse_struct(_read_at(file, chunk[4][1], chunk[5][1]))[0]
-        pages = [_Page(page[1][1], page[2][1], page[3][1]) for page in index[1][1][1]]
+    column = chunk[_Chunk.COLUMN][1]
+    first_data = column[_Column.DATA_AT][1]
+    start = column.get(_Column.DICTIONARY_AT, (I64, 0))[1] or first_data  # some writers put 0 for none
+    if _Chunk.INDEX_AT in chunk and _Chunk.INDEX_LENGTH in chunk:
+        index = parse_struct(_read_at(file, chunk[_Chunk.INDEX_AT][1], chunk[_Chunk.INDEX_LENGTH][1]))[0]
+        fields = (_Index.PAGE_AT, _Index.PAGE_BYTES, _Index.PAGE_FIRST_ROW)
+        pages = [_Page(*(page[field][1] for field in fields)) for page in index[_Index.PAGES][1][1]]
         dictionary = _Page(start, pages[0].start - start, 0) if start < pages[0].start else None
         return dictionary, pages
-    at, end, row = min(start, first_data), min(start, first_data) + column[7][1], 0
+    at, end, row = min(start, first_data), min(start, first_data) + column[_Column.N_BYTES][1], 0
     dictionary, pages, length = None, [], 0
     while at < end and row < n_rows:
         header, length = _read_header(file, at, length + _HEADER_BYTES)  # about as long as the last one
-        kind, size = header[1][1], length + header[3][1]
+        kind, size = header[_Header.KIND][1], length + header[_Header.N_BYTES][1]
         if kind == _DICTIONARY:
             dictionary = _Page(at, size, 0)
         elif kind in _DATA_PAGES:
             pages.append(_Page(at, size, row))
-            row += header[_DATA_PAGES[kind]][1][1][1]
+            row += header[_DATA_PAGES[kind]][1][_Header.N_VALUES][1]
         at += size
     if row != n_rows:
         msg = f"pages of {row} rows in a group of {n_rows}"
@@ -328,7 +347,7 @@ def _find_pages(file: io.FileIO, chunk: Struct, n_rows: int) -> tuple[_Page | No
 
 
 def _read_header(file: io.FileIO, at: int, length: int) -> tuple[Struct, int]:
-    """Read the header of a page; it may hold the first and the last of its texts, in alphabetical order."""
+    """Read the header of a page; it is long if it holds the smallest and largest text of the page."""
     while True:
         data = _read_at(file, at, length)
         try:
@@ -349,34 +368,45 @@ def _decode(
     n_rows: int,
     taken: npt.NDArray[np.int64],
 ) -> pl.Series:
-    """Let pyarrow decode pages of one column, as a file that holds nothing else, and take some of their rows."""
+    """Write pages of one column into a file in memory, let pyarrow decode it, and take the chosen rows."""
     needed = [*([] if dictionary is None else [dictionary]), *pages]
     body = b"".join(_read_at(file, page.start, page.size) for page in needed)
-    meta = {number: column[number] for number in (1, 2, 3, 4)}
-    meta |= {5: (I64, n_rows), 6: (I64, column[6][1]), 7: (I64, len(body))}
-    data_at = len(MAGIC) + (0 if dictionary is None else dictionary.size)
-    meta |= {9: (I64, data_at)} | ({} if dictionary is None else {11: (I64, len(MAGIC))})
-    group = {
-        1: (LIST, (STRUCT, [{2: (I64, len(MAGIC)), 3: (STRUCT, meta)}])),
-        2: (I64, column[6][1]),
-        3: (I64, n_rows),
+    meta = {number: column[number] for number in (_Column.TYPE, _Column.ENCODINGS, _Column.PATH, _Column.CODEC)}
+    meta |= {
+        _Column.N_VALUES: (I64, n_rows),
+        _Column.N_PLAIN_BYTES: (I64, column[_Column.N_PLAIN_BYTES][1]),
+        _Column.N_BYTES: (I64, len(body)),
+        _Column.DATA_AT: (I64, len(MAGIC) + (0 if dictionary is None else dictionary.size)),
     }
-    root = {4: (BINARY, b"schema"), 5: (I32, 1)}
-    facts: Struct = {number: footer[number] for number in (1, 6) if number in footer}  # who wrote it: some had faults
-    facts |= {2: (LIST, (STRUCT, [root, element])), 3: (I64, n_rows), 4: (LIST, (STRUCT, [group]))}
-    written = write_struct(facts)
+    if dictionary is not None:
+        meta[_Column.DICTIONARY_AT] = (I64, len(MAGIC))
+    chunk = {_Chunk.FILE_OFFSET: (I64, len(MAGIC)), _Chunk.COLUMN: (STRUCT, meta)}
+    group = {
+        _Group.COLUMNS: (LIST, (STRUCT, [chunk])),
+        _Group.N_BYTES: (I64, column[_Column.N_PLAIN_BYTES][1]),
+        _Group.N_ROWS: (I64, n_rows),
+    }
+    root = {_Element.NAME: (BINARY, b"schema"), _Element.N_CHILDREN: (I32, 1)}
+    # The writer stays on record, because pyarrow corrects the faults of some writers.
+    new: Struct = {number: footer[number] for number in (_File.VERSION, _File.CREATED_BY) if number in footer}
+    new |= {
+        _File.SCHEMA: (LIST, (STRUCT, [root, element])),
+        _File.N_ROWS: (I64, n_rows),
+        _File.ROW_GROUPS: (LIST, (STRUCT, [group])),
+    }
+    written = write_struct(new)
     small = b"".join([MAGIC, body, written, len(written).to_bytes(4, "little"), MAGIC])
     with pq.ParquetFile(pa.BufferReader(small), page_checksum_verification=True) as read:
         values: Any = read.read(use_threads=False)
     if len(values) != n_rows:
         msg = f"{len(values)} values in pages of {n_rows}"
         raise ValueError(msg)
-    # Arrow copies what it takes; Polars would keep whole pages for the sake of one text.
+    # Arrow copies the rows that it takes; Polars would keep whole pages in memory.
     return pl.DataFrame(pl.from_arrow(values.take(pa.array(taken)))).to_series()
 
 
 def _read_at(file: io.FileIO, at: int, length: int) -> bytes:
-    """Read bytes, as many as there are: room for what a damaged footer asks for might not be there."""
+    """Read bytes, but no more than the file holds: a damaged footer may ask for more than the memory."""
     length = min(length, file.seek(0, os.SEEK_END) - at)
     file.seek(at)
     parts: list[bytes] = []

@@ -1,4 +1,8 @@
-"""Which SciSciNet is meant: where it lies, which version it is, and whose scores to take."""
+"""SciSciNetConfig, and the published names, columns and types of SciSciNet's tables.
+
+Version 2 is Parquet with ids such as ``W2051723858``. Version 1 is tab-separated text with the ids of Microsoft
+Academic Graph, which are the numbers of OpenAlex ids.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,6 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from sciscidata.errors import ConfigError
-
-# ---------- How SciSciNet is published: the names and columns of its tables, and what each kind of column becomes.
-#
-# Version 2 is Parquet with ids such as ``W2051723858``; version 1 is tab-separated text with the ids of Microsoft
-# Academic Graph, which are the numbers of OpenAlex ids.
-
 
 Version: TypeAlias = Literal["v2", "v1"]
 Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
@@ -45,15 +43,15 @@ _DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
 
 @dataclass(frozen=True)
 class Layout:
-    """How one table is published: the names of its file, its columns by our name, and which it cannot do without."""
+    """One published table: the names of its file, its columns by our name, and its required columns."""
 
     stems: tuple[str, ...]
     columns: Mapping[str, tuple[str, Kind]]
     required: tuple[str, ...]
 
 
-#: What this package reads of each table. ``citation_count`` counts SciSciNet's own citations, ``cited_by_count``
-#: those of OpenAlex.
+#: The columns that this package reads. ``citation_count`` counts SciSciNet's citations, ``cited_by_count`` those of
+#: OpenAlex.
 LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
     "v2": {
         "papers": Layout(
@@ -169,14 +167,14 @@ def is_text(dtype: pl.DataType) -> bool:
 
 
 def fits(found: pl.DataType, kind: Kind) -> bool:
-    """Whether a column of this type can be meant: a writer may change a width, or numbers to text, but no more."""
+    """Whether a column of this type is acceptable: a writer may change the width, or numbers to text."""
     if isinstance(found, pl.Null) or is_text(found):
         return True
     return (found.is_numeric() and kind not in ("text", "doi")) or (kind == "flag" and isinstance(found, pl.Boolean))
 
 
 def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
-    """Turn a published column into ours, whatever type its writer gave it; what is not of its kind is null."""
+    """Convert a published column of any accepted type to ours; values of another kind become null."""
     name, kind = column
     value = pl.col(name)
     wanted = _DTYPES[kind]
@@ -189,7 +187,7 @@ def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
         return value if found == wanted else value.cast(wanted, strict=False)
     if kind == "id":
         value = value.str.strip_prefix("https://openalex.org/").str.strip_chars_start("WSCV")
-        # 2^53 and more would not survive the way over a float; no id is near it.
+        # A float is exact up to 2^53, far above every id.
         return pl.coalesce(
             value.cast(wanted, strict=False), value.cast(pl.Float64, strict=False).cast(wanted, strict=False)
         )

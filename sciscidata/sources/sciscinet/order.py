@@ -1,8 +1,8 @@
-"""All of SciSciNet in one fixed order, in bounded memory: tables are cut up by where their works will stand.
+"""Read all works of SciSciNet in one fixed order and in bounded memory, in blocks of a million works.
 
-The order is that of the table of texts, or that of the ids. From the ids alone it is known where every work stands.
-The other tables are read once, in whatever order they are in, and their rows put into a file for each block of a
-million places; then one block is joined after the other. In memory lie 12 bytes a work, and a block.
+The order is that of the table of texts, or that of the ids; the ids alone give the place of every work. The other
+tables are read once, in any order, and their rows written to one file per block of a million places. Then the blocks
+are joined one after the other. Memory: 12 bytes a work, and one block.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from sciscidata.storage.spill import RowSpool
 _BATCH_ROWS: Final = 8_192
 _SPOOLED_ROWS: Final = 1 << 18
 _BLOCK: Final = 1 << 20  # a whole number of batches
-_OTHER_FILES: Final = 128  # more than this process has open beside the blocks
+_OTHER_FILES: Final = 128  # more than this process has open in addition to the blocks
 _TEXTS: Final = ("title", "abstract", "language")
-_UNTOLD: Final = np.iinfo(np.uint32).max  # the place of a work whose text was not met yet
+_NO_PLACE: Final = np.iinfo(np.uint32).max  # the place of a work whose text was not found yet
 
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where each work stands: those with a text by its place in the table of texts, then the others by their id."""
+    """The place of each work: works with a text as in the table of texts, then the others by their id."""
 
     ids: npt.NDArray[np.int64]
     places: npt.NDArray[np.uint32]
@@ -47,37 +47,37 @@ class _Places:
         ids = read_sorted_ids(papers)
         if find_repeats(ids).size:
             ids = np.unique(ids)
-        places = np.full(ids.size, _UNTOLD, np.uint32)
+        places = np.full(ids.size, _NO_PLACE, np.uint32)
         n_texts = 0
         for batch in [] if texts is None else texts.batches(_SPOOLED_ROWS, "work_id"):
             at, rows = look_up(ids, batch["work_id"])
             places[at] = n_texts + rows
             n_texts += batch.height
         n_places = n_texts
-        for start in range(0, ids.size, _BLOCK):  # one by one: what all of them need on the way would take 9 bytes each
+        for start in range(0, ids.size, _BLOCK):  # in blocks, because a mask of all works needs 9 bytes each
             block = places[start : start + _BLOCK]
-            untold = np.flatnonzero(block == _UNTOLD)
-            block[untold] = np.arange(n_places, n_places + untold.size)
-            n_places += untold.size
+            without = np.flatnonzero(block == _NO_PLACE)
+            block[without] = np.arange(n_places, n_places + without.size)
+            n_places += without.size
         return cls(ids, places, n_texts, n_places)
 
     def look_up(self, work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        """Give the rows whose work is known, and the places of these."""
+        """Return the rows with a known work, and their places."""
         at, rows = look_up(self.ids, work_ids)
         return rows, self.places[at]
 
 
 def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_text: bool) -> Iterator[pl.DataFrame]:
-    """Read WORKS in the order of the table of texts, or of the ids, some thousand rows at a time. Executes.
+    """Yield WORKS in the order of the table of texts, or of the ids, in batches.
 
     Args:
-        tables: by the names of LAYOUTS; papers and texts name a work once.
+        tables: by the names of LAYOUTS; papers and texts hold a work once.
         columns: of WORKS.
-        by_text: works stand as their texts do, and those without a text come last, by their id; a text without a work
-            is left out. Else all works stand by their id.
+        by_text: in the order of the texts; works without a text come last, by their id; a text without a work is left
+            out. False: by id.
 
     Raises:
-        StorageError: TMPDIR is full; for more than a million works it takes some 150 bytes for each.
+        StorageError: TMPDIR is full; more than a million works need about 150 bytes each there.
 
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", "W5"], "year": [1999, 2001]})
@@ -93,15 +93,15 @@ def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_tex
     needed = {"papers", *(TABLE_OF[name] for name in rest if name in TABLE_OF)}
     cut = {name: table for name, table in tables.items() if name in needed}
     whole = {name: table for name, table in tables.items() if name in ("fields", "sources")}
-    told = iter(()) if texts is None else _numbered(text_batches(texts, _BATCH_ROWS))
+    numbered_texts = iter(()) if texts is None else _numbered(text_batches(texts, _BATCH_ROWS))
     with ExitStack() as stack:
         blocks: Iterable[Mapping[str, Table]] = [cut]
         if places.n_places > _BLOCK:
             folder = stack.enter_context(scratch_folder())
             blocks = _cut(cut, places, rest, folder)
-        of_blocks = itertools.groupby(told, lambda numbered: numbered[0] // _BLOCK)
+        of_blocks = itertools.groupby(numbered_texts, lambda numbered: numbered[0] // _BLOCK)
         for block in blocks:
-            _, batches = next(of_blocks, (0, ()))  # the last ones may hold no text
+            _, batches = next(of_blocks, (0, ()))  # the last blocks may have no text
             yield from _read_block({**block, **whole}, batches, wanted, rest, places)
 
 
@@ -112,21 +112,22 @@ def _read_block(
     rest: list[str],
     places: _Places,
 ) -> Iterator[pl.DataFrame]:
-    """Give the works of one block: beside their texts, which come in ``batches``, then those without any."""
+    """Yield the works of one block: first those with a text, which come in ``batches``, then the others."""
+    typed = [pl.col(name).cast(WORKS[name]) for name in wanted]
     frame = join_works(tables, rest).collect(engine="streaming")
     rows, stands = places.look_up(frame["work_id"])
     order = np.argsort(stands, kind="stable")
     frame, stands = frame[rows[order]], stands[order]
     for first, batch in batches:
-        yield _beside(batch, first, frame, stands).select(_typed(wanted))
-    untold = frame[int(np.searchsorted(stands, places.n_texts)) :]
+        yield _join_texts(batch, first, frame, stands).select(typed)
+    without_text = frame[int(np.searchsorted(stands, places.n_texts)) :]
     absent = [pl.lit(None).alias(name) for name in wanted if name not in rest]
-    for batch in untold.iter_slices(_BATCH_ROWS):
-        yield batch.with_columns(absent).select(_typed(wanted))
+    for batch in without_text.iter_slices(_BATCH_ROWS):
+        yield batch.with_columns(absent).select(typed)
 
 
-def _beside(batch: pl.DataFrame, first: int, frame: pl.DataFrame, stands: npt.NDArray[np.uint32]) -> pl.DataFrame:
-    """Put beside some texts the rest of their works; texts without a work are left out."""
+def _join_texts(batch: pl.DataFrame, first: int, frame: pl.DataFrame, stands: npt.NDArray[np.uint32]) -> pl.DataFrame:
+    """Join texts, the first at place ``first``, to the rest of their works; texts without a work are left out."""
     rows = np.arange(first, first + batch.height, dtype=np.uint32)
     at = np.minimum(np.searchsorted(stands, rows), max(stands.size - 1, 0))
     known = stands[at] == rows if stands.size else np.zeros(rows.size, bool)
@@ -136,12 +137,8 @@ def _beside(batch: pl.DataFrame, first: int, frame: pl.DataFrame, stands: npt.ND
     return rest.hstack(texts).with_columns(absent)
 
 
-def _typed(columns: Iterable[str]) -> list[pl.Expr]:
-    return [pl.col(name).cast(WORKS[name]) for name in columns]
-
-
 def _numbered(batches: Iterator[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Give batches with the place of their first row, cut so that none lies in two blocks."""
+    """Yield batches with the place of their first row, cut so that each is in one block."""
     first = 0
     for batch in batches:
         last = first + batch.height
@@ -155,7 +152,7 @@ def _numbered(batches: Iterator[pl.DataFrame]) -> Iterator[tuple[int, pl.DataFra
 def _cut(
     tables: Mapping[str, Table], places: _Places, columns: list[str], folder: Path
 ) -> Iterator[Mapping[str, Table]]:
-    """Write each table into a file per block, and give the tables of one block after the other."""
+    """Write each table into one file per block, and yield the tables of one block after the other."""
     n_blocks = -(-places.n_places // _BLOCK)
     _allow_open_files(n_blocks + _OTHER_FILES)
     held = {name: _kept(table, columns) for name, table in tables.items()}
@@ -173,8 +170,8 @@ def _cut(
 
 
 def _allow_open_files(wanted: int) -> None:
-    """Raise this process' limit of open files, as far as it may: 239 blocks of all of SciSciNet are written at once."""
-    if sys.platform == "win32":  # knows none that matters here
+    """Raise this process' limit of open files if allowed: the 239 blocks of all of SciSciNet are open together."""
+    if sys.platform == "win32":  # its limit is high enough
         return
     import resource
 
@@ -185,14 +182,14 @@ def _allow_open_files(wanted: int) -> None:
 
 
 def _kept(table: Table, columns: list[str]) -> list[str]:
-    """Name what is needed of a table: of papers and texts these columns, of links all."""
+    """Return the columns to keep of a table: of papers and texts those in ``columns``, of links all."""
     if table.name in ("papers", "texts"):
         return [name for name in table.columns if name in columns]
     return list(table.columns)
 
 
 def _spooled(table: Table, names: list[str], path: Path) -> Table:
-    # What is converted already stays as it is: text is the kind that changes nothing.
+    # A DOI is converted already; the kind "text" does not change it.
     kinds = {name: (name, "text" if kind == "doi" else kind) for name, (_, kind) in table.columns.items()}
     columns: Any = {name: kinds[name] for name in names}
     empty = table.scan(*names).collect_schema().to_frame()

@@ -1,4 +1,4 @@
-"""SciSciNet's published values as ours: what is undefined becomes null, and z becomes the two scores."""
+"""Convert SciSciNet's published disruption and z to CD_SCORES and ATYPICALITY, and compare them with computed ones."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ Score: TypeAlias = Literal["sigmoid", "rank"]
 
 
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
-    """Take ``disruption`` for the CD index where there can be one. Runs nothing.
+    """Use ``disruption`` as the CD index where it is defined.
 
-    The rule: null where it is null, NaN, or outside -1 .. 1, where no such index lies; and where the paper has no
-    reference or no citation on SciSciNet's record (``reference_count`` or ``citation_count`` 0 or unknown). The table
-    holds 0.0 there, but nobody has cited the paper, or there is nothing that it could have displaced. A 0 of a paper
-    that has both is a score, and stays.
+    It is null where ``disruption`` is null, NaN or outside -1 .. 1, and where the paper has no reference or no citation
+    (``reference_count`` or ``citation_count`` 0 or unknown). The table holds 0.0 for such papers, but their index is
+    undefined. A 0 of a paper with both is a score.
 
     Args:
         papers: ``work_id``, ``disruption``, ``reference_count``, ``citation_count``.
 
     Returns:
-        CD_SCORES; the counts are null, for they are not published.
+        CD_SCORES; the counts are null, because they are not published.
 
     Source: the original needs a citation and drops papers without references (Lin et al. 2023,
     doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
@@ -42,19 +41,17 @@ def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def published_cd() -> pl.Expr:
-    """Give the score of :func:`publish_disruption` as an expression, for whoever reads more of the same rows."""
+    """Return the score of :func:`publish_disruption` as an expression."""
     counted = (pl.col("reference_count").fill_null(0) > 0) & (pl.col("citation_count").fill_null(0) > 0)
     value = pl.col("disruption").cast(pl.Float64)
     return pl.when(counted & value.is_between(-1, 1)).then(value)
 
 
 def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:
-    """Take ``Atyp_10pct_Z`` and ``Atyp_Median_Z``, and make scores of them. Runs nothing.
+    """Compute the scores of ``compute_atypicality`` from ``Atyp_10pct_Z`` and ``Atyp_Median_Z``.
 
-    The scores are those of ``compute_atypicality``.
-
-    Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). Mind the sign:
-    a *low* ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
+    Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). A *low*
+    ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
 
     Args:
         papers: ``work_id``, ``z_p10``, ``z_median``, ``n_pairs``; with ``"rank"`` also ``publication_year``.
@@ -72,13 +69,13 @@ def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.La
 
 
 def published_z() -> list[pl.Expr]:
-    """Give the two z of :func:`publish_atypicality` as expressions."""
+    """Return the two z of :func:`publish_atypicality` as expressions."""
     has_pairs = pl.col("n_pairs").fill_null(0) > 0
     return [pl.when(has_pairs).then(_finite(name)).alias(name) for name in ("z_p10", "z_median")]
 
 
 def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
-    """Make the two scores of the two z, or make them anew. Runs nothing.
+    """Compute the two scores from the two z.
 
     Args:
         rows: ``z_p10``, ``z_median``, Float64; with ``"rank"`` also ``publication_year``.
@@ -90,7 +87,7 @@ def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
         [0.75, 0.25]
     """
     scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
-    # A sigmoid goes row by row, in whatever batches these come; a rank needs all rows of a year.
+    # A sigmoid needs only its row; a rank needs all rows of a year.
     return rows.map_batches(
         lambda frame: add_scores(frame, score),
         schema={**rows.collect_schema(), **scores},
@@ -105,11 +102,11 @@ def compare_scores(
     computed: pl.LazyFrame | pl.DataFrame,
     thresholds: LabelThresholds | None = None,
 ) -> dict[str, Any]:
-    """Compare two sets of CD indices of the same works: how they rank, their signs, their labels. Executes.
+    """Compare two sets of CD indices of the same works: ranks, signs and labels.
 
     Args:
         published: ``work_id`` and ``cd_index``, for example ``SciSciNet.scores``.
-        computed: the same, for example of ``compute_cd_index``.
+        computed: the same, for example from ``compute_cd_index``.
         thresholds: ``LabelThresholds()`` when None.
 
     Returns:
@@ -149,7 +146,7 @@ def compare_scores(
 
 
 def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dict[str, Any]:
-    """Compare a published z with a computed one: how they rank, and their signs. Executes.
+    """Compare a published z with a computed one: ranks and signs.
 
     Args:
         published: ``work_id`` and ``name``.
@@ -173,7 +170,7 @@ def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dic
 
 
 def _agreement(rows: pl.DataFrame) -> dict[str, Any]:
-    """Say of how many works two numbers are known, and how these rank and sign them."""
+    """Count the works with both numbers, and compare their ranks and signs."""
     both = rows.drop_nulls(["published", "computed"])
     left_rank, right_rank = (both[name].rank("average").to_numpy() for name in ("published", "computed"))
     signs = [np.sign(both[name].to_numpy()) for name in ("published", "computed")]

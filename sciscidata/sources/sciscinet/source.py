@@ -1,9 +1,9 @@
-"""SciSciNet as a source: its tables as WORKS and CITATIONS, its published scores as ours, and its texts by id."""
+"""scan_sciscinet: the tables of SciSciNet as WORKS and CITATIONS, with its published scores."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,6 +13,7 @@ import polars as pl
 from sciscidata._support.validate import require_config
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
+from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
 from sciscidata.sources.sciscinet.order import read_in_order
 from sciscidata.sources.sciscinet.published_scores import (
@@ -25,69 +26,28 @@ from sciscidata.sources.sciscinet.published_scores import (
 from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table
 from sciscidata.sources.sciscinet.works import join_works
 
-# ---------- Lazy frames of whatever can be read in batches.
-
-
-def scan_batches(
-    read: Callable[[list[str]], Iterator[pl.DataFrame]], schema: Mapping[str, pl.DataType], name: str
-) -> pl.LazyFrame:
-    """Make a lazy frame of batches that are read with the columns asked for, and no others. Runs nothing.
-
-    Args:
-        read: gives the rows in batches, once for each query, with the columns it is given.
-        schema: all columns, in the order of a frame.
-        name: of the source, in a plan that Polars explains.
-
-    Example:
-        >>> def read(columns):
-        ...     print("read", columns)
-        ...     yield pl.DataFrame({"work_id": [7, 9], "title": ["On sleep", None]}).select(columns)
-        >>> frame = scan_batches(read, {"work_id": pl.Int64(), "title": pl.String()}, "two works")
-        >>> frame.select("work_id").filter(pl.col("work_id") > 7).collect().rows()
-        read ['work_id']
-        [(9,)]
-    """
-    from polars.io.plugins import register_io_source
-
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        columns = with_columns if with_columns is not None else list(schema)
-        conditions = predicate.meta.root_names() if predicate is not None else []
-        for batch in read(list(dict.fromkeys([*columns, *conditions]))):
-            frame = batch if predicate is None else batch.filter(predicate)
-            frame = frame.select(columns).head(frame.height if n_rows is None else n_rows)
-            n_rows = None if n_rows is None else n_rows - frame.height
-            yield frame
-            if n_rows == 0:
-                return
-
-    return register_io_source(batches, schema=pl.Schema(schema), explain_name=name)
-
-
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _RECOMPUTED: Final = "computed from the references"
 _PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
 _COUNTS: Final = {"reference_count", "citation_count"}
+_FACTS: Final = ("publication_year", "work_type", "is_retracted", "reference_count", "citation_count")
+_Z: Final = ("z_p10", "z_median", "n_pairs")
 _SCORES: Final = ("cd_index", *(name for name in ATYPICALITY if name != "work_id"))
-_VALUES: Final = (
-    *("publication_year", "work_type", "is_retracted", "reference_count", "citation_count"),
-    *("disruption", "z_p10", "z_median", "n_pairs"),
-)
 _TEXTS: Final = ("title", "abstract")
 
 
 @dataclass(frozen=True)
 class SciSciNet:
-    """SciSciNet, scanned: lazy frames that read no more tables and columns than a query asks for.
+    """The lazy frames of SciSciNet; a query reads only the tables and columns that it needs.
 
-    A table that is absent makes its columns null, or raises where nothing would be left; ``provenance`` says which.
+    The columns of a missing table are null, or the frame raises if nothing would remain. ``provenance`` lists the
+    tables.
 
     Attributes:
-        config: what was asked for.
-        tables: those that were found, by the names of LAYOUTS.
+        config: as given to scan_sciscinet.
+        tables: the tables that exist, by the names of LAYOUTS.
     """
 
     config: SciSciNetConfig
@@ -95,7 +55,7 @@ class SciSciNet:
 
     @cached_property
     def works(self) -> pl.LazyFrame:
-        """WORKS, unordered. A query that reads no text does not open the table of texts, and so for the others."""
+        """WORKS, unordered. A query without title, abstract and language does not open the table of texts."""
 
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
             return join_works(self.tables, columns).collect_batches(chunk_size=_BATCH_ROWS)
@@ -104,11 +64,12 @@ class SciSciNet:
 
     @property
     def papers(self) -> pl.LazyFrame:
-        """What the table of papers says of a work, under our names. Unordered.
+        """``work_id``, year, type, ``is_retracted`` and the two counts from the table of papers. Unordered.
 
-        ``work_id``, ``publication_year``, ``work_type``, ``is_retracted``, ``reference_count``, ``citation_count``.
+        The columns are ``work_id``, ``publication_year``, ``work_type``, ``is_retracted``, ``reference_count`` and
+        ``citation_count``.
         """
-        names = ("work_id", "publication_year", "work_type", "is_retracted", "reference_count", "citation_count")
+        names = ("work_id", *_FACTS)
         types = {name: WORKS[name] for name in names if name in WORKS}
         return (
             self.tables["papers"]
@@ -120,16 +81,16 @@ class SciSciNet:
 
     @property
     def structure(self) -> pl.LazyFrame:
-        """All that a slice needs of a work before its text, in one pass over the table of papers. Unordered.
+        """Everything that a draw needs before texts, in one pass over the table of papers. Unordered.
 
-        The columns of ``papers`` and, as far as they are published, ``cd_index`` (as in ``scores``) and the columns of
-        ``atypicality``.
+        The columns of ``papers`` and, if published, ``cd_index`` (as in ``scores``) and those of ``atypicality``.
         """
         columns = self.tables["papers"].columns
-        raw = self.tables["papers"].scan("work_id", *(name for name in _VALUES if name in columns))
+        held = (name for name in (*_FACTS, "disruption", *_Z) if name in columns)
+        raw = self.tables["papers"].scan("work_id", *held)
         values = [published_cd().alias("cd_index")] if "disruption" in columns and set(columns) >= _COUNTS else []
         frame = raw.drop_nulls("work_id").with_columns(values)
-        if set(columns) >= {"z_p10", "z_median", "n_pairs"}:
+        if set(columns) >= set(_Z):
             frame = rescore(frame.with_columns(published_z()), "sigmoid")
         own = self.papers.collect_schema()
         absent = [pl.lit(None).alias(name) for name in own if name not in columns]
@@ -146,41 +107,42 @@ class SciSciNet:
         """CITATIONS, from the table of references, unordered.
 
         Raises:
-            InputNotFoundError: at once; there is no such table.
+            InputNotFoundError: when read; there is no table of references.
         """
         return self._table("references", "the citations").scan(*CITATIONS).drop_nulls().cast(CITATIONS)
 
     @property
     def scores(self) -> pl.LazyFrame:
-        """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts behind it are null. Unordered.
+        """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts are null. Unordered.
 
         Raises:
-            SchemaMismatchError: at once; the table of papers lacks what tells a score of 0 from none.
+            SchemaMismatchError: when read; the table of papers lacks the score or a count, which shows an undefined
+                score.
         """
         return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
 
     def require_published(self, *, novelty: bool = False) -> None:
-        """Say before any row is read whether the published scores can be had.
+        """Check, before any row is read, that the published scores exist.
 
         Raises:
-            SchemaMismatchError: at once; as ``scores``, and with ``novelty`` also as ``atypicality``.
+            SchemaMismatchError: as ``scores``, and with ``novelty`` also as ``atypicality``.
         """
         self._published("disruption", *sorted(_COUNTS))
         if novelty:
-            self._published("z_p10", "z_median", "n_pairs")
+            self._published(*_Z)
 
     @property
     def atypicality(self) -> pl.LazyFrame:
-        """ATYPICALITY as published, with the scores that ``compute_atypicality`` would make of its z. Unordered.
+        """ATYPICALITY as published, with the scores that ``compute_atypicality`` makes from z. Unordered.
 
         Raises:
-            SchemaMismatchError: at once; the table of papers lacks the values.
+            SchemaMismatchError: when read; the table of papers lacks the values.
         """
-        return publish_atypicality(self._published("z_p10", "z_median", "n_pairs"))
+        return publish_atypicality(self._published(*_Z))
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What the manifest says of the source, in JSON types: the tables, their columns, and what is absent."""
+        """The manifest's entry in JSON types: the tables, their columns, and null for a missing table."""
         return {
             "kind": "sciscinet",
             "version": self.config.version,
@@ -190,19 +152,19 @@ class SciSciNet:
 
     @property
     def corpus(self) -> Corpus:
-        """Works, citations and provenance, as every source gives them."""
+        """Works, citations and provenance, as every source returns them."""
         return Corpus(self.works, self.citations, self.provenance)
 
     def in_text_order(self) -> pl.LazyFrame:
-        """WORKS once more, for reading all of it: texts pass by in the order of their table, and never lie in memory.
+        """WORKS in the order of the table of texts, for reading all of them in bounded memory.
 
-        Nor does more than a million works of the other tables, see sciscinet_order.py. Works without a text come last,
-        by their id; a text without a work is left out. Without a table of texts, all works stand by their id.
+        At most a million works of the other tables are in memory, see ``order.py``. Works without a text come last, by
+        their id; a text without a work is left out. Without a table of texts, the order is by id.
         """
         return self._in_order(WORKS, by_text=True)
 
     def in_id_order(self) -> pl.LazyFrame:
-        """WORKS without title and abstract, by their id, in the same bounded memory as ``in_text_order``."""
+        """WORKS without title and abstract, by id, in the same bounded memory as ``in_text_order``."""
         return self._in_order({name: WORKS[name] for name in WORKS if name not in _TEXTS}, by_text=False)
 
     def _in_order(self, schema: Mapping[str, pl.DataType], *, by_text: bool) -> pl.LazyFrame:
@@ -212,27 +174,24 @@ class SciSciNet:
         return scan_batches(read, schema, "SciSciNet works in order")
 
     def read_works(self, work_ids: pl.Series) -> pl.DataFrame:
-        """Read the WORKS rows of some works: texts, fields and sources of these only. Executes.
+        """Read the WORKS rows of some works, and of the other tables only their rows.
 
         Args:
             work_ids: Int64; some thousands.
 
         Returns:
-            WORKS, sorted by work_id; one row for each id that is in the table of papers.
+            WORKS, sorted by work_id; one row for each id in the table of papers.
         """
         some = {
             name: table.holding(work_ids) if "work_id" in table.columns else table
             for name, table in self.tables.items()
         }
         rows = join_works(some, WORKS.names()).collect(engine="streaming")
-        # A work with two texts, should there be one, gets the same one every time.
+        # A work with two texts gets the same one every time.
         return rows.sort("work_id", "title", "abstract").unique("work_id", keep="first").sort("work_id")
 
     def count_coverage(self) -> dict[str, int]:
-        """Count works, and those with a primary field, a source, a reference and a published score. Executes.
-
-        Reads ids of the three tables only.
-        """
+        """Count works, and works with a primary field, a source, a reference and a published score."""
         counts = {"works": _count(self.papers)}
         for column, name in (("primary_field", "paper_fields"), ("source_id", "paper_sources")):
             if name in self.tables:
@@ -249,8 +208,8 @@ class SciSciNet:
         if name not in self.tables:
             stem = LAYOUTS[self.config.version][name].stems[0]
             msg = (
-                f"{self.config.folder} has no table {stem}, which {purpose} are read from. Download it there, or "
-                "do without: only the table of papers is always needed."
+                f"{self.config.folder} has no table {stem}, which holds {purpose}. Download it there, or use options "
+                "that do not need it: only the table of papers is always needed."
             )
             raise InputNotFoundError(msg)
         return self.tables[name]
@@ -262,26 +221,23 @@ class SciSciNet:
         if missing:
             msg = (
                 f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
-                f"{', '.join(papers.raw.collect_schema())}. Take the whole table, or compute the scores from the "
-                "references: recompute=True (--recompute)."
+                f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
+                "references with SciSciNetConfig.recompute=True."
             )
             raise SchemaMismatchError(msg)
         return papers.scan("work_id", *names).drop_nulls("work_id")
 
 
 def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
-    """Find the tables of SciSciNet and check their columns. Reads their schemas, no row.
-
-    Args:
-        config: see SciSciNetConfig.
+    """Find the tables of SciSciNet and check their schemas; no row is read.
 
     Returns:
         Lazy frames: ``works`` (WORKS), ``citations`` (CITATIONS), ``scores`` (CD_SCORES, as published),
         ``atypicality`` (ATYPICALITY, as published), and ``provenance``.
 
     Raises:
-        InputNotFoundError: at once; the table of papers is absent, or a table cannot be opened.
-        SchemaMismatchError: at once; a table lacks its ids, the year, or what else it cannot do without.
+        InputNotFoundError: when called; the table of papers is missing, or a table cannot be opened.
+        SchemaMismatchError: when called; a table lacks a required column, for example its ids.
 
     Source: SciSciNet-v2, doi:10.57967/hf/5692; version 1: Lin, Yin, Liu & Wang 2023, doi:10.1038/s41597-023-02198-9.
 
@@ -304,20 +260,19 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if "papers" not in tables:
         stem = LAYOUTS[config.version]["papers"].stems[0]
         msg = (
-            f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Name the "
-            "folder that holds it, or the other version: "
-            "version='v1' (--sciscinet-version v1) for tab-separated text."
+            f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Set the "
+            "folder that holds it, or the other version: SciSciNetConfig.version='v1' for tab-separated text."
         )
         raise InputNotFoundError(msg)
     if config.texts is not None and "texts" not in tables:
         stem = LAYOUTS[config.version]["texts"].stems[0]
-        msg = f"{config.texts} has no table {stem}. Name the folder that holds it: texts=... (--sciscinet-texts)."
+        msg = f"{config.texts} has no table {stem}. Set SciSciNetConfig.texts to the folder that holds it."
         raise InputNotFoundError(msg)
     if "fields" not in tables:
-        tables.pop("paper_fields", None)  # numbers without names say nothing
+        tables.pop("paper_fields", None)  # numbers of fields are useless without names
     absent = [name for name in LAYOUTS[config.version] if name not in tables]
     if absent:
-        logger.info("SciSciNet: no table of %s; what they hold is null", ", ".join(absent))
+        logger.info("SciSciNet: no table of %s; their columns are null", ", ".join(absent))
     return SciSciNet(config, tables)
 
 

@@ -1,4 +1,4 @@
-"""Reading the tables of SciSciNet: whether they hold one row per work, and which file it was that could not be read."""
+"""Find, scan and check the tables of SciSciNet: published names and types in, the project's names and types out."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, 
 from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import is_special
 
-# ---------- The tables of SciSciNet, found and scanned: published names and types in, the project's names and types out.
+logger = logging.getLogger(__name__)
 
-
-#: What reading a damaged file raises. A panic of Polars is no Exception.
+#: Errors of reading a damaged file. A panic of Polars is no Exception.
 UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
-#: What to do about a store that does not answer, or not as it should.
+#: The remedy for an object store that fails.
 STORE_REMEDY: Final = (
     "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
     "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
@@ -39,17 +38,20 @@ STORE_REMEDY: Final = (
 )
 _ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
+_ID_ROWS: Final = 1 << 18
 _BUFFER_BYTES: Final = 1 << 20
-#: What Polars makes of it that the Hugging Face hub has no such file: it takes it for a folder, and then for no list.
+_STORE_ERROR: Final = "object-store error"  # in messages of Polars
+_ONE_ROW_EACH: Final = ("papers", "texts")
+#: Polars' error for a file that the Hugging Face hub does not have, which it takes for a folder.
 _NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-#: Whose store the scheme of a URL means: what the names of its options and, in capitals, variables begin with.
+#: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
 _OWNERS: Final = {
     **dict.fromkeys(("s3", "s3a"), "aws"),
     **dict.fromkeys(("gs", "gcs"), "google"),
     **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
 }
-#: How an address is called that credentials go to; of what hands them out, such as metadata_endpoint, they only come.
+#: Names of addresses that receive credentials, without those that only hand them out, such as metadata_endpoint.
 _ENDPOINT: Final = re.compile(
     r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
 )
@@ -58,18 +60,18 @@ _ACCOUNTS: Final = (
     *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
     *("google_service_account_key", "service_account_key"),
 )
-_PROOF: Final = "what proves who asks (a signature, a token)"
+_PROOF: Final = "the credentials (a signature, a token)"
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of SciSciNet: its raw scan, and what it holds of what is read.
+    """One table of SciSciNet: its raw scan, and its columns by our names.
 
     Attributes:
         name: a key of LAYOUTS.
-        location: the file, pattern or URL it is scanned from.
+        location: its file, pattern or URL.
         raw: the scan, with the published columns.
-        columns: the published columns by our name, without those that are absent.
+        columns: published name and kind by our name, without missing columns.
     """
 
     name: str
@@ -79,14 +81,14 @@ class Table:
 
     @property
     def files(self) -> list[Path]:
-        """The files on this machine, in order; none of a table in a store."""
+        """The local files, in order; empty for a table in an object store."""
         return _files(self.location)
 
     def scan(self, *names: str) -> pl.LazyFrame:
-        """Give the columns asked for, under our names and in our types; null where the table has no such column.
+        """Return the columns under our names and in our types; null for a column that the table lacks.
 
         Args:
-            *names: our names; all that the table has when none is given.
+            *names: our names; without them, all columns of the table.
         """
         types = self.raw.collect_schema()
         wanted = names or tuple(self.columns)
@@ -98,12 +100,12 @@ class Table:
         )
 
     def batches(self, size: int, *names: str) -> Iterator[pl.DataFrame]:
-        """Read the columns asked for, in the table's order, no more than ``size`` rows at a time. Executes.
+        """Read columns in the table's order, at most ``size`` rows at a time.
 
         Local Parquet is decoded page by page, so that memory does not depend on its row groups.
         """
         files = self.files if self.location.endswith(".parquet") else []
-        if not files:  # in a store, or text
+        if not files:  # in an object store, or text
             yield from self.scan(*names).collect_batches(chunk_size=size, maintain_order=True)
         columns = [self.columns[name][0] for name in names]
         for path in files:
@@ -113,7 +115,7 @@ class Table:
                     yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
 
     def find_damage(self) -> tuple[Path, str] | None:
-        """Read what is read of each file on this machine, and give the first that fails, with the reason. Executes."""
+        """Read the used columns of each local file; return the first file that fails, with the reason."""
         is_parquet = self.location.endswith(".parquet")
         names = list(dict.fromkeys(name for name, _ in self.columns.values()))
         for path in self.files:
@@ -122,7 +124,7 @@ class Table:
             try:
                 for _ in raw.select(names).collect_batches(chunk_size=_PROBED_ROWS):
                     pass
-                if is_parquet:  # texts pass through the other reader, which may see more
+                if is_parquet:  # texts use the other reader, which may find more
                     for _ in alone.batches(_PROBED_ROWS, *self.columns):
                         pass
             except UNREADABLE as error:
@@ -130,9 +132,9 @@ class Table:
         return None
 
     def holding(self, work_ids: pl.Series) -> Table:
-        """Keep the rows of some works only. Executes for texts in local Parquet, of which only these are read.
+        """Keep only the rows of some works. Of texts in local Parquet only these rows are read, immediately.
 
-        Of another table whole columns are fetched; row groups and pages without any of the works are not decoded.
+        Of other tables whole columns are read; row groups and pages without these works are not decoded.
 
         Args:
             work_ids: Int64; some thousands.
@@ -161,26 +163,26 @@ class Table:
 def find_table(
     folder: str, version: Version, name: str, storage_options: Mapping[str, Any] | None = None
 ) -> Table | None:
-    """Find one table in a folder, or name it in a store, and scan it lazily.
+    """Find one table in a folder or object store, check its schema, and scan it.
 
-    In a folder it is one file, or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
-    ``papers.parquet``, ``sciscinet_papers/*.parquet``, or beginning with it (``sciscinet_papers-00001.parquet``); in
-    version 1 ``.tsv``, ``.tsv.gz`` or ``.tsv.zst``. Of a URL only the first name is tried, for stores are not listed.
+    In a folder it is one file or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
+    ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``; in version 1 ``.tsv``,
+    ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried.
 
     Args:
         folder: a path or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
-        version: which names to look for.
+        version: decides the names.
         name: a key of LAYOUTS.
-        storage_options: passed on to Polars.
+        storage_options: passed to Polars.
 
     Returns:
-        None, if the folder holds no such table.
+        None if the folder has no such table.
 
     Raises:
-        SchemaMismatchError: at once; a column that the table cannot do without is missing, or one that is read is of
-            a type that cannot be meant, a date for a year, say; or of another type in another part.
-        InputNotFoundError: at once; the table cannot be opened.
-        ConfigError: at once; a value in ``storage_options`` is none, or credentials would be sent unencrypted.
+        SchemaMismatchError: a required column is missing, a column has an impossible type (for example a date for a
+            year), or its type differs in another part.
+        InputNotFoundError: the table cannot be opened.
+        ConfigError: a value in ``storage_options`` is invalid, or credentials would be sent unencrypted.
 
     Example:
         >>> find_table("no-such-folder", "v2", "papers") is None
@@ -192,7 +194,7 @@ def find_table(
     if location is None:
         return None
     try:
-        # Named one by one, for a folder's own name may hold what a pattern would read as its own: "data [v2]".
+        # Listed one by one, because a folder's name may look like a pattern: "data [v2]".
         files = _files(location)
         raw = _scan(files or location, version, storage_options, low_memory=name == "texts")
         there = raw.collect_schema()
@@ -200,24 +202,24 @@ def find_table(
         if _URL.match(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
             return None
         remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
-        opened = next(iter(_files(location)), location)  # of parts, a scan opens the first
+        opened = next(iter(_files(location)), location)  # a scan opens the first of several parts
         msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
     except ValueError as error:
-        msg = f"storage_options: {error}. Polars takes them as the store's own library names them."
+        msg = f"SciSciNetConfig.storage_options: {error}. Use the names that Polars documents for this store."
         raise ConfigError(msg) from error
     missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
     if missing:
         msg = (
             f"SciSciNet table {name} ({location}) lacks {', '.join(missing)}; it has {', '.join(there)}. "
-            f"Take the file as published, or name the columns as SciSciNet {version} does."
+            f"Use the published file, or rename the columns as in SciSciNet {version}."
         )
         raise SchemaMismatchError(msg)
     for column, kind in layout.columns.values():
         if column in there and not fits(there[column], kind):
             msg = (
                 f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {NEEDED[kind]}. "
-                f"Take the file as published, or cast the column."
+                "Use the published file, or cast the column."
             )
             raise SchemaMismatchError(msg)
     read = {ours: column for ours, column in layout.columns.items() if column[0] in there}
@@ -227,58 +229,58 @@ def find_table(
 
 
 def _check_store(folder: str, storage_options: Mapping[str, Any]) -> None:
-    """Refuse a store that credentials would be sent to unencrypted, and a URL with a password, which messages name."""
+    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded."""
     if not _URL.match(folder):
         return
     scheme, rest = folder.split("://", 1)
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
         msg = (
-            f"the folder of SciSciNet is {show_address(folder)}, needs a URL without a user name or password: it is "
-            "recorded. Put credentials into the environment, or into storage_options."
+            f"SciSciNetConfig.folder is {show_address(folder)}, needs a URL without a user name or password, because "
+            "it is recorded. Put credentials into the environment, or into SciSciNetConfig.storage_options."
         )
         raise ConfigError(msg)
     owner = _OWNERS.get(scheme.lower(), "")
     options = {str(option).lower(): str(value) for option, value in storage_options.items()}
     if scheme.lower() == "http" and any(map(_CREDENTIAL.search, options)):
-        check_address(folder, name="the folder of SciSciNet", key=_PROOF)
+        check_address(folder, name="SciSciNetConfig.folder", key=_PROOF)
     read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
-    told = {name.lower(): (value, name) for name, value in read}
-    told |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
+    given = {name.lower(): (value, name) for name, value in read}
+    given |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
     unsigned = (f"{owner}_skip_signature", "skip_signature")
-    if any(told[option][0].lower() in ("true", "1") for option in unsigned if option in told):
+    if any(given[option][0].lower() in ("true", "1") for option in unsigned if option in given):
         return
-    endpoints = [told[option] for option in told if _ENDPOINT.search(option)]
+    endpoints = [given[option] for option in given if _ENDPOINT.search(option)]
     for option in _ACCOUNTS if owner == "google" else ():
-        if option in told and (url := _address_in_account(told[option][0])):
-            endpoints.append((url, f"gcs_base_url in the service account of {told[option][1]}"))
+        if option in given and (url := _address_in_account(given[option][0])):
+            endpoints.append((url, f"gcs_base_url in the service account of {given[option][1]}"))
     for url, name in endpoints:
         if url.strip():
             check_address(url.strip(), name=name, key=_PROOF)
 
 
 def _address_in_account(account: str) -> str | None:
-    """Give the address that a service account, a file or its content, names instead of Google's."""
+    """Return the address that a service account (a file or its content) sets instead of Google's."""
     try:
         text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
         address = json.loads(text).get("gcs_base_url")
-    except (OSError, ValueError, AttributeError):  # opening the store says what is wrong with it
+    except (OSError, ValueError, AttributeError):  # opening the store reports the problem
         return None
     return address if isinstance(address, str) else None
 
 
 def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:
-    """Refuse parts of a table that hold a column as another type than the first one does, or not at all."""
+    """Refuse a part that lacks a column of the first part, or holds it as another type."""
     for path in files[1:]:
         try:
             there = pl.scan_parquet(path, glob=False).collect_schema()
-        except UNREADABLE:  # whoever reads it names it
+        except UNREADABLE:  # reported when it is read
             continue
         for column, dtype in types.items():
-            if there.get(column) not in (dtype, pl.Null()):  # a part may lack all its values
+            if there.get(column) not in (dtype, pl.Null()):  # all its values may be null
                 found = f"as {there[column]}" if column in there else "not at all"
                 msg = (
                     f"SciSciNet table {name}: {path} holds {column} {found}, {files[0].name} as {dtype}. "
-                    "Take all parts from one release, or write them anew with the same columns."
+                    "Take all parts from one release, or write them again with the same columns."
                 )
                 raise SchemaMismatchError(msg)
 
@@ -289,7 +291,7 @@ def _files(location: str) -> list[Path]:
     files = list_visible(found)
     for file in files:
         if is_special(file):
-            msg = f"SciSciNet table {file} is a pipe or a device, not a file. Write what it gives into a file first."
+            msg = f"SciSciNet table {file} is a pipe or a device, not a file. Save its content in a file first."
             raise InputNotFoundError(msg)
     return files
 
@@ -300,7 +302,7 @@ def _scan(
     if version == "v2":
         options, glob = dict(storage_options) if storage_options else None, isinstance(files, str)
         return pl.scan_parquet(files, storage_options=options, low_memory=low_memory, glob=glob, extra_columns="ignore")
-    # As text: pandas wrote whole numbers with a missing value among them as 13.0.
+    # As text, because pandas wrote whole numbers as 13.0 where a value was missing.
     return pl.scan_csv(files, separator="\t", quote_char=None, infer_schema=False, glob=isinstance(files, str))
 
 
@@ -318,12 +320,12 @@ def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None
 
 
 def short_reason(error: BaseException) -> str:
-    """Give the first line of an error, without the path that Polars adds and we name ourselves."""
+    """Return the first line of an error, without the path that Polars adds."""
     return re.sub(r" \((?:set|path): [^()]*\)", "", str(error).split("\n", 1)[0]).rstrip(". ")
 
 
 def describe_table(table: Table | None) -> dict[str, Any] | None:
-    """State in JSON types what a manifest says of a table: its file's name, without the machine's folders."""
+    """Return a table's entry in the manifest: its file's name without the machine's folders, and its columns."""
     if table is None:
         return None
     parts = Path(table.location).parts
@@ -331,20 +333,13 @@ def describe_table(table: Table | None) -> dict[str, Any] | None:
     return {"file": shown, "columns": [name for name, _ in table.columns.values()]}
 
 
-# ---------- The ids of a table of SciSciNet as one sorted array: the full table has a quarter of a billion.
-
-
-_BATCH_ROWS: Final = 1 << 18
-
-
 def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
-    """Read the ids of a table, sorted, null ones left out and repeated ones not. Executes.
+    """Read the ids of a table (up to a quarter of a billion), sorted, with repeats and without nulls.
 
-    In memory lie 8 bytes a row: ids are sorted in place, and every batch goes to its place at once, for collected they
-    would lie there twice.
+    Memory: 8 bytes a row, because each batch is copied into one array, which is sorted in place.
 
     Raises:
-        InputNotFoundError: a file has other numbers of rows than its footer says.
+        InputNotFoundError: a file has another number of rows than its footer states.
 
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", "W5", None, "W7"]})
@@ -353,13 +348,13 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     """
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
-    for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False):
+    for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=_ID_ROWS, maintain_order=False):
         found = batch["work_id"].to_numpy()
         end = n + found.size
-        if end > ids.size or found.size != batch.height:  # Polars believes both the footer and the pages
+        if end > ids.size or found.size != batch.height:  # Polars checks neither the footer nor the pages
             msg = (
                 f"SciSciNet table {table.name}: {table.location} is damaged: "
-                "it has another number of rows than it says. Download it again."
+                "it has another number of rows than its footer states. Download it again."
             )
             raise InputNotFoundError(msg)
         ids[n:end] = found
@@ -370,7 +365,7 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
 
 
 def find_repeats(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the sorted ids that occur before, each as often as it does: a byte of memory for each of ``ids``.
+    """Return the repeats among sorted ids, each as often as it is repeated. Memory: a byte per id.
 
     Example:
         >>> find_repeats(np.array([3, 5, 5, 5, 8, 8]))
@@ -380,14 +375,14 @@ def find_repeats(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Find works among sorted ids: where they are, and which rows of ``work_ids`` these are, by their id.
+    """Find works among sorted ids; return their positions in ``ids`` and their rows in ``work_ids``, by id.
 
-    Those that are sought go in the order of their ids through the array, of which most lies outside of every cache:
-    of 120 million ids a quarter of a million take 0.15 s, in any other order 0.8 s.
+    The search runs in the order of the ids, which uses the processor's caches: a quarter of a million works among 120
+    million ids take 0.15 s, in another order 0.8 s.
 
     Args:
         ids: ascending, without repeats.
-        work_ids: Int64, in any order; may be null, and repeat.
+        work_ids: Int64, in any order, with nulls and repeats.
 
     Example:
         >>> look_up(np.array([3, 5, 8]), pl.Series([8, 9, None, 3, 8]))
@@ -401,26 +396,19 @@ def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArra
     return at[known], order[known]
 
 
-logger = logging.getLogger(__name__)
-
-_STORE_ERROR = "object-store error"  # as Polars has it
-_ONE_ROW_EACH = ("papers", "texts")
-
-
 @contextmanager
 def reading(tables: Mapping[str, Table]) -> Generator[None]:
-    """Run a block that reads the tables: refuse repeated works before it, and name the damaged file if it fails.
+    """Run a block that reads the tables: first refuse repeated works, and find the damaged file if the block fails.
 
-    Papers and texts name a work once. Which of two rows is right nobody can say, so a table that repeats one is
-    refused: its ids are read for that, 9 bytes a work while they are compared. A block that fails for another
-    reason than a SciSciDataError has the files on this machine read through once, the smallest first.
+    Papers and texts must hold a work once, because the right one of two rows is unknown; the check needs 9 bytes a
+    work. If the block fails with a reading error, the local files are read through once, the smallest first.
 
     Args:
         tables: ``SciSciNet.tables``.
 
     Raises:
-        WorkIdError: at once; papers or texts name a work twice.
-        InputNotFoundError: a file cannot be decoded, or a store fails. Other errors of the block pass unchanged.
+        WorkIdError: before the block; papers or texts hold a work twice.
+        InputNotFoundError: a file cannot be decoded, or a store fails. Other errors of the block pass through.
 
     Example:
         >>> import polars as pl
@@ -433,7 +421,7 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
         ...             pass
         ...     except WorkIdError as error:
         ...         print(str(error).split(", for")[0])
-        SciSciNet table papers names 1 works more than once
+        SciSciNet table papers repeats 1 works
     """
     try:
         for name in _ONE_ROW_EACH:
@@ -441,7 +429,7 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 _refuse_repeats(tables[name])
         yield
     except UNREADABLE as error:
-        # An error of the system has its own words, and its number; what cannot be decoded has none.
+        # An error of the system has a number and explains itself; a decoding error has no number.
         if isinstance(error, SciSciDataError) or getattr(error, "errno", None) is not None:
             raise
         logger.info("reading failed; looking for the damaged file")
@@ -450,7 +438,7 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 path, reason = damage
                 what, remedy = "is damaged", "Download it again."
                 if "(os error 13)" in reason:
-                    what, remedy = "may not be read", "Mend its permissions."
+                    what, remedy = "may not be read", "Correct its permissions."
                 msg = f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}"
                 raise InputNotFoundError(msg) from error
         if _STORE_ERROR in str(error):
@@ -463,7 +451,7 @@ def _refuse_repeats(table: Table) -> None:
     repeated = find_repeats(read_sorted_ids(table))
     if repeated.size:
         msg = (
-            f"SciSciNet table {table.name} names {np.unique(repeated).size:,} works more than once, for example "
-            f"W{repeated[0]} ({table.location}). Download it again, or write it anew with one row of each work."
+            f"SciSciNet table {table.name} repeats {np.unique(repeated).size:,} works, for example W{repeated[0]} "
+            f"({table.location}). Download it again, or write it again with one row per work."
         )
         raise WorkIdError(msg)

@@ -1,4 +1,4 @@
-"""Where the works of an OpenAlex snapshot lie: editions, parts, manifests, deleted ids; nothing is read but names."""
+"""Find the parts, the manifest and the deleted ids of an OpenAlex snapshot, without reading a part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUFFIX: dict[Edition, str] = {"jsonl": ".gz", "parquet": ".parquet"}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One file of works: where it lies, and what the manifest says of it.
+    """One file of works: its path, and its entry in the manifest.
 
     Example:
         >>> Part(name="updated_date=2026-06-01/part_0003.gz", path="part_0003.gz", edition="jsonl").stem
@@ -39,35 +39,35 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """The name of what is made of it."""
+        """The name of the files that are made of it."""
         found = _PART.fullmatch(self.name)
         assert found is not None, self.name
         return f"part-{found[1]}-{found[2]}"
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What was found: the parts to read, oldest date first, and what is wrong with others."""
+    """The parts to read, oldest date first, and the problems of others."""
 
     folder: str  # of the works
     edition: Edition
     parts: list[Part]
-    problems: dict[str, str]  # of parts that the manifest lists: the name, and what is wrong
-    unlisted: list[str]  # parts that the manifest does not list, left over from an older copy
+    problems: dict[str, str]  # of listed parts: by name, what is wrong
+    unlisted: list[str]  # parts that the manifest does not list, from an older copy
     deleted: list[str]  # files of deleted or merged ids
-    date: str | None = None  # of the snapshot, if the manifest says so
+    date: str | None = None  # of the snapshot, if the manifest states it
 
 
 def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest: bool) -> Layout:
     """Find the works of a snapshot below ``folder``, and compare them with the manifest.
 
     Args:
-        folder: the folder into which the bucket was copied, its ``data``, or any folder down to ``works``.
-        edition: None takes the Parquet edition where both are there.
-        allow_missing_manifest: take whatever parts are there where no manifest is. It is written last and copied
-            last, so that without it nobody knows whether the copy is whole.
+        folder: the copy of the bucket, its ``data``, or any folder down to ``works``.
+        edition: None takes Parquet if both editions exist.
+        allow_missing_manifest: without a manifest, take all parts that exist. The manifest is copied last, so a missing
+            one means that the copy may be unfinished.
 
     Raises:
-        InputNotFoundError: at once; no such folder, no part in it, or no manifest.
+        InputNotFoundError: the folder, its parts or the manifest are missing.
 
     Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
 
@@ -81,14 +81,14 @@ def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest
         'part-2026-06-01-0000'
     """
     if not folder.is_dir():
-        msg = f"snapshot folder {folder} does not exist. Name the folder into which s3://openalex was copied."
+        msg = f"snapshot folder {folder} does not exist. Set SnapshotConfig.folder to your copy of s3://openalex."
         raise InputNotFoundError(msg)
     found = next(_find_works(folder, (edition,) if edition else ("parquet", "jsonl")), None)
     if found is None:
-        what = f"no {edition or 'jsonl or parquet'} part of works"
         msg = (
-            f"{folder} holds {what}. Needed: {_HOMES[edition or 'jsonl'][0]}/updated_date=YYYY-MM-DD/part_NNNN"
-            f"{_SUFFIX[edition or 'jsonl']}. Copy it: aws s3 sync s3://openalex/data/jsonl/works ... --no-sign-request."
+            f"{folder} holds no {edition or 'jsonl or parquet'} part of works. Needed: "
+            f"{_HOMES[edition or 'jsonl'][0]}/updated_date=YYYY-MM-DD/part_NNNN{_SUFFIX[edition or 'jsonl']}. "
+            "Copy it: aws s3 sync s3://openalex/data/jsonl/works ... --no-sign-request."
         )
         raise InputNotFoundError(msg)
     edition, works, here = found
@@ -96,7 +96,7 @@ def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest
     if manifest is None and not allow_missing_manifest:
         msg = (
             f"{works} has no manifest.json (before 2026: manifest), which is copied last: the copy is unfinished. "
-            "Run the copy again, or read what is there with allow_missing_manifest=True (--allow-missing-manifest)."
+            "Run the copy again, or read the existing parts with SnapshotConfig.allow_missing_manifest=True."
         )
         raise InputNotFoundError(msg)
     listed, date = manifest or ({name: {} for name in here}, None)
@@ -139,7 +139,7 @@ def _compare(part: Part) -> str | None:
 
 
 def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] | None:
-    """Give name -> content_length and record_count, and the date, whichever form the manifest has."""
+    """Read a manifest of any form: content_length and record_count by name, and the date."""
     for path in (works / "manifest.json", works / "manifest", works.parent / "manifest.json"):
         if not path.is_file() and not is_special(path):
             continue
@@ -152,13 +152,13 @@ def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] 
         except OSError as error:
             msg = (
                 f"the manifest {path} cannot be read: {error.strerror}. Copy it again, or delete it and set "
-                "allow_missing_manifest=True (--allow-missing-manifest)."
+                "SnapshotConfig.allow_missing_manifest=True."
             )
             raise InputNotFoundError(msg) from error
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
             msg = (
-                f"{path} is no manifest of works: neither 'files' (2026) nor 'entries' (before) with url and meta. "
-                "Copy it again, or delete it and set allow_missing_manifest=True (--allow-missing-manifest)."
+                f"{path} is no manifest of works: it lacks 'files' (2026) or 'entries' (before) with url and meta. "
+                "Copy it again, or delete it and set SnapshotConfig.allow_missing_manifest=True."
             )
             raise InputNotFoundError(msg) from None
         return {name: meta for name, meta in listed.items() if _PART.fullmatch(name)}, entry.get("date")
@@ -166,7 +166,7 @@ def _read_manifest(works: Path) -> tuple[dict[str, dict[str, int]], str | None] 
 
 
 def _entry_of_works(manifest: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Pick the works out of a manifest of all entities; one of the works alone is left as it is."""
+    """Take the entry of works from a manifest of all entities; a manifest of works stays as it is."""
     entities = manifest.get("entities")
     if entities is None:
         return manifest
@@ -175,7 +175,7 @@ def _entry_of_works(manifest: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _find_deleted(works: Path) -> list[Path]:
-    """List the files of ids that are no more: ``deleted_ids`` since August 2026, ``merged_ids`` before."""
+    """List the files of deleted ids: ``deleted_ids`` since August 2026, ``merged_ids`` before."""
     for folder in (works, works.parent, works.parent.parent):
         for name in ("deleted_ids.csv.gz", "deleted_ids.csv"):
             if _is_file(folder / name):
@@ -185,8 +185,6 @@ def _find_deleted(works: Path) -> list[Path]:
 
 def _is_file(path: Path) -> bool:
     if is_special(path):
-        msg = (
-            f"the list of deleted works {path} is a pipe or a device. Copy it again, or move it away to keep all works."
-        )
+        msg = f"the list of deleted works {path} is a pipe or a device. Copy it again, or remove it to keep all works."
         raise InputNotFoundError(msg)
     return path.is_file()

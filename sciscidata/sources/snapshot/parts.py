@@ -1,18 +1,30 @@
-"""One part of a snapshot to its three Parquet files and the receipt that makes them count."""
+"""Write the parts of a snapshot, each as three Parquet files and a receipt, in several worker processes.
+
+Decoding JSON holds Python's lock, so threads would gain nothing. A worker is ``python -m`` of this module: it takes
+jobs on its standard input and answers on its standard output. Unlike ``multiprocessing`` this needs no ``__main__``
+guard and works in notebooks; and a worker ends when its parent was killed, because its input ends.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import IO, Any
 
 import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
+from sciscidata import errors
 from sciscidata.corpus.folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
@@ -24,6 +36,8 @@ from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 
+Advance = Callable[[float], None]
+
 #: Raised by one whenever the same works give other files.
 _FORMAT_VERSION = 2
 
@@ -31,12 +45,12 @@ _KEPT_PROBLEMS = 20
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a worker is asked to do: one part, into one folder."""
+    """The task of a worker: read one part into one folder."""
 
     part: Part
     out: str
     include_xpac: bool
-    strict: bool  # a corrupt line costs the part
+    strict: bool  # a corrupt line makes the part corrupt
     limits: ReadLimits = DEFAULT_LIMITS
 
 
@@ -49,7 +63,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct):
-    """What one part was, what was read of it, and what was made of it; written last."""
+    """The record of a finished part, written last: the part, its counts, and its files."""
 
     part: str
     bytes: int
@@ -68,21 +82,21 @@ class Receipt(msgspec.Struct):
     tables: dict[str, Table] = {}
 
 
-def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Receipt:
+def write_part(job: Job, advance: Advance | None = None) -> Receipt:
     """Read one part and write its works, texts and citations, in the order of the file.
 
-    The files appear one by one under their final names, each whole, and the receipt last: without a receipt they
-    do not count, and are made again with the same bytes.
+    Each file appears whole under its final name, and the receipt last. Files without a receipt do not count, and are
+    made again with the same bytes.
 
     Raises:
-        CorruptRecordError: the part is damaged, has another number of records than the manifest says, or (with
-            ``strict``) holds a corrupt line. Its message is the reason alone. Nothing of it is left.
+        CorruptRecordError: the part is damaged, its number of records differs from the manifest, or (with ``strict``)
+            it holds a corrupt line. The message is only the reason. No file is left.
         StorageError: the disk is full, or the folder cannot be written.
     """
     part, out = job.part, Path(job.out)
     state = Path(part.path).stat()
     receipt = Receipt(part.name, state.st_size, state.st_mtime_ns, _made_by(job))
-    # The random name keeps a run that was killed, and whose workers are still ending, out of the way of this one.
+    # The random name avoids a clash with the last workers of a killed run.
     scratch = out / UNFINISHED / f"{part.stem}-{secrets.token_hex(8)}"
     with _storage_errors(out):
         scratch.mkdir(parents=True)
@@ -98,9 +112,9 @@ def write_part(job: Job, advance: Callable[[float], None] | None = None) -> Rece
 
 
 def read_receipt(job: Job) -> Receipt | None:
-    """Give the receipt of an earlier run, if the part and what was made of it are still the same.
+    """Return the receipt of an earlier run, if the part and its files are unchanged.
 
-    Compared are the size and time of the part, the options, and the SHA-256 of the receipt and of the three files.
+    It compares size and time of the part, the options, and the SHA-256 of the receipt and of the three files.
     """
     out, stem = Path(job.out), job.part.stem
     try:
@@ -125,14 +139,14 @@ def _render(receipt: Receipt) -> bytes:
 
 
 def remove_part(out: Path, stem: str) -> None:
-    """Remove what was made of a part, the receipt first."""
+    """Remove the files of a part, the receipt first."""
     _receipt_path(out, stem).unlink(missing_ok=True)
     for name in TABLES:
         (out / name / f"{stem}.parquet").unlink(missing_ok=True)
 
 
 def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
-    """Remove the half work of killed runs, and all parts that are not among ``stems``; name these."""
+    """Remove unfinished files of killed runs, and the files of parts outside ``stems``; return those stems."""
     remove_folder(out / UNFINISHED)
     found = {path.stem for name in (RECEIPTS, *TABLES) for path in own_files(out, name)}
     for stem in found - stems:
@@ -141,7 +155,7 @@ def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
 
 
 def _made_by(job: Job) -> list[int | bool]:
-    # Other limits may give other works. The usual ones are not named: what was read before there were any stays.
+    # Other limits may give other works. The defaults are left out, so that older receipts remain valid.
     limits = [] if job.limits == DEFAULT_LIMITS else list(job.limits)
     return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *limits]
 
@@ -150,7 +164,7 @@ def _receipt_path(out: Path, stem: str) -> Path:
     return out / RECEIPTS / f"{stem}.json"
 
 
-def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Callable[[float], None] | None) -> None:
+def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | None) -> None:
     seen: set[int] = set()
     with _writers(scratch) as write:
         for batch in read_batches(job.part, advance, job.limits):
@@ -197,7 +211,7 @@ def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> N
 
 @contextmanager
 def _writers(folder: Path) -> Generator[Callable[[str, pl.DataFrame], None]]:
-    """Open the three files; they are whole when the block has ended well."""
+    """Open the three files; they are whole when the block has ended without an error."""
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
         for name, schema in TABLES.items():
@@ -230,3 +244,135 @@ def _storage_errors(out: Path) -> Generator[None]:
         if isinstance(error, SciSciDataError):
             raise
         raise storage_error(error, out) from error
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    """One line from a worker: the bytes of a read, or the result of the job."""
+
+    read: float = 0
+    receipt: Receipt | None = None
+    error: str | None = None  # the name of its class
+    message: str = ""
+
+
+def run_jobs(
+    jobs: Sequence[Job], n_workers: int, advance: Advance | None = None
+) -> Generator[tuple[Job, Receipt | CorruptRecordError]]:
+    """Write all parts; yield each job when it is done, with its receipt or the error of a corrupt part.
+
+    Raises:
+        SciSciDataError: any other error of a job, for example a full disk; the remaining jobs are dropped.
+    """
+    if n_workers == 1 or len(jobs) < 2:
+        yield from ((job, _attempt(job, advance)) for job in jobs)
+        return
+    lock = threading.Lock()
+
+    def advance_safely(amount: float) -> None:
+        if advance is not None:
+            with lock:
+                advance(amount)
+
+    with ExitStack() as stack:
+        idle: SimpleQueue[_Worker] = SimpleQueue()
+        for _ in range(min(n_workers, len(jobs))):
+            worker = _Worker()
+            stack.callback(worker.stop)
+            idle.put(worker)
+
+        def run(job: Job) -> Receipt | CorruptRecordError:
+            worker = idle.get()
+            try:
+                return worker.run(job, advance_safely)
+            finally:
+                idle.put(worker)
+
+        pool = ThreadPoolExecutor(n_workers)
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        # The largest first, so that no large part runs alone at the end.
+        by_size = sorted(jobs, key=lambda job: -(job.part.content_length or 0))
+        futures = {pool.submit(run, job): job for job in by_size}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _attempt(job: Job, advance: Advance | None) -> Receipt | CorruptRecordError:
+    try:
+        return write_part(job, advance)
+    except CorruptRecordError as error:
+        return error
+
+
+class _Worker:
+    """One process, and the pipes to it."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "POLARS_MAX_THREADS": "1",  # there is one process per core
+            "NUMBA_NUM_THREADS": "1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._jobs: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+
+    def run(self, job: Job, advance: Advance) -> Receipt | CorruptRecordError:
+        """Send a job and wait for its result."""
+        with suppress(BrokenPipeError):  # the process has died: raised below
+            self._jobs.write(msgspec.json.encode(job) + b"\n")
+            self._jobs.flush()
+        for line in self._answers:
+            answer = msgspec.json.decode(line, type=_Answer)
+            advance(answer.read)
+            if answer.receipt is not None:
+                return answer.receipt
+            if answer.error == CorruptRecordError.__name__:
+                return CorruptRecordError(answer.message)
+            if answer.error is not None:
+                kind: type[Exception] = getattr(errors, answer.error, RuntimeError)
+                raise kind(answer.message)
+        msg = (
+            f"the process that read {job.part.name} ended with code {self._process.wait()}, perhaps without enough "
+            "memory. Run again: finished parts are kept. A lower SnapshotConfig.n_workers needs less memory."
+        )
+        raise errors.StorageError(msg)
+
+    def stop(self) -> None:
+        """End the process, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._jobs, self._answers):
+            with suppress(OSError):  # the rest of a job cannot be sent any more
+                pipe.close()
+
+
+def _serve(jobs: IO[bytes], answers: IO[bytes]) -> None:
+    """Take jobs until the input ends."""
+    queue: SimpleQueue[bytes] = SimpleQueue()
+
+    def listen() -> None:
+        for line in jobs:
+            queue.put(line)
+        os._exit(1)  # the parent has ended, so the current part is not needed
+
+    threading.Thread(target=listen, daemon=True).start()
+
+    def answer(value: _Answer) -> None:
+        answers.write(msgspec.json.encode(value) + b"\n")
+        answers.flush()
+
+    while True:
+        job = msgspec.json.decode(queue.get(), type=Job)
+        try:
+            answer(_Answer(receipt=write_part(job, lambda read: answer(_Answer(read=read)))))
+        except errors.SciSciDataError as error:
+            answer(_Answer(error=type(error).__name__, message=str(error)))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent stops its workers
+    _serve(sys.stdin.buffer, sys.stdout.buffer)

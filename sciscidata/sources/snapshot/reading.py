@@ -1,4 +1,4 @@
-"""The works of one snapshot part, in either edition, in batches: memory does not grow with the part."""
+"""Parse one part of a snapshot, of either edition, in batches of works and in bounded memory."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage.decompression import decompress, open_fast_gzip
 
 Advance = Callable[[float], None]
-#: A work, or the number of a line and the reason why there is none.
+#: A work, or the number of a line and its error.
 Read = Work | tuple[int, CorruptRecordError]
 
-#: Works that are in memory at once; also a row group of what is written.
+#: Works in memory together; also the row group of the written files.
 BATCH_WORKS = 4_096
 _BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
-_TEXT_BYTES = 64 << 20  # of rows that are made into JSON together, which takes several times as much
+_TEXT_BYTES = 64 << 20  # of rows that are converted to JSON together, which needs several times as much memory
 _SHORT_LINE = 64
 _LOOKED_AT = 4_096
 _FEW_BYTES = 1 << 16
 
-# What works.py reads, as paths of Parquet leaves without the levels that only Parquet has.
+# The fields that parse_work reads, as paths of Parquet leaves without the levels that only Parquet has.
 _LEAVES = {
     "id", "doi", "title", "display_name", "publication_year", "cited_by_count", "language", "type", "is_retracted",
     "is_xpac", "referenced_works", "abstract_inverted_index", "updated_date", "created_date",
@@ -48,7 +48,7 @@ _LEAVES = {
     "concepts.display_name", "concepts.score", "concepts.level",
     "primary_location.source.id", "primary_location.source.display_name", "host_venue.id", "host_venue.display_name",
 }  # fmt: skip
-# A record of JSON may lack any field. The columns of a table are the same for all: without these, all would be null.
+# A JSON record may lack any field, but a table without these columns would make them null for all works.
 _NEEDED = {"id", "publication_year", "referenced_works"}
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 
@@ -59,13 +59,13 @@ def read_batches(
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
     Args:
-        part: of either edition: both give the same works for the same records.
-        advance: told the bytes of the file as they are read.
-        limits: how long a record may be, and how much of the part may hold no work.
+        part: of either edition; both give the same works.
+        advance: gets the bytes of the file as they are read.
+        limits: the longest record, and the longest gap without a work.
 
     Raises:
-        CorruptRecordError: while reading; the file is damaged or cut off, or holds too much without a work. Its
-            message is the reason alone.
+        CorruptRecordError: while reading; the file is damaged or cut off, or the gap is too long. Its message is only
+            the reason.
         InputNotFoundError: while reading; the file cannot be read.
 
     Example:
@@ -94,7 +94,7 @@ def read_batches(
 
 def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
     number = 0
-    is_dense = False  # lines that are too short for a record: from there on empty ones are passed over together
+    is_dense = False  # lines too short for records were met: from now on empty lines are skipped together
     for block in line_blocks(path, advance, limits, gap):
         if isinstance(block, CorruptRecordError):
             number += 1
@@ -125,7 +125,7 @@ def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Ga
 
 
 def _looks_dense(block: bytes) -> bool:
-    """Whether lines at three places are too short for records; to count all takes a tenth of the time of parsing."""
+    """Whether lines at three places are too short for records; counting all lines takes a tenth of the parsing time."""
     starts = (0, len(block) // 2, max(len(block) - _LOOKED_AT, 0))
     return any(block.count(b"\n", at, at + _LOOKED_AT) * _SHORT_LINE > _LOOKED_AT for at in starts)
 
@@ -140,13 +140,13 @@ def _parse(line: bytes, number: int) -> Read:
 def line_blocks(
     path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
 ) -> Iterator[bytes | CorruptRecordError]:
-    r"""Read a gzip file (or a plain one) decompressed, in blocks of whole lines without the last line's end.
+    r"""Read a gzip or plain file in blocks of whole lines, without the end of the last line.
 
     Args:
         path: the file.
-        advance: told the bytes of the file as they are read.
-        limits: a line that is too long comes as the reason why it is not read.
-        gap: is told what is passed over of long lines.
+        advance: gets the bytes of the file as they are read.
+        limits: a line that is too long is yielded as a CorruptRecordError.
+        gap: counts the skipped bytes of long lines.
 
     Raises:
         CorruptRecordError: while reading; the file is damaged or cut off.
@@ -171,18 +171,18 @@ def line_blocks(
 
 
 def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
-    """Make JSON lines of the few fields that are read, so that both editions pass through one parser."""
+    """Convert the needed columns to JSON lines, so that both editions use one parser."""
     number = 0
     size = path.stat().st_size
     try:
         metadata = pq.read_metadata(path)
         columns = _projection(metadata.schema)
         repeating, n_rows = _plan(metadata, columns)
-        # Where a writer has left checksums, they are the only thing to tell that a bit has changed.
+        # Only checksums, if the writer left them, show that a bit has changed.
         with pq.ParquetFile(
             path, metadata=metadata, read_dictionary=repeating, page_checksum_verification=True
         ) as file:
-            # Hive folders are no columns here: updated_date is a folder and a column of the file.
+            # updated_date is a column of the file, so the folder of that name must not become one.
             for batch in file.iter_batches(n_rows, columns=columns):
                 for rows in _bounded(batch):
                     n_bytes = _text_bytes(rows) if len(rows) == 1 else 0
@@ -194,7 +194,7 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
                     frame: Any = pl.from_arrow(_without_dictionaries(rows))
                     indexes: list[str | None] = [None] * len(frame)
                     if "abstract_inverted_index" in frame.columns:
-                        # Kept apart: as a string inside JSON it would be escaped and unescaped for nothing.
+                        # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
                         indexes = frame.drop_in_place("abstract_inverted_index").to_list()
                     for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
                         number += 1
@@ -219,10 +219,10 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
 
 
 def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401
-    """Choose what to read as dictionaries, which hold a text once however many rows repeat it, and how many rows.
+    """Choose the columns to read as dictionaries, and the number of rows per batch.
 
-    What the footer says of sizes counts a repeated text once. What cannot be read as a dictionary may be as long, in
-    each value, as all of its column.
+    A dictionary holds a repeated text once, and so do the sizes in the footer. In a column that cannot be read as a
+    dictionary, every value may be as long as the footer's size of the whole column.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     places = [place for place in range(len(metadata.schema)) if metadata.schema.column(place).path in columns]
@@ -245,7 +245,7 @@ def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: 
 
 
 def _bounded(rows: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Halve rows until their text is small enough to be made into JSON together."""
+    """Halve rows until their text is small enough to convert to JSON together."""
     if len(rows) <= 1 or _text_bytes(rows) <= _TEXT_BYTES:
         yield rows
         return
@@ -255,7 +255,7 @@ def _bounded(rows: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _text_bytes(values: Any) -> int:  # noqa: ANN401
-    """Count the bytes of all texts, each as often as it occurs."""
+    """Count the bytes of all texts, with repeats."""
     if isinstance(values, pa.RecordBatch):
         return sum(map(_text_bytes, values.columns))
     if pa.types.is_struct(values.type):

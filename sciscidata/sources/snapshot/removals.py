@@ -1,4 +1,4 @@
-"""Which works of which parts do not count: deleted ones, and copies that a newer part replaces."""
+"""Find the rows of a snapshot that do not count: deleted works, and copies that a newer part replaces."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
         files: ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
 
     Returns:
-        Sorted, each once: the number after W.
+        The numbers after W, sorted, each once.
 
     Raises:
-        CorruptRecordError: at once; a file is damaged, or has neither column.
+        CorruptRecordError: a file is damaged, or has neither column.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -67,22 +67,22 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
                         gap.clear()
         except (StopIteration, UnicodeDecodeError, pl.exceptions.PolarsError, CorruptRecordError) as error:
             what = error if isinstance(error, CorruptRecordError) else "it has no column work_id or id"
-            msg = f"{path} is no list of deleted works: {what}. Copy it again, or move it away to keep all works."
+            msg = f"{path} is no list of deleted works: {what}. Copy it again, or remove it to keep all works."
             raise CorruptRecordError(msg) from error
     return np.unique(np.concatenate(found))
 
 
 def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
-    """Find the works that do not count: whatever is deleted, and all but the last copy of a work.
+    """Find the rows that do not count: deleted works, and all copies of a work but the last one.
 
     Args:
-        parts: name and works file of each, oldest first: of two copies the one in the later part counts.
+        parts: name and works file of each, oldest first; the copy in the latest part counts.
         deleted: sorted ids.
-        n_works: rows of all files together; they are gone through once for every 16 million, so that memory is
-            bounded: only ids are read, and only a share of them at a time.
+        n_works: rows of all files together. For bounded memory the ids are read once for every 16 million rows, a share
+            of them at a time.
 
     Returns:
-        REMOVED, sorted by part and work_id; a deleted work that occurs twice is in it twice.
+        REMOVED, sorted by part and work_id; a deleted work that occurs twice has two rows.
 
     Example:
         >>> from tempfile import TemporaryDirectory

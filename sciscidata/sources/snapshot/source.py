@@ -1,4 +1,4 @@
-"""The OpenAlex snapshot as a source: read once into Parquet, text apart from structure; what changed, again."""
+"""ingest_snapshot: read an OpenAlex snapshot into a corpus on disk, and later only its changed parts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits, check_limits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
-from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part
+from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
 from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
-from sciscidata.sources.snapshot.workers import run_jobs
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.parquet import write_parquet
 
 _LOG = logging.getLogger(__name__)
 _KIND = "openalex snapshot"
-#: Which one is not said: a newer copy, or one with other options, takes the place of the older one part by part.
+#: Without date or options: a newer copy, or one with other options, replaces the older one part by part.
 _MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
     "lines", "works", "citations", "xpac_works", "corrupt_lines", "duplicate_ids", "malformed_references",
@@ -116,35 +115,32 @@ def ingest_snapshot(
     *,
     overwrite: bool = False,
 ) -> Corpus:
-    r"""Read a snapshot into Parquet, once; a second run reads only the parts that have changed.
+    r"""Read a snapshot into Parquet. A second run reads only the parts that have changed.
 
-    In ``out``, with one file per part of the snapshot, named after it, its rows in the order of the part:
-    ``works/part-*.parquet`` (WORKS without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract:
-    the same rows in the same order), ``citations/part-*.parquet`` (CITATIONS: repeats and self-citations stay),
-    ``removed.parquet`` (which rows do not count: deleted works, and works that a newer part holds again) and
-    ``corpus.json``, the report, written last.
+    ``out`` gets one file per part, named after it, with rows in the order of the part: ``works/part-*.parquet`` (WORKS
+    without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract: the same rows),
+    ``citations/part-*.parquet`` (CITATIONS with repeats and self-citations), ``removed.parquet`` (rows that do not
+    count: deleted works, and works that a newer part repeats) and the report ``corpus.json``, written last.
 
-    Parts are read by ``n_workers`` processes in bounded memory, and kept one by one: a killed run goes on where it
-    ended, with the same bytes on any number of workers. Parts that the snapshot no longer has are removed; files of
-    other names than these never are.
+    ``n_workers`` processes read parts in bounded memory. Finished parts are kept: a killed run continues where it
+    ended, with the same bytes for any number of workers. Parts that left the snapshot are removed; other files stay.
 
     Args:
         config: what to read.
         out: a folder of its own; made if it is missing.
-        advance: told the bytes of the snapshot as they are read or found already done, to advance a progress bar.
-        overwrite: replace a corpus of another source that is there. An earlier snapshot is brought up to date anyway.
+        advance: gets the bytes of the snapshot that are read or already done, to advance a progress bar.
+        overwrite: replace a corpus of another source in ``out``. An earlier snapshot is updated in any case.
 
     Returns:
-        What :func:`scan_corpus` gives.
+        The corpus, as :func:`scan_corpus` returns it.
 
     Raises:
-        InputNotFoundError: at once; no snapshot in the folder, no manifest, or (unless corrupt parts are skipped)
-            parts of it that are not there or not whole.
-        ReleaseExistsError: at once; ``out`` holds a corpus of another source and not ``overwrite``.
-        StorageError: at once, if the disk is too small for what this would write, or ``out`` holds something that is
-            no corpus; also when it cannot be written, another run is at work in it, or a worker was killed.
-        CorruptRecordError: at the end, when all good parts are done, naming all corrupt ones.
-        EmptyInputError: at the end; no work in any part.
+        InputNotFoundError: before a part is read: no snapshot, no manifest, or (with ``corrupt="fail"``) missing parts.
+        ReleaseExistsError: before a part is read: ``out`` holds a corpus of another source, without ``overwrite``.
+        StorageError: the disk is too small, ``out`` holds something else or cannot be written, another run works in
+            it, or a worker was killed.
+        CorruptRecordError: after all good parts are done, with the names of the corrupt ones.
+        EmptyInputError: the parts hold no work.
 
     Source: https://help.openalex.org/access/snapshot
 
@@ -168,7 +164,7 @@ def ingest_snapshot(
     limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
     jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail", limits) for part in layout.parts]
     if not is_claimed(out, _MADE_OF):
-        _check_disk(jobs, out)  # before a folder is made
+        _check_disk(jobs, out)  # before the folder is made
     with locked_folder(out):
         receipts: dict[str, Receipt] = {}
         if is_claimed(out, _MADE_OF):
@@ -180,7 +176,7 @@ def ingest_snapshot(
         if advance is not None:
             advance(sum(receipt.bytes for receipt in receipts.values()))
         claim_folder(out, _MADE_OF, overwrite=overwrite)
-        (out / INDEX).unlink(missing_ok=True)  # until the end, what lies here is not one snapshot
+        (out / INDEX).unlink(missing_ok=True)  # until the end, the folder is no whole corpus
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         problems = dict(layout.problems)
@@ -198,17 +194,17 @@ def ingest_snapshot(
 
 
 def snapshot_bytes(config: SnapshotConfig) -> int:
-    """Count the bytes of the parts that :func:`ingest_snapshot` would read: the total of a progress bar.
+    """Return the bytes of the parts that :func:`ingest_snapshot` would read: the total of its progress bar.
 
     Raises:
-        InputNotFoundError: at once; no snapshot in the folder, or no manifest.
+        InputNotFoundError: no snapshot in the folder, or no manifest.
 
     Example:
         >>> snapshot_bytes(SnapshotConfig(folder="no/such/folder"))
         Traceback (most recent call last):
         ...
-        sciscidata.errors.InputNotFoundError: snapshot folder no/such/folder does not exist. Name the folder into which
-        s3://openalex was copied.
+        sciscidata.errors.InputNotFoundError: snapshot folder no/such/folder does not exist. Set SnapshotConfig.folder
+        to your copy of s3://openalex.
     """
     return sum(Path(part.path).stat().st_size for part in _find(config).parts)
 
@@ -220,17 +216,17 @@ def _find(config: SnapshotConfig) -> Layout:
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
     if layout.unlisted:
-        left_over = "%d part(s) are not in the manifest and not read, left over from an older copy; the first: %s"
+        left_over = "%d part(s) are not in the manifest and not read: they are from an older copy; the first: %s"
         _LOG.warning(left_over, len(layout.unlisted), layout.unlisted[0])
     if layout.problems and config.corrupt == "fail":
         name, reason = next(iter(layout.problems.items()))
         msg = (
             f"{len(layout.problems):,} of {len(layout.problems) + len(layout.parts):,} parts are missing or not whole; "
-            f"the first: {name} {reason}. Finish the copy, or leave them out: corrupt='skip' (--corrupt skip)."
+            f"the first: {name} {reason}. Finish the copy, or skip them with SnapshotConfig.corrupt='skip'."
         )
         raise InputNotFoundError(msg)
-    for told in list_left_out(layout.problems):
-        _LOG.warning("%s", told)
+    for line in list_left_out(layout.problems):
+        _LOG.warning("%s", line)
 
 
 def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:
@@ -238,13 +234,13 @@ def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:
         named = "; ".join(f"{name}: {reason}" for name, reason in sorted(problems.items()))
         msg = (
             f"{len(problems)} corrupt part(s): {named}. Copy them again and run again (all other parts are done and "
-            "kept), or leave out what is corrupt: corrupt='skip' (--corrupt skip)."
+            "kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
         )
         raise CorruptRecordError(msg)
 
 
 def _check_disk(jobs: Sequence[Job], out: Path) -> None:
-    """Refuse before anything is written what cannot be finished."""
+    """Check before the first write that the disk is large enough."""
     needed = sum(Path(job.part.path).stat().st_size for job in jobs) * _DISK_RATIO
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
@@ -257,7 +253,7 @@ def _check_disk(jobs: Sequence[Job], out: Path) -> None:
 
 
 def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Receipt], problems: dict[str, str]) -> None:
-    """Find what does not count, sum up, and write the report that makes the folder a snapshot."""
+    """Find the rows that do not count, and write the report that makes the folder a corpus."""
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
         msg = (

@@ -1,4 +1,4 @@
-"""A synthetic world of science: works, citations and texts that look real, grown from a seed.
+"""The source "synthetic": a seeded world of science whose works, citations and texts look real.
 
 Read first: ``source.py``, then ``graph.py``.
 """

@@ -1,4 +1,4 @@
-"""The compiled loop that grows the reference lists of the synthetic world. Called by synthetic_graph.py; nothing else.
+"""The compiled loop that fills the reference lists of the synthetic world, for ``graph.py``.
 
 Works are numbers in time order, and a work cites only lower numbers. All arithmetic is on integers, and every choice
 is a function of (key, work, number of the choice).
@@ -12,22 +12,22 @@ import numpy as np
 from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.random import below, below_skewed, draw
 
-#: Hidden kinds, in the order of the synthetic vocabulary: what later works do with the references of such a work.
+#: Hidden kinds, in the order of the vocabulary: how later works treat the references of a work of this kind.
 DISRUPTIVE, DEVELOPING, EVEN = 0, 1, 2
 
-_OTHER_FIELD_PER_CENT = 12  # picks that leave the citing work's field
-_PREFERENTIAL_PER_CENT = 20  # picks made through a reference of another work: likelier the more a work is cited
-_FOLLOWS_KIND_PER_CENT = 90  # citations that treat a work as its kind suggests; the others toss a coin
-_COPY_TRIES = 3  # candidates looked at for the one reference taken over along with a developing work
-_TRIES_PER_REFERENCE = 4  # fresh picks before a short list is left short: the first years have little to cite
+_OTHER_FIELD_PER_CENT = 12  # picks outside the citing work's field
+_PREFERENTIAL_PER_CENT = 20  # picks from the references of another work, which favours much-cited works
+_FOLLOWS_KIND_PER_CENT = 90  # citations that treat a work as its kind suggests; the others are random
+_COPY_TRIES = 3  # candidates for the one reference that is copied along with a developing work
+_TRIES_PER_REFERENCE = 4  # fresh picks per reference before a list stays short, as in the first years
 
 
 @kernel
 def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
     """Fill the reference lists in time order.
 
-    A list grows by fresh picks, and by the references that come with them: a work cited "with its references"
-    passes on one of them, while the references of a work cited "alone" are barred from the list.
+    A list grows by fresh picks, and by copied references: of a work cited "with its references" one is copied, and
+    the references of a work cited "alone" are barred from the list.
     """
     n = len(year)
     offsets = np.zeros(n + 1, np.int64)
@@ -86,7 +86,7 @@ def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends
 
 @kernel
 def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fields, age_ends, field_ends):
-    """Pick a work by age, field and rank, or a reference of the work so picked; -1 where there is none."""
+    """Pick a work by age, field and rank, or a reference of that work; -1 if there is none."""
     target_year = year[work] - np.searchsorted(age_ends, below(draw(bits, 0), age_ends[-1]), side="right")
     if target_year < 0:
         return -1
@@ -97,7 +97,7 @@ def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fie
     start, end = cell_starts[cell], min(cell_starts[cell + 1], work)
     if start >= end:
         return -1
-    # Low ranks are fitter: with the square of a uniform number, citations fall off as rank^-1/2 in each cell.
+    # The square of a uniform number favours low ranks: citations fall off as rank^-1/2 in each cell.
     target = start + below_skewed(draw(bits, 3), end - start)
     if below(draw(bits, 4), 100) < _PREFERENTIAL_PER_CENT and offsets[target] < offsets[target + 1]:
         return _random_reference(draw(bits, 5), target, offsets, references)
@@ -106,7 +106,7 @@ def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fie
 
 @kernel
 def _random_reference(bits, work, offsets, references):
-    """Pick the later of two references: recent ones are the likelier to be taken over."""
+    """Pick the later of two references, because recent references are copied more often."""
     start, end = offsets[work], offsets[work + 1]
     first = references[start + below(draw(bits, 0), end - start)]
     second = references[start + below(draw(bits, 1), end - start)]
@@ -115,7 +115,7 @@ def _random_reference(bits, work, offsets, references):
 
 @kernel
 def _cited_alone(kind, balance, coin):
-    """Decide how a work is cited; ``coin`` is 0..199."""
+    """Whether a work is cited without its references; ``coin`` is 0..199."""
     if coin >= 2 * _FOLLOWS_KIND_PER_CENT or (kind == EVEN and balance == 0):
         return coin % 2 == 0
     if kind == EVEN:

@@ -1,7 +1,7 @@
-"""The structure of the synthetic world: years, fields, hidden kinds, and who cites whom.
+"""The structure of the synthetic world: years, fields, hidden kinds and citations.
 
 Works are numbered 0..n-1 by (year, field, rank), and a work cites only lower numbers: index order is time order.
-Every choice is an integer comparison on a counter-based number, so the world is the same on every machine.
+Every choice compares integers from a counter-based generator, so the world is the same on every machine.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _AGES = np.array([
 
 
 class Layout(NamedTuple):
-    """What is settled before anybody cites: one entry per work in each array, in order of (year, field)."""
+    """The properties that do not depend on citations: one entry per work in each array, sorted by (year, field)."""
 
     year: Int32Array  # years since the first year
     field: Int32Array  # number of the field
     kind: Int32Array  # number of the hidden kind
-    n_wanted: Int64Array  # references that the work would list in a world with enough to cite
+    n_wanted: Int64Array  # length of the reference list, if there are enough works to cite
 
 
 class ReferenceLists(NamedTuple):
-    """Who cites whom: work w lists ``references[offsets[w]:offsets[w + 1]]``, all lower numbers, in no order."""
+    """Work w cites ``references[offsets[w]:offsets[w + 1]]``: lower numbers, unordered."""
 
     offsets: Int64Array
     references: Int32Array
@@ -65,17 +65,10 @@ def lay_out(
     kind_shares: tuple[float, float],
     field_weights: Sequence[int],
 ) -> Layout:
-    """Settle year, field, hidden kind and length of the reference list of every work.
+    """Choose year, field, hidden kind and length of the reference list of every work.
 
-    Args:
-        n_works: size, below 2^31.
-        n_years: years from first to last.
-        seed: any integer.
-        growth_per_year: 0.05 makes each year 5 % larger than the one before.
-        mean_references: mean of ``n_wanted`` where it is not 0.
-        no_references_share: share of works that list nothing.
-        kind_shares: shares of disruptive and of developing works; the rest is even-handed.
-        field_weights: relative size of each field.
+    Arguments are as in SyntheticConfig. ``kind_shares`` are those of disruptive and developing works, ``field_weights``
+    the relative sizes of the fields.
     """
     works = np.arange(n_works)
     year = _years(n_works, n_years, growth_per_year)
@@ -92,7 +85,7 @@ def lay_out(
 
 
 def pick_references(layout: Layout, *, seed: int, field_weights: Sequence[int]) -> ReferenceLists:
-    """Let every work pick its references, in time order; the first years find less to cite than they want."""
+    """Choose the references of every work, in time order; lists of the first years stay short."""
     n_fields = len(field_weights)
     cells = layout.year.astype(np.int64) * n_fields + layout.field
     cell_starts = np.searchsorted(cells, np.arange((layout.year[-1] + 1) * n_fields + 1))
@@ -123,7 +116,7 @@ def _years(n_works: int, n_years: int, growth: float) -> Int32Array:
 
 
 def _fields(year: Int32Array, n_years: int, weights: Int64Array, seed: int) -> Int32Array:
-    """Deal each year's works to the fields in proportion, ascending; a random start decides where rounding falls."""
+    """Distribute each year's works over the fields in proportion, ascending, with a random start for the rounding."""
     size = np.bincount(year, minlength=n_years)
     place = np.arange(len(year)) - (np.cumsum(size) - size)[year]
     start = below(draw(stream_key(seed, "synthetic/field"), np.arange(n_years)), 2**32)

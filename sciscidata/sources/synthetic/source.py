@@ -1,11 +1,11 @@
-"""A synthetic world of science: works, citations and abstracts that look real, from a seed and nothing else.
+"""scan_synthetic: a synthetic world of science, made from a seed alone.
 
-Every work has a hidden kind. Later works tend to cite a *disruptive* work without its references, a *developing*
-work together with one of them, and an *even-handed* work both ways in turn; the kind also tints the wording of
-title and abstract. So the CD index of a work can be guessed from its text, well above chance and far from surely.
+Every work has a hidden kind. Later works tend to cite a *disruptive* work without its references, a *developing* work
+together with one of them, and an *even-handed* work in both ways by turns. The kind also changes the wording of title
+and abstract, so the text predicts the CD index better than chance, but not well.
 
-The same configuration gives the same rows on every machine: all choices are integer arithmetic on counter-based
-numbers (``sciscidata._kernels.random``). A change to what is generated raises ``GENERATOR_VERSION``.
+The same configuration gives the same rows on every machine: all choices are integer arithmetic on counter-based numbers
+(``sciscidata._kernels.random``). A change of the rows raises ``GENERATOR_VERSION``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 GENERATOR_VERSION = 1
 
-_CHUNK = 50_000  # works whose text is in memory at once while a query streams
+_CHUNK = 50_000  # works whose texts are in memory together while a query streams
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,20 +99,19 @@ class SyntheticConfig:
 
 
 def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
-    """Describe a synthetic world as two lazy frames. Runs nothing until one of them is collected.
+    """Describe a synthetic world as two lazy frames.
 
-    Each query makes only the columns that it reads, and makes them anew (0.1 s for the citations of 100,000 works,
-    1 s with all texts), so that nothing is held between queries. Texts are written in chunks: a streaming query
-    never holds those of the whole world.
+    Each query makes only its columns, every time again (0.1 s for the citations of 100,000 works, 1 s with all texts).
+    Texts are written in chunks, so a streaming query never holds all of them.
 
     Args:
         config: the world; ``SyntheticConfig()`` when None.
 
     Returns:
-        Corpus. ``works`` is WORKS in order of structure (year, field); ``cited_by_count`` counts the citations
-        within the world; ``work_id`` is spread over 1..2^33. ``citations`` is CITATIONS, grouped by citing work:
-        every edge once, between works of the frame, no self-citation, never to a later year.
-        The oddities of real records come in the shares of ``synthetic_works.ODDITIES_PER_MILLION``.
+        Corpus. ``works`` is WORKS sorted by year and field; ``cited_by_count`` counts the citations within the world;
+        ``work_id`` is spread over 1..2^33. ``citations`` is CITATIONS, grouped by citing work: each edge once, between
+        works of the frame, without self-citations, never to a later year. ``works.ODDITIES_PER_MILLION`` gives the
+        shares of the oddities of real records.
 
     Example:
         >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=1_000))
@@ -128,7 +127,7 @@ def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
     return Corpus(works, citations, provenance)
 
 
-# numba takes seconds to import, so the modules that need it are loaded by the first query, not by `import sciscidata`.
+# numba takes seconds to import, so the functions import the modules that need it.
 
 
 def _lay_out(config: SyntheticConfig) -> Layout:

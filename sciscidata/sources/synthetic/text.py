@@ -1,7 +1,7 @@
 """Titles and abstracts of synthetic works: sentence templates filled from the vocabulary, without a loop over works.
 
-A template is compiled to a row of slots (fixed words are slots with one phrase), a text to a matrix of phrase
-numbers, one row per work; gathering the phrases and joining each row gives the strings.
+A template is compiled to a row of slots; fixed words are slots with one phrase. A text is a matrix of phrase numbers,
+one row per work: gathering the phrases and joining each row gives the strings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Grammar(NamedTuple):
     phrases: pl.Series  # phrase number -> phrase
     first: Int64Array  # [slot, field, kind] -> number of the slot's first phrase there
     size: Int64Array  # [slot, field, kind] -> how many phrases it has there
-    sticky: Int64Array  # [slot] -> number of the draw that a work's sentences share, or -1
+    sticky: Int64Array  # [slot] -> number of the random choice that a work's sentences share, or -1
     keep_per_cent: list[int]  # [sentence]
     templates: list[Int64Array]  # [sentence] -> [template, position] -> slot; slot 0 is the empty string
 
@@ -38,9 +38,9 @@ def write_titles(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signa
 
     Args:
         keys: one stream key per work; works with the same key, field and kind get the same title.
-        fields: number of the field, in the order of ``synthetic_words.FIELDS``.
+        fields: number of the field, in the order of ``words.FIELDS``.
         kinds: 0 disruptive, 1 developing, 2 even-handed.
-        signal_per_cent: sentences that surely speak in the voice of the work's kind; the others in any voice.
+        signal_per_cent: sentences in the voice of the work's kind; the others use a random voice.
 
     Returns:
         String, in the order of ``keys``, never null.
@@ -67,7 +67,7 @@ def _write(
         slots[below(kept, 100) >= grammar.keep_per_cent[sentence]] = 0
         choice = draw(own_keys, np.arange(4, 4 + slots.shape[1]))
         sticky = grammar.sticky[slots]
-        # Sentence numbers stay below 1,000, so the shared draws of a work are none of its sentences' keys.
+        # Sentence numbers are below 1,000, so shared choices never use the key of a sentence.
         choice = np.where(sticky >= 0, draw(keys[:, None], 1000 + sticky), choice)
         cell = (slots, fields[:, None], speaker[:, None])
         parts.append(grammar.first[cell] + below(choice, grammar.size[cell]))
@@ -78,7 +78,7 @@ def _write(
 
 @functools.cache
 def _compile() -> _Grammar:
-    """Number all phrases and slots; a bank of phrases is one run of numbers, fixed words are a bank of one."""
+    """Number all phrases and slots; a bank of phrases is one range of numbers, and fixed words a bank of one."""
     phrases: list[str] = []
     runs: dict[tuple[str, ...], tuple[int, int]] = {}
     slots: dict[str, int] = {}
@@ -119,7 +119,7 @@ def _compile() -> _Grammar:
 
 
 def _bank(token: str, field: str, kind: int) -> tuple[str, ...]:
-    """Return the phrases that may stand for one piece of a template."""
+    """Return the possible phrases of one piece of a template."""
     if not token.startswith("{"):
         return (token,)
     name = token[1:-1].lower()

@@ -21,7 +21,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _ID_BITS = 33  # ids reach 2^33: OpenAlex has passed 2^32
 
-#: How many works in a million have each oddity, independently of one another.
+#: Works in a million with each oddity, independently of one another.
 ODDITIES_PER_MILLION: dict[str, int] = {
     "null title": 4_000,
     "null abstract": 30_000,
@@ -45,12 +45,12 @@ _WORK_TYPES: _Choices = (
 
 
 def work_ids(n_works: int, seed: int) -> Int64Array:
-    """Return the id of every work: distinct, in 1..2^33, without order."""
+    """Return the id of every work: distinct, in 1..2^33, unordered."""
     return 1 + scatter(stream_key(seed, "synthetic/work-id"), np.arange(n_works), _ID_BITS)
 
 
 class WorkWriter:
-    """Writes the rows of any range of works: what a row holds does not depend on the range it is written in."""
+    """Writes the rows of any range of works; a row does not depend on the range."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class WorkWriter:
         self._venue_ends = _venue_ends(len(layout.year))
 
     def rows(self, start: int, end: int, columns: Iterable[str]) -> pl.DataFrame:
-        """Return works ``start`` to ``end`` (exclusive), with only the columns asked for, in WORKS dtypes."""
+        """Return some columns of works ``start`` to ``end`` (exclusive), in WORKS dtypes."""
         works = np.arange(start, end)
         writers: dict[str, Callable[[Int64Array], pl.Series]] = {
             "work_id": lambda w: pl.Series(self._ids[w]),
@@ -102,12 +102,12 @@ class WorkWriter:
         return series.set(pl.Series(self._has(oddity, works)), None)
 
     def _or_earlier(self, oddity: str, works: Int64Array) -> Int64Array:
-        """Put a random earlier work in the place of each work that has the oddity."""
+        """Replace each work that has the oddity by a random earlier work."""
         earlier = below(self._bits(f"{oddity}/which", works), np.maximum(works, 1))
         return np.where(self._has(oddity, works), earlier, works)
 
     def _citation_counts(self, works: Int64Array) -> pl.Series:
-        assert self._in_degrees is not None, "rows() was asked for a column that it was not prepared for"
+        assert self._in_degrees is not None, "cited_by_count needs in_degrees"
         return pl.Series(self._in_degrees[works])
 
     def _titles(self, works: Int64Array) -> pl.Series:
@@ -132,7 +132,7 @@ class WorkWriter:
         return pl.select(lists.list.head(pl.lit(pl.Series(lengths)))).to_series()
 
     def _venues(self, works: Int64Array) -> Int64Array:
-        """Number the venue of each work; venue ranks within a field are drawn about as 1 / (rank + 3)."""
+        """Choose the number of each work's venue; ranks within a field have weights of about 1 / (rank + 3)."""
         field = self._layout.field[works].astype(np.int64)
         ends = self._venue_ends
         point = below(self._bits("venue", works), ends[-1])
@@ -144,7 +144,7 @@ class WorkWriter:
 
     def _dois(self, works: Int64Array) -> pl.Series:
         ids = pl.Series("id", self._ids[self._or_earlier("repeated doi", works)])
-        # 10.5555 is the prefix that Crossref keeps for examples: no real DOI can be met.
+        # 10.5555 is Crossref's prefix for examples, so no real DOI can occur.
         return self._unless("null doi", works, pl.select(pl.format("10.5555/synthetic.{}", ids)).to_series())
 
 
@@ -155,7 +155,7 @@ def _choose(choices: _Choices, bits: UInt64Array) -> pl.Series:
 
 
 def _venue_ends(n_works: int) -> Int64Array:
-    """Return the cumulative weights of a field's venues: 8 sqrt(n) venues in the whole world, at least 4 a field."""
+    """Return the cumulative weights of a field's venues: 8 sqrt(n) venues in the world, at least 4 per field."""
     ranks = np.arange(max(4, 8 * math.isqrt(n_works) // len(FIELDS)))
     return np.cumsum((1 << 20) // (ranks + 3))
 
@@ -169,6 +169,6 @@ def _venue_name(field: int, rank: int) -> str:
     names = topics.split("; ")
     forms = VENUES.split("; ")
     series, place = divmod(rank, len(names) * len(forms))
-    # A diagonal walk over forms and topics: neighbouring ranks differ in both.
+    # Diagonally over forms and topics, so that neighbouring ranks differ in both.
     form, topic = forms[(place + place // len(names)) % len(forms)], names[place % len(names)].title()
     return form.format(topic) + (f", Series {series + 1}" if series else "")
