@@ -270,7 +270,9 @@ def _serve() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answers = os.fdopen(os.dup(1), "wb")
     from sciscidata.cli.main import main
+    from tests.quick import leave_out_what_takes_long
 
+    leave_out_what_takes_long()
     watch = _Watch()
     sys.addaudithook(watch)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
