@@ -161,7 +161,7 @@ def rows_of(path: str) -> str:
 
 def facts_of(path: str) -> dict[str, Any]:
     """Read what a file of scores says of itself, but for what follows from the report of its corpus as a whole."""
-    from sciscidata import read_score_facts
+    from sciscidata.corpus.scores import read_score_facts
 
     return {name: fact for name, fact in read_score_facts(path).items() if name not in ("corpus_sha256", "background")}
 
@@ -184,7 +184,7 @@ def corpus_rows(folder: str) -> list[str]:
 
 def background_rows(path: str) -> list[Any]:
     """Hash a background, as a notebook reads it."""
-    from sciscidata import read_background
+    from sciscidata.novelty.background import read_background
 
     table = read_background(path)
     return [_hash_of(table.scan().collect()), _hash_of(table.counts), table.null_model]
@@ -270,7 +270,9 @@ def _serve() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answers = os.fdopen(os.dup(1), "wb")
     from sciscidata.cli.main import main
+    from tests.quick import leave_out_what_takes_long
 
+    leave_out_what_takes_long()
     watch = _Watch()
     sys.addaudithook(watch)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

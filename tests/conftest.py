@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import quick
+
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
@@ -16,6 +18,8 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
     # The servers of the tests are on this machine, to which a proxy has no way back; what tests start inherits this.
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+
+quick.leave_out_what_takes_long()
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,9 @@ def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sciscinet")
     make(folder, 3_000, n_bytes=300)
     return folder
+
+
+@pytest.fixture
+def real_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let builds draw their pictures."""
+    monkeypatch.setattr(quick, "draws_pictures", True)

@@ -6,6 +6,7 @@ more of them. A test's id (scenario and number) decides everything about it.
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import io
 import json
@@ -15,8 +16,10 @@ import random
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,6 +105,26 @@ def _world(seed: int = 0) -> tuple[Any, ...]:
     return ("ingest", "--source", "synthetic", "--n-works", 300 + 20 * seed, "--out", "{W}/corpus")
 
 
+_made: dict[tuple[tuple[Any, ...], ...], Path] = {}
+
+
+def _run(commands: Commands, home: Path, *steps: tuple[Any, ...]) -> None:
+    """Run some commands in a new folder; begin with a copy of what the same first commands have made before."""
+    known = max((n for n in range(len(steps) + 1) if steps[:n] in _made), default=0)
+    shutil.copytree(_made[steps[:known]], home, symlinks=True) if known else home.mkdir()
+    for n, arguments in enumerate(steps[known:], start=known + 1):
+        _must(commands.run(*_placed(arguments, home)))
+        _made[steps[:n]] = _shelf() / str(len(_made))
+        shutil.copytree(home, _made[steps[:n]], symlinks=True)
+
+
+@cache
+def _shelf() -> Path:
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 _GRAPH = ("graph", "{W}/corpus")
 _CD = ("cd", "{W}/corpus", "--family", "--out", "{W}/cd.parquet")
 _SHARE = ("cd", "{W}/corpus", "--shard", "2/3", "--out", "{W}/share.parquet")
@@ -136,8 +159,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
 
     def corpus(*then: tuple[Any, ...], world: bool = False) -> Callable[[Commands, Path, int], None]:
         def make(commands: Commands, home: Path, seed: int) -> None:
-            for arguments in ((_world(seed) if world else _ingest(inputs, seed)), *then):
-                _must(commands.run(*_placed(arguments, home)))
+            _run(commands, home, _world(seed) if world else _ingest(inputs, seed), *then)
 
         return make
 
@@ -145,9 +167,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
         """Run some commands; of the last one, keep what is on disk before Python does something."""
 
         def make(commands: Commands, home: Path, _: int) -> None:
-            home.mkdir()
-            for arguments in before:
-                _must(commands.run(*_placed(arguments, home)))
+            _run(commands, home, *before)
             half = home.with_name("half")
             _must(commands.run(*_placed(last, home), picture=(moment, home, half)))
             shutil.rmtree(home)

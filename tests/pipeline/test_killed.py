@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import multiprocessing
+import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,43 +23,60 @@ from benchmarks.make_sciscinet import make as make_sciscinet
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
-#: Runs a command that kills itself at its n-th touch of a folder, before it happens. Touches are what shows or hides a
-#: file: opening it to write, renaming and removing. They are listed in the file it is given.
-PROGRAM = """
-import os, signal, sys
-listed, home, n = open(sys.argv.pop(1), "a"), sys.argv.pop(1), int(sys.argv.pop(1))
-
-def watch(event, args):
-    global n
-    writes = event == "open" and isinstance(args[1], str) and set("wax+") & set(args[1])
-    moves = event in ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
-    if (writes or moves) and not isinstance(args[0], int) and os.fsdecode(args[0]).startswith(home):
-        if n == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        n -= 1
-        listed.write(event + chr(10))
-        listed.flush()
-
-from sciscidata.cli.main import main
-import sciscidata.pipeline, sciscidata.stages, sciscidata.cli.summary
-sys.addaudithook(watch)
-sys.exit(main())
-"""
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["sciscidata.cli.main", "sciscidata.pipeline", "sciscidata.stages", "tests.warm_kernels"]
+)
 NEVER = -1
 
 
-def start(home: Path, touch: int, *arguments: str) -> subprocess.Popen[bytes]:
-    """Run a command that writes to ``home`` until a touch; ``NEVER``: to its end. Touches go to a list beside it."""
-    notes = home.with_name(f"{home.name}.touches")
-    program = [sys.executable, "-c", PROGRAM, str(notes), str(home), str(touch), *arguments]
-    return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def run_watched(home: str, notes: str, touches_left: int, arguments: list[str]) -> None:
+    """Run a command that kills itself at its n-th touch of a folder, before it happens.
+
+    Touches are what shows or hides a file: opening it to write, renaming and removing. They are listed in ``notes``.
+    """
+    from sciscidata.cli.main import main
+
+    errors = os.open(f"{notes}.errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(errors, 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    listed = Path(notes).open("a")  # noqa: SIM115 (until the process ends)
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal touches_left
+        writes = event == "open" and isinstance(args[1], str) and set("wax+") & set(args[1])
+        moves = event in ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
+        if (writes or moves) and not isinstance(args[0], int) and os.fsdecode(args[0]).startswith(home):
+            if touches_left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            touches_left -= 1
+            listed.write(f"{event}\n")
+            listed.flush()
+
+    sys.addaudithook(watch)
+    sys.exit(main(arguments))
+
+
+def start(home: Path, touch: int, *arguments: str) -> BaseProcess:
+    """Run a command that writes to ``home`` until a touch; ``NEVER``: to its end. Touches go to a list beside it.
+
+    Each command has a process of its own, forked from one that has loaded the packages.
+    """
+    process = PROCESSES.Process(target=run_watched, args=(str(home), f"{home}.touches", touch, list(arguments)))
+    process.start()
+    return process
+
+
+def end_of(process: BaseProcess, home: Path) -> tuple[int | None, str]:
+    """Wait for a process; return how it ended, and what it wrote to stderr."""
+    process.join(600)
+    return process.exitcode, Path(f"{home}.touches.errors").read_text() if process.exitcode else ""
 
 
 def finish(home: Path, *arguments: str) -> float:
     began = time.monotonic()
-    process = start(home, NEVER, *arguments)
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors.decode()
+    status, errors = end_of(start(home, NEVER, *arguments), home)
+    assert status == 0, errors
     return time.monotonic() - began
 
 
@@ -108,15 +128,12 @@ STAGES = (
 
 
 def moments(stage: str, duration: float, touches: list[str]) -> Iterator[tuple[float | None, int]]:
-    """Spread kills over a run: before the last rename, and at random in either half of its time and of its touches.
-
-    Loading the packages takes the first part of a run, in which there is nothing to lose.
-    """
+    """Spread kills over a run: before the last rename, and at random in either half of its time and of its touches."""
     draw = random.Random(stage)
     yield None, len(touches) - 1 - touches[::-1].index("os.rename")
     for half in range(2):
         yield None, int((half + draw.random()) / 2 * len(touches))
-        yield (0.4 + 0.6 * (half + draw.random()) / 2) * duration, NEVER
+        yield (half + draw.random()) / 2 * duration, NEVER
     yield None, len(touches) - 1
 
 
@@ -132,12 +149,12 @@ def test_a_stage_killed_at_any_moment_completes_with_the_same_bytes(tmp_path, in
         process = start(killed, touch, *command(stage, inputs, killed))
         if seconds is not None:
             time.sleep(seconds)
-            process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=600)
-        if process.returncode == -signal.SIGKILL:
+            process.kill()
+        status, errors = end_of(process, killed)
+        if status == -signal.SIGKILL:
             n_killed += 1
         else:  # so much was done before that it came to its end
-            assert process.returncode == 0, errors.decode()
+            assert status == 0, errors
             assert files(killed / "made") == expected
             shutil.rmtree(killed)
     finish(killed, *command(stage, inputs, killed))

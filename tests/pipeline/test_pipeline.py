@@ -105,6 +105,7 @@ def test_the_default_slice_has_the_pinned_bytes_whatever_threads_and_engine(tmp_
     assert [manifest["sides"][split]["rows"] for split in ("train", "test")] == [5000, 500]
 
 
+@pytest.mark.usefixtures("real_pictures")
 def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     first = build(small(tmp_path))
     second = build(small(tmp_path, out=tmp_path / "again"))
