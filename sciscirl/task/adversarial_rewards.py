@@ -61,7 +61,7 @@ class AdversarialRules:
         >>> AdversarialRules(revision=0.2, defence=0.1)
         Traceback (most recent call last):
         ...
-        sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: being wrong at first would pay. Raise defence.
+        sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: a wrong start would pay. Raise defence.
     """
 
     credit: Credit = "both"
@@ -84,7 +84,7 @@ class AdversarialRules:
                 msg = f"{name} is {getattr(self, name)!r}, needs a number from 0 to {most}."
                 raise RewardError(msg)
         if self.revision > self.defence:
-            msg = f"revision is {self.revision}, above defence {self.defence}: being wrong at first would pay. Raise defence."
+            msg = f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
             raise RewardError(msg)
 
 
@@ -184,8 +184,8 @@ def score_episode(
     """Reward one episode.
 
     R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``. R_adaptation is the mean
-    over the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0; it is 0 if the first answer
-    is not valid. A final answer that is not valid earns -1 in all.
+    over the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0; 0 if the first answer is
+    not valid. A final answer that is not valid earns -1 in all.
 
     Args:
         episode: what happened.
