@@ -1,4 +1,4 @@
-"""Every error a user of the learning half can cause. Scripts show the message as one line and exit with 1."""
+"""Every error a user of the learning half can cause. A command shows the message as one line and exits with 1."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from sciscidata.errors import SciSciDataError
 
 
 class SciSciRLError(SciSciDataError):
-    """Base class: catch this to catch every error a user's input can cause here."""
+    """Base class: catch it to catch every error of this package."""
 
 
 class ReleaseError(SciSciRLError, ValueError):
-    """A release is missing, was altered, or does not hold what the task needs."""
+    """A release cannot be used: it is missing, was changed, or lacks what the task needs."""
 
 
 class PromptError(SciSciRLError, ValueError):
-    """A prompt cannot be made: an unknown style, or a paper that does not fit under the token cap."""
+    """A prompt cannot be written: the style is unknown, or the paper is too long for the token cap."""
 
 
 class RewardError(SciSciRLError, ValueError):
-    """A reward table has an impossible value, or an answer is scored against a label that does not exist."""
+    """A reward table holds an impossible value, or an answer is scored against an unknown label."""
 
 
 class PredictionsError(SciSciRLError, ValueError):
@@ -29,20 +29,20 @@ class PredictionsError(SciSciRLError, ValueError):
 
 
 class LocalServerError(SciSciRLError, RuntimeError):
-    """A Tinker server of one's own cannot be set up or started: no network, no model, a port in use."""
+    """A local Tinker server cannot be set up or started: no network, no model, or a port in use."""
 
 
 class RunFolderError(SciSciRLError, ValueError):
-    """A folder does not hold what is asked of it: no run, or no evaluation to choose a checkpoint by."""
+    """A folder does not hold a run, or not the evaluation or checkpoint that was asked for."""
 
 
 class CollapseError(SciSciRLError, RuntimeError):
-    """A model in training answers with one label whatever the paper, and the run is to end at that.
+    """A model in training gives the same label to nearly every paper, and the run was set to stop then.
 
     Attributes:
-        metrics: of the answers that showed it.
-        step: before which they were looked at, where it is known.
-        exit_code: of a script whose run this ended; what the run has is kept.
+        metrics: of the answers that show the collapse.
+        step: the training step before which the model was evaluated, or None if unknown.
+        exit_code: of the command; what the run has written so far is kept.
     """
 
     exit_code: Final = 3

@@ -1,4 +1,4 @@
-"""Answers as a table, and everything that is computed from it: metrics, intervals, comparisons, collapse.
+"""Answers as a table, and everything computed from it: metrics, intervals, comparisons, collapse.
 
-Pure functions; no model is asked here. Read first: ``predictions.py``.
+Pure functions that ask no model. Read first: ``predictions.py``, then ``metrics.py``.
 """

@@ -1,4 +1,4 @@
-"""How far the metrics of one evaluation may be off, by drawing its papers anew."""
+"""Bootstrap intervals: how far the metrics of one evaluation may be off, by drawing its papers again."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ from sciscirl.metrics.metrics import AVERAGED
 from sciscirl.metrics.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task.papers import VOCABULARIES
 
+#: Resamples for the intervals of one evaluation.
+N_RESAMPLES: Final = 1000
+#: Resamples for paired differences, which decide between models and between checkpoints.
+N_PAIRED_RESAMPLES: Final = 2000
+
 _SEED_MAX: Final = 2**128  # the width of Philox's key
 _RESAMPLES_MAX: Final = 1_000_000
 _BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+Table = pl.DataFrame | Iterable[Mapping[str, Any]]
 
 
 def bootstrap_intervals(
-    predictions: pl.DataFrame | Iterable[Mapping[str, Any]],
-    *,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    predictions: Table, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
 ) -> dict[str, float]:
-    """Give percentile intervals for the metrics that a model is chosen by.
+    """Compute percentile intervals for the metrics that a model is chosen by.
 
-    Resamples (:func:`resample_metrics`) in which a metric is undefined are left out of its interval.
+    A resample (:func:`resample_metrics`) that leaves a metric undefined is left out of its interval.
 
     Args:
         predictions: as for :func:`metrics.compute_metrics`.
-        n_resamples: more make the ends of the intervals steadier; at most a million.
+        n_resamples: at most a million; more make the ends of the intervals steadier.
         level: share of resamples inside.
         seed: from 0.
 
     Returns:
         ``NAME/low`` and ``NAME/high``, for ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``,
-        ``format_strict_ok`` and each ``recall/C`` that is defined; of a joint task under the names that
-        ``compute_metrics`` gives them, both labels being those of the same papers in every resample.
+        ``format_strict_ok`` and each ``recall/C`` that is defined. In the joint task, under the names that
+        ``compute_metrics`` uses; each resample has the same papers for both labels.
 
     Raises:
-        PredictionsError: as :func:`metrics.compute_metrics`; or if an option is out of its range.
+        PredictionsError: as :func:`metrics.compute_metrics`; or an option is out of range.
 
     Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
 
@@ -67,7 +69,7 @@ def bootstrap_intervals(
 
 
 def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:
-    """Return the ends between which a share ``level`` of resampled values lies; None if all are undefined (NaN).
+    """Return the interval that holds a share ``level`` of resampled values; None if all are undefined (NaN).
 
     Example:
         >>> percentile_interval(np.array([0.5, 0.1, 0.3, float("nan"), 0.2]), 0.5)
@@ -82,27 +84,24 @@ def percentile_interval(values: Floats, level: float) -> tuple[float, float] | N
     return float(low), float(high)
 
 
-def resample_metrics(
-    tables: Sequence[pl.DataFrame | Iterable[Mapping[str, Any]]], *, n_resamples: int = 1000, seed: int = 0
-) -> dict[str, Floats]:
-    """Compute metrics of several evaluations of the same papers on the same resamples of these.
+def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> dict[str, Floats]:
+    """Compute metrics of several evaluations of the same papers, all on the same resamples of these papers.
 
-    Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox: a stream that NumPy
-    guarantees never to change, so that the same predictions in the same order give the same resamples on every
-    machine and version.
+    Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox. NumPy guarantees that
+    this stream never changes, so the same predictions in the same order give the same resamples everywhere.
 
     Args:
-        tables: each as for :func:`metrics.compute_metrics`. Where there is no ``openalex_id``, each row is a paper.
-        n_resamples: more make what is derived from them steadier; at most a million.
+        tables: each as for :func:`metrics.compute_metrics`. Without ``openalex_id``, each row is a paper.
+        n_resamples: at most a million.
         seed: from 0.
 
     Returns:
-        By name, one row for each table and one column for each resample, NaN where a resample leaves a metric
-        undefined. The names are those of :func:`bootstrap_intervals`.
+        By name (those of :func:`bootstrap_intervals`), an array (tables, resamples); NaN where a resample leaves the
+        metric undefined.
 
     Raises:
-        PredictionsError: as :func:`metrics.compute_metrics`; if the tables are not of the same papers in the same
-            order, or an option is out of its range.
+        PredictionsError: as :func:`metrics.compute_metrics`; the tables are not of the same papers in the same order;
+            or an option is out of range.
 
     Example:
         >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -111,17 +110,15 @@ def resample_metrics(
         [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     if not 1 <= n_resamples <= _RESAMPLES_MAX or not 0 <= seed < _SEED_MAX:
-        msg = (
-            f"n_resamples is {n_resamples:,}, seed {seed}: needs 1 to {_RESAMPLES_MAX:,}, 0 or more and less than "
-            "2**128."
-        )
+        needed = f"1 to {_RESAMPLES_MAX:,}, 0 or more and less than 2**128"
+        msg = f"n_resamples is {n_resamples:,}, seed {seed}: needs {needed}."
         raise PredictionsError(msg)
     frames = [check_predictions(table) for table in tables]
-    papers = _papers(frames[0])
-    if any(list(dict.fromkeys(_papers(frame))) != list(dict.fromkeys(papers)) for frame in frames):
-        msg = "the tables are not of the same papers in the same order. Take evaluations of one split of one slice."
+    papers = list(dict.fromkeys(_papers(frames[0])))
+    if any(list(dict.fromkeys(_papers(frame))) != papers for frame in frames):
+        msg = "the tables are not of the same papers in the same order. Take evaluations of one split of one release."
         raise PredictionsError(msg)
-    stream, n = np.random.Philox(key=seed), len(set(papers))
+    stream, n = np.random.Philox(key=seed), len(papers)
     blocks: list[list[dict[str, Floats]]] = []
     for start in range(0, n_resamples, _BLOCK):
         size = min(_BLOCK, n_resamples - start)
@@ -133,45 +130,8 @@ def resample_metrics(
     }
 
 
-def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
-    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
-    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
-    drawn: dict[str, dict[str, Floats]] = {}
-    for name, part in split_by_label(frame).items():
-        labels = VOCABULARIES[f"{name}_label"]
-        every = (*labels, INVALID)
-        cells = _cells(part["gold"].to_list(), part["label"].fill_null(INVALID).to_list(), every)
-        n_cells = len(labels) * len(every)
-        places = np.array([row_of[paper] for paper in _papers(frame)]) * n_cells + cells
-        counts = np.bincount(places, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
-        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(every)), labels)
-    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
-
-
 def _papers(frame: pl.DataFrame) -> list[object]:
     return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
-
-
-def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:
-    """As ``metrics.merge_labels``: the same stream drew the same papers for each label."""
-    first = next(iter(resamples.values()))
-    merged = {
-        f"{label}/{name}": values
-        for label, part in resamples.items()
-        for name, values in part.items()
-        if name != "format_strict_ok"  # of the whole answer
-    }
-    for name in AVERAGED:
-        if name in first:
-            merged[name] = np.mean([part[name] for part in resamples.values()], axis=0)
-    merged["min_class_recall"] = np.min([part["min_class_recall"] for part in resamples.values()], axis=0)
-    return merged | {"format_strict_ok": first["format_strict_ok"]}
-
-
-def _cells(gold: list[str], predicted: list[str], every: tuple[str, ...]) -> Counts:
-    """Number the cell of the confusion matrix that each answer falls into, row by row."""
-    place = {name: index for index, name in enumerate(every)}
-    return np.array([place[g] * len(every) + place[p] for g, p in zip(gold, predicted, strict=True)], np.int64)
 
 
 def _draw(stream: np.random.Philox, n: int) -> Counts:
@@ -179,8 +139,34 @@ def _draw(stream: np.random.Philox, n: int) -> Counts:
     return ((stream.random_raw(n) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 
+def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
+    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
+    rows = np.array([row_of[paper] for paper in _papers(frame)])
+    drawn: dict[str, dict[str, Floats]] = {}
+    for name, part in split_by_label(frame).items():
+        labels = VOCABULARIES[f"{name}_label"]
+        every = pl.Enum([*labels, INVALID])
+        gold, said = (part[column].fill_null(INVALID).cast(every).to_physical() for column in ("gold", "label"))
+        cells = gold.cast(pl.Int64).to_numpy() * (len(labels) + 1) + said.to_numpy()  # of the confusion matrix
+        n_cells = len(labels) * (len(labels) + 1)
+        counts = np.bincount(rows * n_cells + cells, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
+        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(labels) + 1), labels)
+    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
+
+
+def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:
+    """As ``metrics.merge_labels``, for arrays; ``format_strict_ok`` is about the whole answer."""
+    parts = list(resamples.values())
+    of_the_answer = [part.pop("format_strict_ok") for part in parts]
+    merged = {f"{label}/{name}": values for label, part in resamples.items() for name, values in part.items()}
+    merged |= {name: np.mean([part[name] for part in parts], axis=0) for name in AVERAGED if name in parts[0]}
+    merged["min_class_recall"] = np.min([part["min_class_recall"] for part in parts], axis=0)
+    return merged | {"format_strict_ok": of_the_answer[0]}
+
+
 def _summarise(counts: Counts, labels: tuple[str, ...]) -> dict[str, Floats]:
-    """Derive the metrics of many confusion matrices at once: ``counts`` is (resamples, gold, predicted)."""
+    """Compute the metrics of many confusion matrices: ``counts`` is (resamples, gold, predicted)."""
     hits = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)
     held, said = counts.sum(axis=2), counts.sum(axis=1)[:, : len(labels)]
     total = counts.sum(axis=(1, 2))

@@ -1,4 +1,8 @@
-"""What an answer earns that was challenged: R = R_correctness + R_reasoning + R_adaptation."""
+"""The rewards of the adversarial task: a challenged answer earns R_correctness + R_reasoning + R_adaptation.
+
+The episode itself is in ``envs/adversarial.py``, the challenger (Agent B) and the judge in
+``envs/adversarial_opponents.py``, the table of predictions in ``metrics/adversarial.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import VOCABULARIES, PaperView
 
 Credit = Literal["both", "mean"]
-#: What ``AdversarialRules.challenger`` says where no model is to challenge: ``challenges.RuleBasedChallenger``.
+#: The challenger that needs no model: ``adversarial_opponents.RuleBasedChallenger``.
 BY_RULES: Final = "rules"
-#: R_reasoning is awarded in so many equal steps, by the rubric's criteria or by a judge.
+#: R_reasoning is awarded in this many equal steps, by the criteria of the rubric or by a judge.
 N_STEPS: Final = 3
 
 _MOST_REASONING: Final = 0.3
@@ -25,9 +29,9 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _QUOTE: Final = range(2, 13)  # words
 _MAX_SIGNALS: Final = 4
 _ARGUMENT: Final = range(8, 121)  # words
-_RUN: Final = 4  # so many words in a row, the same as elsewhere, are copied
+_RUN: Final = 4  # this many words in a row that also stand elsewhere are copied
 _N_TAKEN_UP: Final = 2
-# Five letters or more say something about a paper, but for these and the names of the labels.
+# Words of five letters or more say something about a paper, except for these and the names of the labels.
 _COMMON_WORDS: Final = """\
 about above after again against answer because before being below between challenge could during every first further
 having label labels later never objection other others paper rather record reviewer shall should since still their
@@ -38,26 +42,26 @@ _COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdversarialRules:
-    """How an answer that was challenged is paid, and who challenges and judges it.
+    """What a challenged answer earns, and who challenges and judges it.
 
     Attributes:
-        credit: R_correctness of two labels: ``"both"``: +1 if both are right, else -1, as published; ``"mean"``: the
-            mean of +1 or -1 for each. Of one label they are the same.
+        credit: R_correctness of two labels. ``"both"``: +1 if both are right, else -1, as published; ``"mean"``: the
+            mean of +1 or -1 for each. For one label they are the same.
         reasoning: the most that R_reasoning can be.
-        revision: R_adaptation of a label that was wrong and is right in the end.
-        defence: R_adaptation of a label that was right and still is.
-        challenger: who challenges, Agent B: ``"rules"``, or a base model that the server offers, which stays as it is.
+        revision: R_adaptation of a label that was wrong at first and right in the end.
+        defence: R_adaptation of a label that was right both times.
+        challenger: Agent B: ``"rules"``, or a base model that the server offers. It is not trained.
         judge: a base model that awards R_reasoning; None: the rubric does.
 
     Raises:
-        RewardError: on construction, if a value is out of its range: reasoning 0 to 0.3, revision and defence 0 to
-            0.2, and revision not above defence, so that it never pays to be wrong at first.
+        RewardError: on construction; a value is out of range (reasoning 0 to 0.3, revision and defence 0 to 0.2), or
+            revision is above defence, so being wrong at first would pay.
 
     Example:
         >>> AdversarialRules(revision=0.2, defence=0.1)
         Traceback (most recent call last):
         ...
-        sciscirl.errors.RewardError: revision is 0.2 and defence 0.1: to be wrong at first would pay. Raise defence.
+        sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: a wrong start would pay. Raise defence.
     """
 
     credit: Credit = "both"
@@ -71,33 +75,30 @@ class AdversarialRules:
         if self.credit not in get_args(Credit):
             msg = f"credit is {self.credit!r}, needs one of {', '.join(get_args(Credit))}."
             raise RewardError(msg)
-        for name, most in (
-            ("reasoning", _MOST_REASONING),
-            ("revision", _MOST_ADAPTATION),
-            ("defence", _MOST_ADAPTATION),
-        ):
+        for name, most in {
+            "reasoning": _MOST_REASONING,
+            "revision": _MOST_ADAPTATION,
+            "defence": _MOST_ADAPTATION,
+        }.items():
             if not 0 <= getattr(self, name) <= most:
                 msg = f"{name} is {getattr(self, name)!r}, needs a number from 0 to {most}."
                 raise RewardError(msg)
         if self.revision > self.defence:
-            msg = (
-                f"revision is {self.revision} and defence {self.defence}: to be wrong at first would pay. Raise "
-                "defence."
-            )
+            msg = f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
             raise RewardError(msg)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
-    """What was shown, said, objected and said in the end. Like PaperView, it has no field for a label that is right.
+    """One episode: the paper, the first answer, the challenge and the final answer. It has no field for a gold label.
 
     Attributes:
         view: the paper as the model saw it.
         first: the answer before the challenge.
-        first_text: likewise, as written.
-        challenge: what was objected; ``""`` if nothing was, because the first answer was not valid.
-        final: the answer after it; the first one, if that was cut off and there was no second turn.
-        final_text: likewise, as written.
+        first_text: the text of ``first``.
+        challenge: the objection; ``""`` if the first answer was not valid and met none.
+        final: the answer after the challenge; if the first one was cut off and there was no second turn, that one.
+        final_text: the text of ``final``.
     """
 
     view: PaperView
@@ -114,11 +115,11 @@ class Reasoning:
 
     Attributes:
         grounded: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
-            words in a row, at least one of which says something.
-        responsive: the justification takes up two words or more of the challenge that say something and that the
-            first justification did not have.
-        own_words: the justification has 8 to 120 words, and at least half of its runs of four words occur once, and
-            neither in the first justification, nor the challenge, nor title or abstract.
+            words in a row, with at least one telling word.
+        responsive: the justification takes up at least two telling words of the challenge that the first
+            justification did not have.
+        own_words: the justification has 8 to 120 words. At least half of its runs of four words occur in it only once,
+            and not in the first justification, the challenge, the title or the abstract.
     """
 
     grounded: bool = False
@@ -133,7 +134,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class AdversarialParts:
-    """The three parts of one reward, and their sum."""
+    """The three parts of the reward of one episode, and their sum."""
 
     correctness: float
     reasoning: float
@@ -142,11 +143,11 @@ class AdversarialParts:
 
 
 def judge_by_rubric(episode: Episode) -> Reasoning:
-    """Check the reasoning of a final answer against the rubric. It knows no label that is right, only texts.
+    """Check the reasoning of a final answer against the rubric, from the texts alone: it knows no gold label.
 
-    Of an answer that is not valid, or has no justification under its contract, no criterion is met. Words are runs of
-    letters and digits, whatever their case; one that says something has five letters or more, and is neither a label
-    nor one of a few dozen common ones.
+    An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
+    and digits, whatever their case. A telling word has five letters or more, and is neither a label nor one of a few
+    dozen common words.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer, render_answer
@@ -169,7 +170,7 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
     before = _words(_read_reasons(episode.first_text)[0]) if episode.first.is_valid else []
     paper = [_words(episode.view.title or ""), _words(episode.view.abstract or "")]
     said, objected = _words(justification), _words(episode.challenge)
-    taken_up = (set(filter(_says_something, objected)) & set(said)) - set(before)
+    taken_up = (set(filter(_is_telling, objected)) & set(said)) - set(before)
     return Reasoning(
         grounded=_are_quotations(signals, paper),
         responsive=len(taken_up) >= _N_TAKEN_UP,
@@ -182,18 +183,18 @@ def score_episode(
 ) -> AdversarialParts:
     """Reward one episode.
 
-    R_correctness is -1 to +1, and -1 of an answer that is not valid. R_reasoning is ``n_steps`` thirds of
-    ``rules.reasoning``, and 0 of such an answer. R_adaptation is the mean over the labels of ``revision`` (wrong, then
-    right), ``defence`` (right both times) or 0; 0 where either answer is not valid.
+    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``. R_adaptation is the mean
+    over the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0; 0 if the first answer is
+    not valid. A final answer that is not valid earns -1 in all.
 
     Args:
         episode: what happened.
-        gold: the label of each label column that is asked for (``Paper.labels``).
-        rules: what it is worth.
-        n_steps: 0 to N_STEPS, what a judge awarded; None: what the rubric does.
+        gold: the label of each label column of the task (``Paper.labels``).
+        rules: what each part is worth.
+        n_steps: 0 to N_STEPS, as a judge awarded; None: as the rubric awards.
 
     Raises:
-        RewardError: if ``n_steps`` is no such number.
+        RewardError: ``n_steps`` is not from 0 to N_STEPS.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):
@@ -207,10 +208,11 @@ def score_episode(
     reasoning = rules.reasoning * awarded / N_STEPS
     adaptation = 0.0
     if episode.first.is_valid:
-        worth = {column: rules.defence if episode.first.labels[column] == gold[column] else rules.revision
-                 for column in gold}  # fmt: skip
-        adaptation = _mean(worth[column] * hit for column, hit in hits.items())
-    # Rounded, equal cases tie.
+        adaptation = _mean(
+            hit * (rules.defence if episode.first.labels[column] == gold[column] else rules.revision)
+            for column, hit in hits.items()
+        )
+    # Rounded, so that equal cases tie.
     correctness, reasoning, adaptation = (round(part, 9) for part in (correctness, reasoning, adaptation))
     total = round(math.fsum((correctness, reasoning, adaptation)), 9)
     return AdversarialParts(correctness, reasoning, adaptation, total)
@@ -222,7 +224,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _read_reasons(text: str) -> tuple[str, list[str]]:
-    """Read justification and signals of a valid answer; a contract may have none."""
+    """Read justification and signals of a valid answer; not every contract has them."""
     fields = cast("dict[str, Any]", read_json(text)[0])
     return fields.get("label_justification", ""), fields.get("evidence_signals", [])
 
@@ -231,7 +233,7 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def _says_something(word: str) -> bool:
+def _is_telling(word: str) -> bool:
     return len(word) >= 5 and word.isalpha() and word not in _COMMON
 
 
@@ -245,7 +247,7 @@ def _are_quotations(signals: list[str], paper: list[list[str]]) -> bool:
         return False
     return all(
         len(quote) in _QUOTE
-        and any(map(_says_something, quote))
+        and any(map(_is_telling, quote))
         and any(quote in _runs(source, len(quote)) for source in paper)
         for quote in quotes
     )

@@ -1,7 +1,7 @@
 """What an answer must look like: one JSON object with exactly the keys of its contract.
 
-The verdict is a function of the text alone. It never raises, takes time linear in the text, and does not depend on
-how deep in a program it is asked for.
+The verdict depends on the text alone. Reading never raises, takes time linear in the text, and gives the same verdict
+at any depth of the call stack.
 """
 
 from __future__ import annotations
@@ -15,23 +15,43 @@ from typing import Any, Final, Literal, cast, get_args
 
 from sciscirl.task.papers import TARGETS, VOCABULARIES, TargetName, name_gold
 
-# ---------- JSON as RFC 8259 has it, where Python's reader is more generous: the same verdict in the same time everywhere.
-
-
 JsonProblem = Literal["", "not_json", "nested_too_deep", "duplicate_key"]
-#: RFC 8259 lets a reader limit depth. A fixed limit, unlike Python's stack, is the same wherever it is reached.
+#: RFC 8259 lets a reader limit depth. A fixed limit is the same everywhere, unlike Python's stack.
 MAX_DEPTH: Final = 32
+ContractName = Literal["four_keys", "two_keys", "probabilities"]
+CONTRACTS: Final[tuple[ContractName, ...]] = get_args(ContractName)
+Problem = (
+    JsonProblem
+    | Literal[
+        "not_an_object",
+        "wrong_keys",
+        "bad_label",
+        "bad_justification",
+        "bad_signals",
+        "bad_confidence",
+        "bad_probability",
+        "bad_sum",
+        "tie",  # several labels are the most probable, so the answer names none
+        "cut_off",  # known to the sampler only: the text alone cannot show it
+    ]
+)
+THINK: Final = "<think>"
+#: How far the sum of probabilities may be from 1. Thirds may be written with three digits (0.333), not with two.
+#: Forecasts are divided by their sum, so an answer gains nothing inside the tolerance.
+SUM_TOLERANCE: Final = 1e-3
 
+_ROUNDING: Final = 1e-9  # of sums of decimal fractions in binary
 # Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear.
-STRING_PATTERN: Final = r'"(?:[^"\\]|\\.)*+"?'
-_BRACKETS: Final = re.compile(rf"{STRING_PATTERN}|([\[{{])|([\]}}])", re.DOTALL)
+_STRING: Final = r'"(?:[^"\\]|\\.)*+"?'
+_BRACKETS: Final = re.compile(rf"{_STRING}|([\[{{])|([\]}}])", re.DOTALL)
+_FLAT_OBJECT: Final = re.compile(rf'\{{(?:{_STRING}|[^{{"}}])*+(\}}?)', re.DOTALL)
 
 
 def read_json(text: str) -> tuple[Any, JsonProblem]:
-    """Read one JSON value; every number becomes a float. Never raises.
+    """Read one JSON value as RFC 8259 has it, where Python is more generous. Every number becomes a float.
 
     Returns:
-        The value and ``""``, or None and what is wrong. A key twice in an object is JSON by the letter, but no value.
+        The value and ``""``, or None and the problem. An object with the same key twice counts as JSON without a value.
 
     Source: RFC 8259.
 
@@ -45,15 +65,20 @@ def read_json(text: str) -> tuple[Any, JsonProblem]:
         return None, "not_json"
     if _depth(text) > MAX_DEPTH:
         return None, "nested_too_deep"
+    has_repeats = False
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal has_repeats
+        whole = dict(pairs)
+        has_repeats |= len(whole) < len(pairs)
+        return whole
+
     try:
         # As floats, numbers of any length are read in linear time and without Python's limit on digits.
-        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=float, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=read_object, parse_int=float, parse_constant=_refuse_constant)
     except ValueError:
         return None, "not_json"
-    try:
-        return _as_dicts(pairs), ""
-    except _DuplicateKeyError:
-        return None, "duplicate_key"
+    return (None, "duplicate_key") if has_repeats else (value, "")
 
 
 def is_utf8(text: str) -> bool:
@@ -63,23 +88,6 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-class _DuplicateKeyError(ValueError):
-    pass
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """An object as read, before its keys are known to differ."""
-
-
-def _as_dicts(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    if isinstance(value, _Pairs):
-        whole = {key: _as_dicts(inner) for key, inner in value}
-        if len(whole) < len(value):
-            raise _DuplicateKeyError
-        return whole
-    return [_as_dicts(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _refuse_constant(name: str) -> float:
@@ -95,37 +103,11 @@ def _depth(text: str) -> int:
     return deepest
 
 
-ContractName = Literal["four_keys", "two_keys", "probabilities"]
-CONTRACTS: Final[tuple[ContractName, ...]] = get_args(ContractName)
-Problem = (
-    JsonProblem
-    | Literal[
-        "not_an_object",
-        "wrong_keys",
-        "bad_label",
-        "bad_justification",
-        "bad_signals",
-        "bad_confidence",
-        "bad_probability",
-        "bad_sum",
-        "tie",  # several labels are the most probable, so that it says none
-        "cut_off",  # said by who sampled it, never by a text alone
-    ]
-)
-THINK: Final = "<think>"
-#: How far from 1 probabilities may add up to: thirds may be written with three digits (0.333 each), not with two.
-#: Forecasts are divided by their sum, so that nothing is won or lost inside; outside, somebody did not add up.
-SUM_TOLERANCE: Final = 1e-3
-
-_ROUNDING: Final = 1e-9  # of sums of decimal fractions in binary
-_FLAT_OBJECT: Final = re.compile(rf'\{{(?:{STRING_PATTERN}|[^{{"}}])*+(\}}?)', re.DOTALL)
-
-
 def contract_keys(contract: ContractName, target: TargetName = "disruption") -> tuple[str, ...]:
     """Return the keys of a contract, in the order in which prompts show them.
 
-    The contracts are named after the keys that they have where one label is asked for. Of a joint task,
-    ``four_keys`` and ``two_keys`` have one label key more, and ``probabilities`` has the six label names.
+    The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and
+    ``two_keys`` have one more label key, and ``probabilities`` has the six label names.
 
     Example:
         >>> contract_keys("two_keys"), contract_keys("probabilities", "novelty")
@@ -140,22 +122,22 @@ def contract_keys(contract: ContractName, target: TargetName = "disruption") -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of one model output.
+    """The verdict on one model output.
 
     Attributes:
-        target: what was asked for.
-        labels: of a valid answer, the label of each label column; empty of any other.
-        forecast: of a valid answer under ``probabilities``, the probability of each label name, of a label column
-            adding up to 1; empty of any other.
-        confidence: 0 to 1, of a valid answer, else None. Under ``probabilities`` that of its label, and where there
-            are two labels the product of theirs.
-        is_json: the whole text is one JSON value (RFC 8259), whatever its type.
+        target: the task.
+        labels: the label of each label column; empty unless valid.
+        forecast: under ``probabilities``, the probability of each label name, adding up to 1 for each label column;
+            empty unless valid.
+        confidence: 0 to 1, None unless valid. Under ``probabilities`` the probability of the label; for two labels the
+            product.
+        is_json: the whole text is one JSON value (RFC 8259) of any type.
         is_valid: it also keeps the contract.
-        tolerant_labels: what a lenient reader finds in JSON objects inside the text, where they agree; reported,
-            never rewarded.
-        tolerant_confidence: the confidence beside it, if it is a number from 0 to 1.
-        has_think: the raw text ``<think>`` is anywhere in it.
-        problem: the first reason why it is not valid, ``""`` if it is.
+        tolerant_labels: labels that a lenient reader finds in JSON objects inside the text, where these agree. They
+            are reported, never rewarded.
+        tolerant_confidence: the confidence in the same object, if it is a number from 0 to 1.
+        has_think: the raw text ``<think>`` is anywhere in the output.
+        problem: the first reason why the output is not valid, ``""`` if it is.
     """
 
     target: TargetName = "disruption"
@@ -171,29 +153,32 @@ class Answer:
 
     @property
     def label(self) -> str | None:
-        """The label of a valid answer (the first, where there are two), else None."""
+        """The label of a valid answer (the first of two), else None."""
         return next(iter(self.labels.values()), None)
 
     @property
     def tolerant_label(self) -> str | None:
-        """The label that a lenient reader finds (the first, where there are two), else None."""
+        """The label that a lenient reader finds (the first of two), else None."""
         return next(iter(self.tolerant_labels.values()), None)
 
 
 def parse_answer(text: str, contract: ContractName, target: TargetName = "disruption") -> Answer:
     """Judge one model output by its contract. Never raises.
 
-    Valid is one JSON object with exactly the contract's keys, each once; a label one of its vocabulary, to the
-    letter; ``confidence`` and each probability a JSON number that as a double is from 0 to 1 (true, "0.9" and NaN are
-    none); ``label_justification`` a string and ``evidence_signals`` an array of one or more strings, none of them
-    blank.
-    The probabilities of a vocabulary add up to 1 within SUM_TOLERANCE, and one of them is above the others: its label
-    is the answer's. Where several tie at the top, no label is said, and to choose one, by whatever order, would be to
-    say it in the model's stead. Before and after the object only JSON's own white space: no fence, no byte order
-    mark, no remark. ``<think>`` inside a string breaks nothing here; the reward has a term of its own for it.
+    A valid answer is one JSON object with exactly the keys of the contract, each once:
+
+    - a label is one of its vocabulary, to the letter;
+    - ``confidence`` and each probability is a JSON number from 0 to 1 (not true, "0.9" or NaN);
+    - ``label_justification`` is a string and ``evidence_signals`` an array of one or more strings, all with visible
+      text;
+    - the probabilities of a vocabulary add up to 1 within SUM_TOLERANCE, and one is above the others. Its label is the
+      answer. If several tie at the top, the model named no label, and choosing one would answer in its place.
+
+    Only JSON's own white space may stand before and after the object: no code fence, byte order mark or remark.
+    ``<think>`` inside a string keeps the contract; the reward has a term of its own for it.
 
     Args:
-        text: the output as sampled, thinking and all; one that was cut off is not JSON any more.
+        text: the output as sampled, with thinking. One that was cut off is no longer JSON.
         contract: one of CONTRACTS.
         target: which labels are asked for.
 
@@ -237,19 +222,19 @@ def render_answer(
     justification: str = "Stated by the citation record.",
     signals: Sequence[str] = ("citation record",),
 ) -> str:
-    """Write a valid answer in the one form that prompts show and supervised targets have.
+    """Write a valid answer, in the one form that prompts show and supervised targets have.
 
     Args:
         labels: the label, or one for each label column.
         contract: one of CONTRACTS.
         target: which labels are asked for.
-        confidence: under ``probabilities`` that of each label, rounded to four digits; what is left is shared by the
-            others. It has to be above 1/3 there: else these tie, and the answer is none.
+        confidence: under ``probabilities`` the probability of each label, rounded to four digits; the other labels
+            share the rest. It must be above 1/3 there, or the labels tie and the answer is not valid.
         justification: of ``four_keys``.
-        signals: likewise.
+        signals: of ``four_keys``.
 
     Raises:
-        ReleaseError: if a label is missing or unknown.
+        ReleaseError: a label is missing or unknown.
 
     Example:
         >>> render_answer("neutral", "two_keys", confidence=0.5)
@@ -258,14 +243,11 @@ def render_answer(
         '{"disruptive": 0.25, "consolidating": 0.25, "neutral": 0.5}'
     """
     gold = name_gold(labels, target)
-    if contract == "probabilities":
-        values: dict[str, Any] = {}
-        for column, label in gold.items():
-            rest = (1 - confidence) / (len(VOCABULARIES[column]) - 1)
-            values |= {name: round(confidence if name == label else rest, 4) for name in VOCABULARIES[column]}
-    else:
-        words = {"label_justification": justification, "evidence_signals": list(signals)}
-        values = {**gold, **words, "confidence": confidence}
+    words = {"label_justification": justification, "evidence_signals": list(signals)}
+    values: dict[str, Any] = {**gold, **words, "confidence": confidence}
+    for column, label in gold.items():
+        rest = (1 - confidence) / (len(VOCABULARIES[column]) - 1)
+        values |= {name: round(confidence if name == label else rest, 4) for name in VOCABULARIES[column]}
     return json.dumps({key: values[key] for key in contract_keys(contract, target)}, ensure_ascii=False)
 
 
@@ -309,9 +291,9 @@ def _check_field(key: str, value: Any) -> Problem:  # noqa: ANN401 (JSON)
     if key == "evidence_signals":
         holds = isinstance(value, list) and bool(value) and all(map(_is_words, cast("list[Any]", value)))
         return "" if holds else "bad_signals"
-    if key == "confidence":
-        return "" if _is_share(value) else "bad_confidence"
-    return "" if _is_share(value) else "bad_probability"
+    if _is_share(value):
+        return ""
+    return "bad_confidence" if key == "confidence" else "bad_probability"
 
 
 def _read(
@@ -329,7 +311,7 @@ def _read(
 
 
 def most_probable(forecast: Mapping[str, float], column: str) -> str:
-    """Return the label with the highest probability; of several, the first in the vocabulary.
+    """Return the label with the highest probability; if several have it, the first in the vocabulary.
 
     Example:
         >>> most_probable({"disruptive": 0.2, "consolidating": 0.4, "neutral": 0.4}, "disruption_label")

@@ -1,4 +1,4 @@
-"""The task: papers of a release, parted into what a model may see and what it is judged by."""
+"""The papers of a release, in two parts: what a model may see, and the labels it is judged by."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
@@ -16,12 +16,12 @@ from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError
 
 SplitName = Literal["train", "test"]
-#: The vocabulary of every label column; the thresholds behind the labels are the release's own affair.
+#: The labels of each label column. The release decides by which thresholds they were given.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
 TargetName = Literal["disruption", "novelty", "joint"]
-#: The label columns that an answer to each task names, in order. No label name is in two vocabularies.
+#: The label columns that an answer to each task names, in order. No label is in two vocabularies.
 TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
     {
         "disruption": ("disruption_label",),
@@ -30,18 +30,16 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
     }
 )
 
-_SPLITS: Final = ("train", "test")
-
 
 @dataclass(frozen=True, slots=True)
 class PaperView:
-    """What a prompt may say of a paper. There is no field for a score or a label, so none can leak.
+    """What a prompt may say about a paper. There is no field for a score or a label, so none can leak.
 
     Attributes:
         title: plain text, null where the release has none.
-        abstract: likewise.
+        abstract: plain text, null where the release has none.
         publication_year: calendar year.
-        cited_by_count: citations when the release was made, whatever the window of the score.
+        cited_by_count: citations when the release was made, whatever the citation window of the score.
         primary_field: OpenAlex field, for example ``"Neuroscience"``.
     """
 
@@ -54,10 +52,14 @@ class PaperView:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What an answer is judged by: the two labels, null where the score is undefined."""
+    """The two labels that answers are judged by; null where the score is undefined."""
 
     disruption_label: str | None
     novelty_label: str | None
+
+
+_SEEN: Final = tuple(field.name for field in fields(PaperView))
+_JUDGED: Final = tuple(field.name for field in fields(Gold))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,16 @@ class Paper:
     gold: Gold
 
     def labels(self, target: TargetName) -> dict[str, str]:
-        """Return what an answer to the task is judged by, the label of each label column.
+        """Return the gold label of each label column of a task.
 
         Raises:
-            ReleaseError: if a label is null or unknown; of papers that ``read_split`` returned with
-                ``needs=TARGETS[target]``, none is.
+            ReleaseError: a label is null or unknown. This cannot happen after ``read_split(needs=TARGETS[target])``.
         """
         return name_gold({column: getattr(self.gold, column) for column in TARGETS[target]}, target)
 
 
 def short_name(column: str) -> str:
-    """Name a label column by what it says of a paper.
+    """Return the name of a label column without its ending.
 
     Example:
         >>> short_name("novelty_label")
@@ -89,14 +90,14 @@ def short_name(column: str) -> str:
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
-    """Give each label column of a task its label.
+    """Return the gold label of each label column of a task, checked.
 
     Args:
-        labels: by label column; or the label itself, where the task has one.
+        labels: one label for each label column; or just the label, if the task has one.
         target: the task.
 
     Raises:
-        ReleaseError: if a label is missing or not in its vocabulary.
+        ReleaseError: a label is missing or not in its vocabulary.
 
     Example:
         >>> name_gold("novel", "novelty")
@@ -115,7 +116,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName)
 
 
 def count_labels(papers: Iterable[Paper], target: TargetName) -> tuple[tuple[str, int], ...]:
-    """Count the papers of each label of a task, in the order of the vocabularies; a label may have none.
+    """Count the papers of each label of a task, in the order of the vocabularies. A label may have 0.
 
     Example:
         >>> view = PaperView("On sleep", None, 2001, 3, None)
@@ -126,17 +127,13 @@ def count_labels(papers: Iterable[Paper], target: TargetName) -> tuple[tuple[str
     return tuple((label, counts[label]) for column in TARGETS[target] for label in VOCABULARIES[column])
 
 
-_SEEN: Final = tuple(field.name for field in fields(PaperView))
-_JUDGED: Final = tuple(field.name for field in fields(Gold))
-
-
 def read_split(
     release_folder: str | Path, split: SplitName, *, needs: tuple[str, ...] = ("disruption_label",)
 ) -> list[Paper]:
-    """Read one split of a release, after checking that its file is the one that the manifest describes.
+    """Read one split of a release, after checking its Parquet file against the manifest.
 
     Args:
-        release_folder: what ``scripts/build_slice.py`` made.
+        release_folder: a folder that ``build`` wrote.
         split: ``"train"`` or ``"test"``.
         needs: label columns that every row must have; the others may be null.
 
@@ -144,18 +141,18 @@ def read_split(
         One Paper per row, in the order of the release.
 
     Raises:
-        ReleaseError: if the folder is no release or cannot be read, the split's Parquet file does not have the SHA-256
-            that the manifest states, a needed label is null or unknown, or there is no such split.
+        ReleaseError: the folder is not a release or cannot be read; the split's Parquet file does not have the SHA-256
+            in the manifest; a needed label is null or unknown; or the split has another name.
 
     Example:
-        >>> read_split("no-such-slice", "test")
+        >>> read_split("no-such-release", "test")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.ReleaseError: no-such-slice is not a release: it has no manifest.json. Build one with
+        sciscirl.errors.ReleaseError: no-such-release is not a release: it has no manifest.json. Build one with
         scripts/build_slice.py.
     """
-    if split not in _SPLITS:
-        msg = f"split is {split!r}, needs one of: {', '.join(_SPLITS)}."
+    if split not in get_args(SplitName):
+        msg = f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}."
         raise ReleaseError(msg)
     path = Path(release_folder) / f"{split}.parquet"
     try:
@@ -175,8 +172,8 @@ def read_split(
         strays = rows.filter(~rows[column].is_in(VOCABULARIES[column]).fill_null(value=False))
         if len(strays):
             msg = (
-                f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}. "
-                f"The task needs one of {', '.join(VOCABULARIES[column])} in each: build a slice balanced by it."
+                f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}; "
+                f"every row needs one of {', '.join(VOCABULARIES[column])}. Build a release balanced by {column}."
             )
             raise ReleaseError(msg)
     return [

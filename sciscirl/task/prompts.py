@@ -1,9 +1,18 @@
-"""From what may be seen of a paper to the messages that ask about it."""
+"""The prompts: every word that a model reads about the task, and how a paper becomes two messages.
+
+``presets.py`` says which prompt an experiment has, as style, contract and target: exp4 is ``checklist``, ``two_keys``,
+``disruption``. The constants below are the words; ``render_prompt`` puts them together. A changed word is another
+experiment, so ``tests/golden/prompts.txt`` pins every prompt.
+
+To add a prompt: add its name to ``PromptStyle``, its texts as a constant, and its place to ``render_prompt``. Then name
+it in a preset, and update the golden file (``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal, get_args
@@ -12,12 +21,13 @@ from sciscirl.errors import PromptError
 from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView, TargetName
 
-# ---------- Three invented papers that show a model what an answer looks like. None of them exists, so none is in a slice.
+PromptStyle = Literal["plain", "ontology", "checklist"]
+STYLES: Final[tuple[PromptStyle, ...]] = get_args(PromptStyle)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One label of an invented paper, and what speaks for it."""
+    """One label of an invented paper, and the reasons for it."""
 
     label: str
     justification: str
@@ -26,14 +36,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class MiniExample:
-    """An invented paper and the answer to it: a reading for each label column, and the confidence in any one."""
+    """An invented paper and its answer: a reading for each label column, and the confidence in each."""
 
     view: PaperView
     readings: Mapping[str, Reading]
     confidence: float
 
 
-#: One per label, in the order of the disruption labels; years, citations and fields say nothing about the label.
+#: Invented papers that show what an answer looks like. They do not exist, so no release holds them. One for each label,
+#: in the order of the disruption labels; years, citations and fields say nothing about the label.
 MINI_EXAMPLES: Final = (
     MiniExample(
         PaperView(
@@ -107,8 +118,7 @@ MINI_EXAMPLES: Final = (
 )
 
 
-# ---------- The words of the prompts. A changed word is another experiment.
-
+# The words of the prompts. A changed word is another experiment.
 
 #: What is judged.
 SUBJECT: Final[dict[TargetName, str]] = {
@@ -120,7 +130,7 @@ SUBJECT: Final[dict[TargetName, str]] = {
 _SEEN: Final = (
     "You are given its record (title, abstract, year of publication, citations so far, main field), {not_what}."
 )
-#: What the model has to judge it by, and what it does not see.
+#: What the model sees of a paper, and what it does not see.
 UNSEEN: Final[dict[TargetName, str]] = {
     "disruption": _SEEN.format(not_what="not the papers that cite it"),
     "novelty": _SEEN.format(not_what="not the works that it cites"),
@@ -132,8 +142,8 @@ TASK: Final = {
     "two": "Choose two labels: {labels}.",
     "probabilities": "Say how probable each label is: {labels}.",
 }
-#: What the labels of a column mean. Novelty as the releases have it: how much less than by chance the rarest tenth of
-#: the pairs of cited venues occurs, against how much more the median pair does (Uzzi et al. 2013).
+#: What the labels of a column mean (``ontology`` and ``checklist``). Novelty as in the releases: the z-score of the
+#: rarest tenth of the cited venue pairs against that of the median pair (Uzzi et al. 2013).
 MEANING: Final = {
     "disruption_label": """\
 What the labels mean, seen from the papers that were published later:
@@ -206,13 +216,10 @@ QUESTION: Final = {
 }
 
 
-PromptStyle = Literal["plain", "ontology", "checklist"]
-STYLES: Final[tuple[PromptStyle, ...]] = get_args(PromptStyle)
-
-# What may begin a special token of some tokenizer (<|im_start|>, </s>, <0x0A>, [INST]), what would end a line for
-# someone, and halves of surrogate pairs. "p < 0.05", "p<0.05" and "[12]" stay as they are.
+# What may begin a special token of a tokenizer (<|im_start|>, </s>, <0x0A>, [INST]), what some readers take for the end
+# of a line, and halves of surrogate pairs. "p < 0.05", "p<0.05" and "[12]" stay as they are.
 _ESCAPED: Final = re.compile(r"<(?!\s|=|\d+(?:\.\d+)?(?![\w>]))|\[(?=/?[A-Za-z_])|[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# A word, or a piece of one: text without spaces can be cut too.
+# A word, or a piece of a long one: so text without spaces can be cut too.
 _PIECE: Final = re.compile(r"\S{1,40}")
 _CUT: Final = " …"
 
@@ -220,21 +227,21 @@ _CUT: Final = " …"
 def render_prompt(
     view: PaperView, style: PromptStyle, contract: ContractName, target: TargetName = "disruption"
 ) -> list[dict[str, str]]:
-    r"""Write the messages that ask for one paper's label, or for two.
+    r"""Write the messages that ask for the label or labels of one paper.
 
     Args:
         view: what may be seen of the paper.
-        style: ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions to ask
-            oneself and three invented examples.
+        style: ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions that the
+            model should ask itself and three invented examples.
         contract: which keys the answer must have.
         target: which labels are asked for.
 
     Returns:
         A system and a user message, each with ``role`` and ``content``. The system message is the same for every
-        paper. The paper is one line of JSON in the user message, which no text of it can end or step out of.
+        paper. The user message holds the paper as one line of JSON; no text of the paper can end that line.
 
     Raises:
-        PromptError: if style, contract or target is unknown.
+        PromptError: style, contract or target is unknown.
 
     Example:
         >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)
@@ -268,7 +275,7 @@ def render_prompt(
 
 
 def render_question(contract: ContractName, target: TargetName) -> str:
-    """Write what ends a prompt.
+    """Write the question that ends a prompt.
 
     Example:
         >>> render_question("four_keys", "joint")
@@ -291,7 +298,7 @@ def _render_rules(contract: ContractName, target: TargetName) -> str:
 
 
 def _choose(texts: Mapping[str, str], contract: ContractName, target: TargetName) -> str:
-    """Pick what fits the answer: probabilities, two labels, or one label."""
+    """Pick the text for an answer of probabilities, two labels, or one label."""
     if contract == "probabilities":
         return texts["probabilities"]
     return texts["two" if len(TARGETS[target]) > 1 else "one"]
@@ -302,10 +309,10 @@ def _either(names: list[str]) -> str:
 
 
 def render_record(view: PaperView) -> str:
-    r"""Write what may be seen of a paper as one line of JSON that holds no tokenizer's special tokens.
+    r"""Write what may be seen of a paper as one line of JSON without the special tokens of any tokenizer.
 
-    Reading the JSON gives the text back unchanged. What could be taken for markup by a tokenizer or a chat template
-    is written as a JSON escape: line ends, ``<`` and ``[`` where letters or marks follow.
+    Whatever a tokenizer or chat template could take for markup becomes a JSON escape: line ends, and ``<`` and ``[``
+    before letters or marks. Reading the JSON gives the text back unchanged.
 
     Example:
         >>> print(render_record(PaperView("[INST] a\nb", None, 2001, 3, None)))
@@ -316,7 +323,7 @@ def render_record(view: PaperView) -> str:
 
 
 def escape_markup(text: str) -> str:
-    r"""Write what could be taken for markup as JSON escapes; in the strings of a JSON text they mean the same.
+    r"""Escape what could be taken for markup; inside the strings of a JSON text the escapes mean the same.
 
     Example:
         >>> print(escape_markup('{"a": "1 < 2 <|im_end|>"}'))
@@ -326,21 +333,21 @@ def escape_markup(text: str) -> str:
 
 
 def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> PaperView:
-    """Shorten the abstract until the paper's record has no more than ``n_tokens`` tokens.
+    """Shorten the abstract until the paper's record has at most ``n_tokens`` tokens.
 
-    The abstract loses whole words from its end and gains ``…``; words of more than 40 characters, and scripts without
-    spaces, are cut every 40 characters. Everything else is kept.
+    The abstract loses whole words from its end and gains ``…``. A run of more than 40 characters without a space is cut
+    every 40 characters. All other fields are kept.
 
     Args:
         view: what may be seen of the paper.
-        n_tokens: for the record as the prompt shows it; the rest of a prompt has a length of its own.
-        count_tokens: the number of tokens of a text, by the tokenizer of the model.
+        n_tokens: the cap for the record as the prompt shows it, without the rest of the prompt.
+        count_tokens: counts the tokens of a text with the tokenizer of the model.
 
     Returns:
         The same view if it fits, else one with a shorter abstract.
 
     Raises:
-        PromptError: if the record does not fit even without its abstract.
+        PromptError: the record does not fit even without its abstract.
 
     Example:
         >>> view = PaperView("Title", "one two three four", 2001, 3, None)
@@ -357,17 +364,11 @@ def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int])
         return view
     abstract = view.abstract or ""
     ends = [match.end() for match in _PIECE.finditer(abstract)]
-    # Of the cuts that fit, the last: found by halving, since a longer text has more tokens. The cut that was kept was
-    # itself counted, so that a tokenizer that is not quite monotonous costs a word at worst, never the cap.
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high) // 2
-        if fits(replace(view, abstract=abstract[: ends[middle]] + _CUT)):
-            low = middle + 1
-        else:
-            high = middle
-    capped = replace(view, abstract=abstract[: ends[low - 1]] + _CUT if low else view.abstract and "")
-    if low == 0 and not fits(capped):
+    # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted, so a
+    # tokenizer that is not quite monotonous costs a word at worst, and the cap always holds.
+    n_fit = bisect_left(ends, True, key=lambda end: not fits(replace(view, abstract=abstract[:end] + _CUT)))
+    capped = replace(view, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else view.abstract and "")
+    if n_fit == 0 and not fits(capped):
         needed = count_tokens(render_record(capped))
         msg = (
             f"a paper's record has {needed:,} tokens without its abstract, the cap is {n_tokens:,}. Raise the cap; "
@@ -384,7 +385,7 @@ def _render_example(example: MiniExample, contract: ContractName, target: Target
         {column: reading.label for column, reading in readings.items()},
         contract,
         target,
-        # One confidence for two labels is that both are right.
+        # The confidence in two labels is the probability that both are right.
         confidence=example.confidence if is_forecast else round(example.confidence ** len(readings), 2),
         justification=" ".join(reading.justification for reading in readings.values()),
         signals=[signal for reading in readings.values() for signal in reading.signals],

@@ -1,4 +1,9 @@
-"""From a judged answer to its reward, in named parts that are logged one by one."""
+"""The rewards: what a judged answer earns, in named parts that are logged one by one.
+
+To add a reward: add a RewardTable with a new name to REWARDS, then give that name to a preset as
+``TaskRules(reward=...)``. If a table cannot express the rule, extend ``score_answer``. The reward of a challenged
+answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/share_penalty.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,11 @@ from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, name_gold
 
 _LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
-#: What is nearly right: balanced stands between novel and conventional. Disruption has no such middle: neutral is a
-#: third kind of mark, not half of each.
+#: Pairs of labels that are nearly right: balanced lies between novel and conventional. Disruption has no such middle,
+#: because neutral is a third kind of mark and not half of each.
 ADJACENT: Final = frozenset(
     {("novel", "balanced"), ("balanced", "novel"), ("conventional", "balanced"), ("balanced", "conventional")}
 )
-
-
 #: The largest factor on a label's task part. The natural shares of labels, 12.5 % at least, need 2.7.
 MAX_WEIGHT: Final = 10
 
@@ -34,33 +37,33 @@ def _total(*parts: float) -> float:
 class RewardTable:
     """What each case earns: R = R_parse + R_contract + R_task + R_think.
 
-    The task part of one label is ``wrong + s * (correct - wrong)``. A bare label has s = 1 if it is right, else 0. A
-    forecast p has the quadratic score ``s = 1 - sum((p - y)**2) / 2``, y being 1 for the gold label and 0 for the
-    others: the same for a forecast that is certain, and highest on average for the forecast that says what one
-    believes. Where two labels are asked for, the task part is the mean of theirs.
+    The task part of one label is ``wrong + s * (correct - wrong)``. A label alone has s = 1 if it is right, else 0. A
+    forecast p has the quadratic score ``s = 1 - sum((p - y)**2) / 2``, where y is 1 for the gold label and 0 for the
+    others. A certain forecast scores as its label would, and an honest forecast scores highest on average. For two
+    labels the task part is the mean.
 
-    A balanced table multiplies the task part of a paper by 1 / (K * share of its label in the training split), K
-    labels. Each constant answer then earns ``kept + correct / K + wrong * (K - 1) / K`` on average there, whatever it
-    says; constant forecasts earn the more, the nearer they are to w * q, normed, of weights w and shares q: to uniform.
+    A balanced table multiplies the task part of a paper by 1 / (K * share of its label in the training split), for K
+    labels. So every constant answer earns ``kept + correct / K + wrong * (K - 1) / K`` on average. A constant forecast
+    earns the more, the nearer it is to the normed product of weights and shares, which is uniform.
 
     Attributes:
         name: by which presets and logs call it.
-        not_json: the parse part of an answer that is not JSON; nothing else but ``think`` is added to it.
-        broken: the contract part of JSON that breaks the contract; no task part.
+        not_json: the parse part of an answer that is not JSON. Only ``think`` is added to it.
+        broken: the contract part of JSON that breaks the contract. It has no task part.
         kept: the contract part of a valid answer.
-        correct: the task part of a valid answer with the right label, before its weights.
+        correct: the task part of a valid answer with the right label, before weights.
         wrong: the task part of a valid answer with another label.
-        adjacent: the task part of a valid answer with a label that is ADJACENT to the right one; None: ``wrong``.
-        think: added to any of these if the raw text ``<think>`` is anywhere in the answer.
-        class_weights: pairs of gold label and factor on ``correct``; a label that is not there has 1.
-        is_balanced: whether the task part is weighted by gold_weights.
-        gold_weights: pairs of gold label and factor on the whole task part, by ``balance``.
-        share_penalty: L, of the batch term ``-L * (share of the label among recent answers - its share on the
-            training split)``: see ``share_tracker.batch_term``.
+        adjacent: the task part of a valid answer whose label is ADJACENT to the right one; None: ``wrong``.
+        think: added to any case if the raw text ``<think>`` is anywhere in the answer.
+        class_weights: pairs of gold label and factor on ``correct``; a label without a pair has 1.
+        is_balanced: whether ``gold_weights`` apply.
+        gold_weights: pairs of gold label and factor on the whole task part, set by ``balance``.
+        share_penalty: L of the batch term ``-L * (share of the label among recent answers - its share in the training
+            split)``, see ``share_penalty.batch_term``.
 
     Raises:
-        RewardError: on construction, if a value is not finite, a weight is not positive or its label unknown, or
-            if a better case would not earn more than a worse one.
+        RewardError: on construction; a value is not finite, a weight is not positive or has an unknown label, or a
+            better case would not earn more than a worse one.
 
     Source: quadratic score, Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2; Gneiting & Raftery 2007,
     doi:10.1198/016214506000001437.
@@ -82,27 +85,23 @@ class RewardTable:
     def __post_init__(self) -> None:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         numbers = [value for value in own.values() if isinstance(value, (int, float))]
-        weights = (*self.class_weights, *self.gold_weights)
-        if not all(math.isfinite(value) for value in (*numbers, *(value for _, value in weights))):
+        numbers += [value for _, value in (*self.class_weights, *self.gold_weights)]
+        if not all(map(math.isfinite, numbers)):
             msg = f"reward table {self.name!r} holds a value that is not finite. Give numbers."
             raise RewardError(msg)
         for name in ("class_weights", "gold_weights"):
             pairs = dict(own[name])
             if len(own[name]) != len(set(pairs) & set(_LABELS)) or min(pairs.values(), default=1) <= 0:
-                msg = (
-                    f"reward table {self.name!r} has {name} {own[name]!r}, needs positive factors, one for "
-                    f"a label of {', '.join(_LABELS)}."
-                )
+                needed = f"needs positive factors, at most one for each of {', '.join(_LABELS)}"
+                msg = f"reward table {self.name!r} has {name} {own[name]!r}, {needed}."
                 raise RewardError(msg)
         if self.gold_weights and not self.is_balanced:
-            msg = (
-                f"reward table {self.name!r} has gold_weights and is not balanced. Set is_balanced, or leave them out."
-            )
+            msg = f"reward table {self.name!r} has gold_weights but is not balanced. Set is_balanced, or drop them."
             raise RewardError(msg)
         if self.is_balanced and (self.adjacent is not None or self.class_weights):
             msg = (
-                f"reward table {self.name!r} is balanced, and pays partial credit or a class more: constant answers "
-                "would no longer earn the same. Leave adjacent and class_weights out."
+                f"reward table {self.name!r} is balanced and has adjacent or class_weights: constant answers would no "
+                "longer earn the same. Leave adjacent and class_weights out."
             )
             raise RewardError(msg)
         for label in _LABELS:
@@ -124,15 +123,11 @@ class RewardTable:
         return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
 
     def best(self, *gold_labels: str) -> float:
-        """Return the most that an answer can earn on a paper of this class, or of these two; without batch term."""
-        return _total(self.kept, math.fsum(map(self.weighted, gold_labels)) / len(gold_labels))
-
-    def weighted(self, gold_label: str) -> float:
-        """Return the task part of a right answer on a paper of this class."""
-        return self.task_part(gold_label, 1.0)
+        """Return the most that an answer can earn on a paper of this label, or of these two, without batch term."""
+        return _total(self.kept, math.fsum(self.task_part(gold, 1.0) for gold in gold_labels) / len(gold_labels))
 
     def task_part(self, gold_label: str, score: float) -> float:
-        """Return the task part of an answer of quadratic score ``score`` (0 to 1) on a paper of this class."""
+        """Return the task part of an answer with quadratic score ``score`` (0 to 1) on a paper of this label."""
         correct = self.correct * dict(self.class_weights).get(gold_label, 1.0)
         return dict(self.gold_weights).get(gold_label, 1.0) * math.fsum((score * correct, (1 - score) * self.wrong))
 
@@ -144,10 +139,7 @@ class RewardTable:
 
 @dataclass(frozen=True, slots=True)
 class RewardParts:
-    """The four parts of one reward, and their sum.
-
-    ``tasks`` holds the task part of each label column before their mean; where there is one, it is the task part.
-    """
+    """The four parts of one reward, and their sum. ``tasks`` holds the task part of each label column."""
 
     parse: float
     contract: float
@@ -158,15 +150,14 @@ class RewardParts:
 
     def named(self) -> dict[str, float]:
         """Return the four parts and their total by name, for a log."""
-        return {"parse": self.parse, "contract": self.contract, "task": self.task, "think": self.think,
-                "total": self.total}  # fmt: skip
+        return {name: getattr(self, name) for name in ("parse", "contract", "task", "think", "total")}
 
 
 _SOFT: Final = RewardTable(name="soft", broken=-0.5, kept=0.0, correct=0.75, wrong=0.0)
 _STRONG: Final = RewardTable(name="strong", broken=-0.75, kept=0.05, correct=1.0, wrong=-0.6)
 _BALANCED: Final = RewardTable(name="balanced", broken=-0.75, kept=0.05, correct=1.0, wrong=0.0, is_balanced=True)
-#: The published tables (soft: Baseline and Exp1; strong: Exp2 to Exp4; disruptive_x3: Exp5; partial: the novelty and
-#: joint tasks), and ours.
+#: Every reward by name. Published: soft (Baseline, Exp1), strong (Exp2 to Exp4), disruptive_x3 (Exp5), partial (the
+#: novelty and joint tasks). The others are ours.
 REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
     {
         table.name: table
@@ -187,11 +178,11 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
 
     Args:
         table: with ``is_balanced``.
-        counts: papers of each label, as ``task.count_labels`` counts them.
+        counts: papers of each label, from ``papers.count_labels``.
 
     Raises:
-        RewardError: if a label has fewer papers than a MAX_WEIGHT-th of an even share, so that next to nothing would
-            have to make up for all the others, or the table is not balanced.
+        RewardError: a label has less than 1/MAX_WEIGHT of an even share of the papers, so a few papers would count as
+            much as all others; or the table is not balanced.
 
     Example:
         >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
@@ -205,9 +196,9 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
         needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
         if held and (len(held) < len(vocabulary) or min(held) < needed):
             msg = (
-                f"the training split has {known} papers, reward {table.name!r} needs at least {needed:,} of each label: "
-                f"with fewer, one right answer would earn more than {MAX_WEIGHT} times what it does on balanced "
-                "classes. Build a slice that is balanced by this label, or choose another reward."
+                f"the training split has {known} papers, reward {table.name!r} needs at least {needed:,} of each "
+                f"label. With fewer, one right answer would earn more than {MAX_WEIGHT} times what it does with equal "
+                "class counts. Build a release balanced by this label, or choose another reward."
             )
             raise RewardError(msg)
         weights += [(label, sum(held) / (len(held) * known[label])) for label in vocabulary if held]
@@ -218,13 +209,12 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
     """Reward one judged answer.
 
     Args:
-        answer: what ``parse_answer`` returned.
+        answer: from ``parse_answer``.
         gold: the paper's label, or one for each label column (``Paper.labels``).
-        table: one of REWARDS, ``TaskRules.table``, or another.
+        table: what each case earns, for example ``TaskRules.table``.
 
     Raises:
-        RewardError: if a gold label is not in its vocabulary: such a paper cannot be rewarded. Or if the table is
-            balanced and has no weight for it.
+        RewardError: a gold label is not in its vocabulary, or a balanced table has no weight for it.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -232,7 +222,7 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
         >>> score_answer(answer, "disruptive", REWARDS["disruptive_x3"])
         RewardParts(parse=0.0, contract=0.05, task=3.0, think=0.0, total=3.05)
         >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0, "neutral": 0.5}', "probabilities")
-        >>> score_answer(answer, "disruptive", REWARDS["strong"])  # two labels are said at once: none is
+        >>> score_answer(answer, "disruptive", REWARDS["strong"])  # a tie names no label
         RewardParts(parse=0.0, contract=-0.75, task=0.0, think=0.0, total=-0.75)
         >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0.1, "neutral": 0.4}', "probabilities")
         >>> score_answer(answer, "disruptive", REWARDS["strong"]).task  # score 1 - (0.25 + 0.01 + 0.16) / 2
@@ -273,7 +263,7 @@ def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> fl
 
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
-    """Return half the squared distance of a forecast from what was so: 0 certain and right, 1 certain and wrong.
+    """Return half the squared distance of a forecast from the truth: 0 if certain and right, 1 if certain and wrong.
 
     Example:
         >>> quadratic_loss({"novel": 0.5, "balanced": 0.5, "conventional": 0.0}, "novelty_label", "novel")

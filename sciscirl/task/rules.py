@@ -14,19 +14,19 @@ from sciscirl.task.rewards import REWARDS, RewardTable, balance
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRules:
-    """What the model is asked, how it has to answer, and what that earns.
+    """What the model is asked, how it must answer, and what the answer earns.
 
     Attributes:
         target: which labels are asked for.
         style: which prompt (``prompts.render_prompt``).
         contract: which keys the answer has.
         reward: a name in ``rewards.REWARDS``.
-        max_paper_tokens: title and abstract are cut to this many tokens together; not published.
-        class_counts: training papers of each label, which a balanced reward is weighted by; see ``fitted``.
+        max_paper_tokens: the cap for a paper's record; a longer abstract is cut. Not published.
+        class_counts: training papers of each label, the weights of a balanced reward. ``fitted`` sets it.
 
     Raises:
-        SciSciRLError: on construction, if a value is not one of those, or partial credit meets forecasts, which have
-            a measure of being nearly right already.
+        SciSciRLError: on construction; a value is not allowed, or a reward with partial credit meets the contract
+            ``probabilities``, whose quadratic score pays for nearly right answers already.
 
     Example:
         >>> TaskRules(style="poem")
@@ -43,13 +43,9 @@ class TaskRules:
     class_counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("target", tuple(TARGETS)),
-            ("style", STYLES),
-            ("contract", CONTRACTS),
-            ("reward", tuple(REWARDS)),
-        ):
-            if getattr(self, name) not in allowed:
+        choices = {"target": TARGETS, "style": STYLES, "contract": CONTRACTS, "reward": REWARDS}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in tuple(allowed):  # a tuple also takes what cannot be hashed
                 msg = f"{name} is {getattr(self, name)!r}, needs one of {', '.join(allowed)}."
                 raise SciSciRLError(msg)
         if self.contract == "probabilities" and REWARDS[self.reward].adjacent is not None:
@@ -58,10 +54,10 @@ class TaskRules:
         check_positive(max_paper_tokens=self.max_paper_tokens)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules with the class counts of the training papers, if the reward is weighted by them.
+        """Return these rules with the class counts of the training papers, if the reward is balanced.
 
         Raises:
-            RewardError: if a label has no paper.
+            RewardError: a label has too few papers.
         """
         if not REWARDS[self.reward].is_balanced:
             return self
@@ -71,7 +67,7 @@ class TaskRules:
 
     @property
     def table(self) -> RewardTable:
-        """What each case earns; of a balanced reward that was not fitted, one that scores no answer."""
+        """What each case earns. A balanced table scores answers only after ``fitted``."""
         table = REWARDS[self.reward]
         return balance(table, self.class_counts) if self.class_counts else table
 
@@ -81,10 +77,10 @@ class TaskRules:
 
 
 def check_positive(**values: object) -> None:
-    """Refuse what is not a whole number of at least 1.
+    """Refuse a value that is not a whole number of at least 1.
 
     Raises:
-        SciSciRLError: if one of ``values`` is not, with its name.
+        SciSciRLError: one of ``values`` is not; the message has its name.
 
     Example:
         >>> check_positive(batch_size=0)

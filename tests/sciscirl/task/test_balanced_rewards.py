@@ -250,7 +250,7 @@ def test_no_weight_is_above_ten_and_a_class_that_would_need_more_is_refused_with
     assume(min(held.values()) == rarest)
     balance(REWARDS["balanced"], held.items())
     held[first] = rarest - 1
-    with pytest.raises(RewardError, match=r"more than 10 times what it does on balanced classes\. Build a slice"):
+    with pytest.raises(RewardError, match=r"more than 10 times what it does with equal class counts\. Build a release"):
         balance(REWARDS["balanced"], held.items())
 
 
