@@ -269,13 +269,13 @@ def test_a_snapshot_and_a_world_replace_one_another_only_when_asked(tmp_path):
     before = files(tmp_path / "out") if ingest(small, **places) else {}
     folder = snapshot(tmp_path / "openalex", 60)
     config = SnapshotConfig(folder=str(folder), n_workers=1)
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         ingest(config, **places)
     assert files(tmp_path / "out") == before
     read = ingest(config, **places, overwrite=True)
     assert read.works.select("work_id").collect().height == 60
     snapshot_files = files(tmp_path / "out")
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         ingest(small, **places)
     assert files(tmp_path / "out") == snapshot_files
     assert ingest(small, **places, overwrite=True).works.select("work_id").collect().height == 50
@@ -347,7 +347,7 @@ def test_files_that_somebody_puts_into_a_corpus_stay_and_do_not_count(tmp_path):
 def test_an_unfinished_corpus_of_another_source_is_kept_too(world, tmp_path):
     shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache", "corpus.json"))
     whole = files(tmp_path / "out")
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         ingest(SyntheticConfig(n_works=50), tmp_path / "out", cache_dir=tmp_path)
     assert files(tmp_path / "out") == whole
 
@@ -392,7 +392,7 @@ def test_scores_of_another_format_are_other_scores(world, tmp_path, monkeypatch)
     out, places = tmp_path / "cd.parquet", {"cache_dir": world.parent / "scores"}
     write_cd_index(world, out, **places)
     monkeypatch.setattr(score_files, "_FORMAT_VERSIONS", {"cd": 2, "novelty": 1})
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         write_cd_index(world, out, **places)
 
 
@@ -565,9 +565,9 @@ def test_the_same_result_is_left_alone_and_another_only_replaced_when_asked(worl
     write_cd_index(world, out, **places)
     assert out.stat().st_mtime_ns == before
     other = CDConfig(window_years=3)
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         write_cd_index(world, out, other, **places)
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         write_atypicality(world, out, **places)
     write_cd_index(world, out, other, **places, overwrite=True)
     assert out.stat().st_mtime_ns > before
