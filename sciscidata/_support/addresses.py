@@ -1,4 +1,4 @@
-"""Which addresses a key may be sent to: https, or this machine itself."""
+"""Check the address that an API key is sent to: it has to be https, or this machine itself."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from sciscidata.errors import ConfigError
 
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-# Only these spellings, and nothing between host and path but a port: where two parsers could disagree about the host
-# ("http://127.0.0.1@a.org", "http://127.0.0.1\.a.org", "http://2130706433"), it is not surely this machine.
+# Only these spellings, and only a port between host and path. Two parsers could disagree about any other host:
+# "http://127.0.0.1@a.org", "http://127.0.0.1\.a.org", "http://2130706433".
 _HERE: Final = re.compile(rf"http://(?:localhost|127(?:\.{_BYTE}){{3}}|\[::1\])(?::\d{{1,5}})?(?:/|\Z)", re.A | re.I)
 _ENCRYPTED: Final = re.compile(r"https://(?P<authority>[^/?#]+)", re.A | re.I)
 _ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#\\]*@)?([a-z0-9.:_\[\]-]*)", re.A | re.I)
 
 
 def may_carry_key(url: str) -> bool:
-    """Say whether what is sent to an address stays secret: it is encrypted, or stays on this machine.
+    """Whether a key sent to an address stays secret: it is encrypted, or stays on this machine.
 
-    This machine is ``localhost``, 127.0.0.0/8 and ``::1``, written like that. A name is never looked up.
+    This machine is ``localhost``, 127.0.0.0/8 or ``::1``, in this spelling. No name is looked up.
 
     Example:
         >>> [may_carry_key(f"http://{host}:8000/v1") for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1")]
@@ -33,12 +33,12 @@ def may_carry_key(url: str) -> bool:
 
 
 def check_address(url: str, *, name: str, key: str, secret: str | None = None) -> None:
-    """Refuse an address that a key cannot be sent to.
+    """Refuse an address to which a key would be sent in the open.
 
     Args:
         url: the address.
-        name: what the user calls it: ``base_url``, an environment variable.
-        key: what the user calls the key.
+        name: its name for the user: ``base_url``, an environment variable.
+        key: the name of the key for the user.
         secret: the key itself, which the message leaves out; an address may hold it by mistake.
 
     Raises:
@@ -63,7 +63,7 @@ def check_address(url: str, *, name: str, key: str, secret: str | None = None) -
 
 
 def show_address(url: str, secret: str | None = None) -> str:
-    """Give scheme, host and port of an address for a message, and nothing that may be a password.
+    """Return scheme, host and port of an address for a message, without anything that may be a password.
 
     Example:
         >>> show_address("http://user:word@a.org:80/v1?api_key=secret"), show_address("tml-secret")

@@ -1,4 +1,4 @@
-"""Too little memory, said in a line: before the packages are loaded, whose own code ends the process, and after."""
+"""Say in one line that memory is too short: before Polars and LLVM load, which would abort, and when an error comes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from sciscidata.errors import MemoryLimitError
 
 _GB: Final = 1_000_000_000
-#: What loading Polars, LLVM and their threads takes before any work is read: of addresses, and of private memory.
+#: Memory (MB) that Polars, LLVM and their threads take before any work is read: a base, and per processor.
 _LEAST: Final = (("RLIMIT_AS", "addresses", "ulimit -v", 1_700, 130), ("RLIMIT_DATA", "data", "ulimit -d", 700, 60))
 _MEASURED_PROCESSORS: Final = 4
 _SHORT: Final = re.compile(
@@ -20,10 +20,10 @@ _SHORT: Final = re.compile(
 
 
 def check_limits(n_processors: int | None = None) -> None:
-    """Refuse a limit of memory under which the packages cannot be loaded: Rust and C++ would abort or wait for ever.
+    """Refuse a memory limit under which the packages cannot load: Rust and C++ would abort or wait forever.
 
     Args:
-        n_processors: of this machine, each of which gets a thread; None: as many as there are.
+        n_processors: number of processors, each with a thread; None counts those of this machine.
 
     Raises:
         MemoryLimitError: the limit of this process is too low.
@@ -35,7 +35,7 @@ def check_limits(n_processors: int | None = None) -> None:
         import resource
     except ImportError:  # Windows
         return
-    # The share of each was measured on few: where there are many, a limit that would do must not be refused.
+    # Measured on four processors: on more, a sufficient limit must not be refused.
     n_processors = min(n_processors or os.cpu_count() or 1, _MEASURED_PROCESSORS)
     for name, what, command, base, each in _LEAST:
         limit = resource.getrlimit(getattr(resource, name))[0]
@@ -49,7 +49,7 @@ def check_limits(n_processors: int | None = None) -> None:
 
 
 def about_memory(error: BaseException) -> str | None:
-    """Say in a line that memory was too short, if that is what an error, or one behind it, is about; else None.
+    """Say in one line that memory was too short, if an error or one of its causes says so; else None.
 
     Example:
         >>> about_memory(RuntimeError("can't start new thread"))

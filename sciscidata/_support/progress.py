@@ -1,4 +1,4 @@
-"""A progress bar on standard error for whatever takes long; silent when nobody is watching a terminal."""
+"""A progress bar on standard error for long work; silent where there is no terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sciscidata._support.terminal import printable
 
 
 class Advance(Protocol):
-    """Advances a bar by an amount, and may put a short note behind it."""
+    """Advances a bar by an amount, and may write a short note behind it."""
 
     def __call__(self, amount: float, note: str = "", /) -> None: ...
 
 
 @contextmanager
 def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Advance]:
-    """Show a bar while the block runs; yield what advances it.
+    """Show a bar while the block runs; yield the function that advances it.
 
     Args:
-        description: what is being done, in the imperative.
+        description: the work, in the imperative.
         total: amount of work; None shows a pulse and a count.
-        unit: what is counted, for example ``"works"``.
+        unit: the things counted, for example ``"works"``.
 
     Example:
         >>> with progress_bar("count citers", total=3) as advance:

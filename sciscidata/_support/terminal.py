@@ -1,4 +1,4 @@
-"""Text for a terminal: what a file says is shown, and never executed."""
+"""Print safely: control characters from files and servers are shown as text, so that no terminal executes them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Any, Final, NoReturn
 
 from sciscidata._support.memory import about_memory
 
-#: The control characters (ESC begins commands to the terminal), what reorders a line, ends one, or is no character.
+#: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-#: Colours and the like: what they are around is text without them.
+#: Colours and the like, around text.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    r"""Write what may not reach a terminal as its code: control characters, reversals of a line, ends of lines.
+    r"""Replace control characters, line reversals and line ends by their codes.
 
     Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
 
     Args:
-        text: or what is shown by its ``str``.
+        text: a text, or an object shown by its ``str``.
         lines: keep ``\n``, in a text whose lines are ours.
 
     Example:
@@ -47,7 +47,7 @@ def _code(character: str) -> str:
 
 
 class TextRecord(logging.LogRecord):
-    r"""What is logged, as text: whichever handler writes it, be it ours or that of another package.
+    r"""A log record whose message is safe text, for every handler.
 
     Example:
         >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
@@ -58,11 +58,11 @@ class TextRecord(logging.LogRecord):
 
     def __init__(self, *facts: Any, **more: Any) -> None:  # noqa: ANN401
         super().__init__(*facts, **more)
-        if self.exc_info:  # a formatter makes this text of it, unless it is there
+        if self.exc_info:  # a formatter would make this text itself if it were missing
             self.exc_text = printable(logging.Formatter().formatException(self.exc_info), lines=True)
 
     def getMessage(self) -> str:
-        """Return the message: ours are one line each, those of others lose their colours."""
+        """Return the message: ours as one line, those of other packages without colours."""
         message = super().getMessage()
         if self.name.startswith(("sciscidata", "sciscirl")):
             return printable(message)
@@ -84,10 +84,10 @@ class TextParser(argparse.ArgumentParser):
 
 
 def open_terminal() -> None:
-    """Make streams, logs, warnings and tracebacks of this process such that only text comes out. For commands.
+    """Make streams, logs, warnings and tracebacks of this process print safe text only. For commands.
 
-    A stream that was closed (``>&-``) is opened again, lest the next file that is opened takes its place: then
-    standard output cannot be written, and what goes to standard error is lost.
+    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place: then standard
+    output cannot be written, and standard error is lost.
     """
     _reopen()
     for stream in (sys.stdout, sys.stderr):
@@ -133,7 +133,7 @@ def _reopen() -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error: as text, and, where it cannot be written, not at all."""
+    """Write a line of safe text to standard error; do nothing if that fails."""
     try:
         sys.stderr.write(f"{printable(text, lines=True)}\n")
         sys.stderr.flush()
@@ -142,7 +142,7 @@ def tell(text: str) -> None:
 
 
 def about_failure(error: Exception) -> str | None:
-    """Say in a line which memory or file the system refused; None for any other error.
+    """Say in one line which memory or file the system refused; None for any other error.
 
     Example:
         >>> about_failure(OSError(13, "Permission denied", "slices"))
@@ -150,12 +150,12 @@ def about_failure(error: Exception) -> str | None:
         >>> about_failure(RuntimeError("no kernel")) is None
         True
     """
-    told = about_memory(error)
-    if told is None and isinstance(error, OSError):
-        from sciscidata.storage import about_os_error  # loads much that no command needs at its beginning
+    problem = about_memory(error)
+    if problem is None and isinstance(error, OSError):
+        from sciscidata.storage import about_os_error  # slow to load, and not needed at the start of a command
 
-        told = about_os_error(error)
-    return told
+        problem = about_os_error(error)
+    return problem
 
 
 def show_cursor() -> None:
@@ -165,13 +165,10 @@ def show_cursor() -> None:
 
 
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
-    """Run a command and send what it has printed on its way: where that fails, it is one line and status 1.
-
-    Returns:
-        The command's exit status.
+    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
 
     Raises:
-        SystemExit: of a parser that refuses the words.
+        SystemExit: from a parser that refuses the words.
     """
     try:
         status = run(words)
@@ -190,7 +187,7 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
 
 
 def discard(stream: Any) -> None:  # noqa: ANN401
-    """Send what is still to be written to nowhere: Python tries once more at its end, and exits with its own status."""
+    """Send pending output nowhere: Python would try again at its end, and exit with its own status."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # not a stream of the system

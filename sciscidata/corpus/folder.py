@@ -32,6 +32,8 @@ TABLES: dict[str, pl.Schema] = {
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
     "citations": CITATIONS,
 }
+#: Rows per group of each table: the texts of one group are the least that a query can read of them.
+ROWS_PER_GROUP = {"works": 4_096, "texts": 4_096, "citations": 65_536}
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are writing
 _KEY = "work_id"

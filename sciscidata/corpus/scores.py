@@ -18,17 +18,16 @@ from sciscidata._support.validate import require_parquet_name
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
 from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
-from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.parquet import CHECKED, SCORES_PER_GROUP
 
 logger = logging.getLogger(__name__)
 
 #: The name of the metadata in which a score file states its facts.
 SCORES_KEY: Final = b"sciscidata_stage"
 _COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # facts that no caller states
-_ROWS_PER_GROUP: Final = 1 << 18
 #: Raised by one whenever the same corpus and config give other scores.
 _FORMAT_VERSIONS: Final = {"cd": 1, "novelty": 1}
-_REMEDY: Final = "Run the command that made it again, with --overwrite."
+_REMEDY: Final = "Make it again, with overwrite=True."
 
 
 def read_score_facts(path: str | Path) -> dict[str, Any]:
@@ -170,7 +169,7 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
                 # Not with the schema, which pyarrow writes a second time in a form of its own.
                 writer.add_key_value_metadata({SCORES_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
-            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+            writer.write_table(table, row_group_size=SCORES_PER_GROUP)
         stack.close()
         seal(file)
     return out

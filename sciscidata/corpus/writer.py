@@ -19,6 +19,7 @@ from sciscidata.corpus.folder import (
     RECEIPTS,
     REMOVED_FILE,
     REMOVED_ROWS,
+    ROWS_PER_GROUP,
     TABLES,
     UNFINISHED,
     describe_part,
@@ -53,7 +54,6 @@ logger = logging.getLogger(__name__)
 
 #: Raised by one whenever the same corpus gives other files.
 _FORMAT_VERSION: Final = 2  # 1 had no checksums of pages and row groups, and no seal
-_BATCH_ROWS: Final = 4_096  # a row group of works: what is read of the texts for one of them
 _PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
 _Part = tuple[str, str, dict[str, Any]]  # the stem of a file, its name in the corpus, and what it holds
 
@@ -256,13 +256,12 @@ def _write_parts(
     The checksums for the report come from the bytes in memory, so that a failure of the disk shows.
     """
     n_rows, parts = 0, list[_Part]()
-    group_rows = _BATCH_ROWS * (16 if tables[0] == "citations" else 1)
     for number, part in enumerate(_parts(frame, _PART_ROWS[tables[0]])):
         stem = f"part-{number:06}"
         for name in tables:
             target, content = out / name / f"{stem}.parquet", io.BytesIO()
             rows = part.select(TABLES[name].names())
-            write_parquet(rows, content, compression_level=1, row_group_size=group_rows)
+            write_parquet(rows, content, compression_level=1, row_group_size=ROWS_PER_GROUP[name])
             if not _is_written(target, content.getbuffer()):
                 write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
             parts.append((stem, f"{name}/{target.name}", describe_part(content, name)))

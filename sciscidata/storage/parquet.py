@@ -1,4 +1,4 @@
-"""Parquet with checksums: written with one per page, and read by row group with one per group and footer."""
+"""Parquet with checksums: one per page when written, one per row group and footer when read in parts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ import polars as pl
 import pyarrow.parquet as pq
 from isal import isal_zlib  # its CRC-32 is five times as fast as zlib's
 
-#: How this package writes Parquet.
+#: The options with which this package writes Parquet.
 CHECKED: Final[dict[str, Any]] = {"compression": "zstd", "write_page_checksum": True}
+#: Rows per group of score files: large, because they are read by column.
+SCORES_PER_GROUP: Final = 1 << 18
 _MAGIC: Final = b"PAR1"
-_TAIL: Final = 8  # the footer's length, and the four letters at the end
+_TAIL: Final = 8  # length of the footer, and the four letters at the end
 _BLOCK: Final = 1 << 22
 
 
 class ChecksumError(Exception):
-    """A part of a Parquet file is not what was written."""
+    """A part of a Parquet file differs from its checksum."""
 
 
 def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
-    """Write a frame with a checksum on every page.
+    """Write a frame to a path or an open file, with a checksum on every page.
 
     Args:
         rows: the frame.
-        path: where to; or an open file.
-        options: further ones of ``pyarrow.parquet.write_table``.
+        path: the file.
+        options: more options of ``pyarrow.parquet.write_table``.
 
     Raises:
         OSError: the file cannot be written.
@@ -78,7 +80,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def sum_groups(file: IO[bytes]) -> list[str]:
-    """Return a checksum for each row group of an open file and, last, one for its footer: CRC-32, 8 hex digits.
+    """Return a CRC-32 (8 hex digits) for each row group of an open file, and one for its footer at the end.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read.
@@ -102,12 +104,7 @@ class CheckedGroups:
         self._bounds = _bounds(file, read.metadata)
 
     def read(self, group: int, columns: list[str]) -> pl.DataFrame:
-        """Read some columns of one row group.
-
-        Raises:
-            ChecksumError: the row group is damaged.
-            OSError, pyarrow.ArrowException: it cannot be read.
-        """
+        """Read some columns of one row group; raise ChecksumError if it is damaged."""
         start, end = self._bounds[group], self._bounds[group + 1]
         if _sum(self._file, start, end) != self._sums[group]:
             msg = f"row group {group} differs from its checksum"
@@ -122,7 +119,7 @@ def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
 
     Args:
         path: the file.
-        sums: what ``sum_groups`` gave when it was written.
+        sums: the result of ``sum_groups`` when it was written.
 
     Raises:
         ChecksumError: the footer is damaged.
@@ -160,7 +157,7 @@ def _footer_start(file: Any) -> int:  # noqa: ANN401
 
 
 def _bounds(file: Any, metadata: Any) -> list[int]:  # noqa: ANN401
-    """Say where each row group begins and, last, the footer."""
+    """Return where each row group begins, and the footer at the end."""
     ends: list[int] = []
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         columns = [group.column(i) for i in range(group.num_columns)]

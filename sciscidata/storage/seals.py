@@ -1,4 +1,4 @@
-"""A file that holds its own SHA-256, so that a change of any bit of it shows."""
+"""Seal a file: write its own SHA-256 into it, so that a change of any bit shows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import IO, Final
 _FIELD: Final = "sealed_sha256"
 _DIGITS: Final = 64
 _ZEROS: Final = "0" * _DIGITS
-#: What a file has to hold, as JSON, before it is sealed: one field, filled in by ``seal``.
+#: The field, as JSON, that a file has to hold before ``seal`` fills it in.
 BLANK_SEAL: Final = {_FIELD: _ZEROS}
 _SEAL: Final = re.compile(rb'"' + _FIELD.encode() + rb'": ?"([0-9a-f]{64})"')
 _PARQUET_END: Final = b"PAR1"
-_LONGEST: Final = 1 << 30  # bytes to look through: a damaged footer may claim any length
+_LONGEST: Final = 1 << 30  # most bytes to search: a damaged footer may claim any length
 
 
 def seal(path: Path) -> None:
@@ -49,7 +49,7 @@ def seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file is as it was when it was sealed. Reads all of it.
+    """Whether a file is unchanged since it was sealed. Reads all of it.
 
     Raises:
         OSError: the file cannot be read.
@@ -88,7 +88,7 @@ def seal_text(text: str) -> bytes:
 
 
 def is_sealed_text(content: bytes) -> bool:
-    """Whether what a sealed file holds is as it was.
+    """Whether the content of a sealed file is unchanged.
 
     Example:
         >>> is_sealed_text(b"{}")
@@ -102,13 +102,13 @@ def is_sealed_text(content: bytes) -> bool:
 
 
 def _place(content: bytes) -> int | None:
-    """Say where the 64 digits begin; None where there is no seal, or more than one."""
+    """Return where the 64 digits begin; None where there is no seal, or more than one."""
     found = list(_SEAL.finditer(content))
     return found[0].start(1) if len(found) == 1 else None
 
 
 def _find_seal(file: IO[bytes]) -> int | None:
-    """Do the same for a file; of Parquet only the footer is looked through, which holds the metadata."""
+    """Return the same for a file; of Parquet only the footer is searched, which holds the metadata."""
     size = file.seek(0, 2)
     start = 0
     if size >= 8:

@@ -1,4 +1,4 @@
-"""Small files that are read whole: settings, manifests, reports. What is no file, or is too large, is not read."""
+"""Read small files whole, as bytes or JSON (settings, manifests, reports); refuse pipes, devices and large files."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
-# ---------- JSON that somebody else may have written: a value, or one kind of error.
-
-
-#: Of lists and objects in each other. Python reads a thousand, and fails where the next function goes through them.
+#: Most levels of lists and objects. Python reads a thousand, and then fails in the next function that follows them.
 MAX_DEPTH: Final = 100
 
 
 def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
-    r"""Read one JSON value.
+    r"""Read one JSON value that anybody may have written.
 
     Raises:
         ValueError: the text is no JSON, not UTF-8, nested deeper than MAX_DEPTH, or holds half of a surrogate
-            pair, which no file could be written with.
+            pair, which cannot be written to a file.
 
     Example:
         >>> parse_json(b'{"step": 50}')
@@ -35,24 +32,23 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
         half of a surrogate pair
         Expecting value: line 1 column 1 (char 0)
     """
+    problem = ""
     try:
         whole = text if isinstance(text, str) else text.decode("utf-8-sig")
         value = json.loads(whole)
-        is_text = r"\u" not in whole or _is_text(value)
-        is_flat = _is_flat(value)
+        if r"\u" in whole:
+            json.dumps(value, ensure_ascii=False).encode()
+        if not _is_flat(value):
+            raise RecursionError
     except RecursionError:
-        msg = "nested too deep"
-        raise ValueError(msg) from None
+        problem = "nested too deep"
     except UnicodeDecodeError:
-        msg = "not UTF-8"
-        raise ValueError(msg) from None
-    if not is_text:
-        msg = "half of a surrogate pair"
-        raise ValueError(msg)
-    if not is_flat:
-        msg = "nested too deep"
-        raise ValueError(msg)
-    return value
+        problem = "not UTF-8"
+    except UnicodeEncodeError:
+        problem = "half of a surrogate pair"
+    else:
+        return value
+    raise ValueError(problem)
 
 
 def _is_flat(value: Any) -> bool:  # noqa: ANN401 (JSON)
@@ -65,25 +61,17 @@ def _is_flat(value: Any) -> bool:  # noqa: ANN401 (JSON)
     return False
 
 
-def _is_text(value: Any) -> bool:  # noqa: ANN401 (JSON)
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-#: A file of settings has a few KB.
+#: Most bytes of a file of settings, which has a few KB.
 SETTINGS_BYTES: Final = 1 << 20
-#: A manifest or a report; one line of a manifest has 200 bytes, so that this is a hundred times the whole snapshot's.
+#: Most bytes of a manifest or a report; a hundred times the manifest of the whole snapshot.
 REPORT_BYTES: Final = 64 << 20
 
 
 def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
-    """Read a file that has at most so many bytes.
+    """Read a file of at most ``most_bytes`` bytes.
 
     Raises:
-        OSError: it cannot be read, is a pipe or a device, or is larger. ``strerror`` says which.
+        OSError: it cannot be read, is a pipe or a device, or is larger; ``strerror`` says which.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -107,17 +95,12 @@ def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
 
 
 def read_json(path: Path, most_bytes: int = REPORT_BYTES) -> Any:  # noqa: ANN401
-    """Read a JSON file that has at most so many bytes.
-
-    Raises:
-        OSError: as ``read_whole``.
-        ValueError: as ``parse_json``.
-    """
+    """Read a JSON file; errors are as in ``read_whole`` (OSError) and ``parse_json`` (ValueError)."""
     return parse_json(read_whole(path, most_bytes))
 
 
 def is_special(path: Path) -> bool:
-    """Whether something is there that is neither a file nor a folder: a pipe, a socket, a device, or a link to one.
+    """Whether a path is a pipe, a socket or a device, or a link to one.
 
     Example:
         >>> is_special(Path("no-such-file"))

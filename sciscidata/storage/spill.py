@@ -1,11 +1,10 @@
-"""Rows on their way into files by number: what is too much for memory is put apart, and read again part by part."""
+"""Split rows that exceed memory into numbered files on disk, to be read again file by file."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ import pyarrow as pa
 
 
 class RowSpool:
-    """Writes rows to Arrow files, one for each number that occurs. The rows of one number keep their order.
+    """Writes rows to Arrow files, one for each number. The rows of one number keep their order.
 
     Args:
-        folder: where the files go.
-        stem: what their names begin with.
+        folder: the folder of the files.
+        stem: the beginning of their names.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -38,18 +37,16 @@ class RowSpool:
     def __enter__(self) -> RowSpool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._writers.clear()
-        self._files.__exit__(kind, error, trace)
+        self._files.close()
 
     def path(self, number: int) -> Path:
-        """Say where the rows of a number lie, if there are any; to be read when the spool is closed."""
+        """Return the file of a number, which is there if it has rows; read it when the spool is closed."""
         return self._folder / f"{self._stem}-{number}.arrow"
 
     def add(self, rows: pl.DataFrame, numbers: npt.NDArray[np.int64]) -> None:
-        """Write some rows: the columns are those of the first, and each row has a number, 0 or more."""
+        """Write rows with the same columns each time; ``numbers`` has one number, 0 or more, per row."""
         order = np.argsort(numbers, kind="stable")
         there, starts = np.unique(numbers[order], return_index=True)
         ordered, edges = rows[order], [*starts.tolist(), numbers.size]

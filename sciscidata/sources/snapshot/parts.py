@@ -25,12 +25,20 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata import errors
-from sciscidata.corpus.folder import RECEIPTS, TABLES, UNFINISHED, describe_part, find_damaged, own_files
+from sciscidata.corpus.folder import (
+    RECEIPTS,
+    ROWS_PER_GROUP,
+    TABLES,
+    UNFINISHED,
+    describe_part,
+    find_damaged,
+    own_files,
+)
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.sources.snapshot.layout import Part
-from sciscidata.sources.snapshot.reading import BATCH_WORKS, read_batches
+from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.paths import remove_folder
@@ -220,9 +228,8 @@ def _writers(folder: Path) -> Generator[Callable[[str, pl.DataFrame], None]]:
             writers[name] = stack.enter_context(writer)
 
         def write(name: str, frame: pl.DataFrame) -> None:
-            rows = BATCH_WORKS * (16 if name == "citations" else 1)
             if frame.height:
-                writers[name].write_table(_arrow(frame), row_group_size=rows)
+                writers[name].write_table(_arrow(frame), row_group_size=ROWS_PER_GROUP[name])
 
         yield write
 
