@@ -73,11 +73,7 @@ def without_timing(answer: Answer) -> Answer:
 def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any] | None:
     """Return the JSON object of a good answer, or None for a single work that does not exist (404).
 
-    Args:
-        answer: not a redirect.
-        request: what was asked.
-        has_key: whether a key was sent; decides the advice in messages.
-        now: the moment from which the reset of the daily budget is counted.
+    ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``.
 
     Raises:
         TryAgainError: too many requests, an error of the server, or a body that is not JSON.

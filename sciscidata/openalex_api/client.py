@@ -105,9 +105,8 @@ class OpenAlexClient:
     def watch(self, callback: Callable[[float], None] | None) -> None:
         """Call ``callback`` with ``cost_usd`` after every call over the network.
 
-        Args:
-            callback: replaces an earlier one, None removes it. It is called by one thread at a time, must be quick,
-                and must not raise.
+        It replaces an earlier callback, and None removes it. Only one thread calls it at a time; it must be quick and
+        must not raise.
         """
         self._bill.watch(callback)
 
@@ -142,7 +141,7 @@ class OpenAlexClient:
         """Return the answer to one request, a JSON object.
 
         Args:
-            request: what to ask.
+            request: see works_request.
             check: an answer that fails it is requested again and not stored. A stored answer that fails it (it may
                 come from a weaker check) is requested again and replaced.
             missing_ok: return None for a work that OpenAlex does not have (any more). That is stored, too.
@@ -174,13 +173,7 @@ class OpenAlexClient:
         are stored, the answers before it are yielded, and then its error is raised. Calls are also stored when the
         caller stops early or is interrupted.
 
-        Args:
-            requests: what to ask.
-            check: as in :meth:`fetch`, for every answer.
-            missing_ok: as in :meth:`fetch`.
-
-        Raises:
-            SciSciDataError: as :meth:`fetch`, when the failed answer is due.
+        Arguments and errors are as in :meth:`fetch`; an error is raised when its answer is due.
         """
         stop = threading.Event()
 

@@ -27,10 +27,6 @@ _log = logging.getLogger(__name__)
 class Pacer:
     """Spaces the requests of all threads evenly: at most ``rate`` a second, slower after a complaint of the server.
 
-    Args:
-        rate: requests per second at full pace.
-        clock: returns seconds, like ``time.monotonic``.
-
     Example:
         >>> pacer, waits = Pacer(4.0, clock=lambda: 0.0), []
         >>> for _ in range(3):
@@ -80,13 +76,8 @@ def ask_until_answered(
 ) -> dict[str, Any] | None:
     """Retry until there is a good answer. A wait is what the server asks for plus growing jitter, up to a cap.
 
-    Args:
-        ask: one attempt; raises TryAgainError if a retry may help. Other errors pass through.
-        request: what is asked, for messages.
-        config: the number of attempts, and the longest wait.
-        was_reached: whether the server ever answered. If it never did, the network or the address is wrong, and
-            three attempts are enough.
-        sleep: waits for a number of seconds.
+    ``ask`` is one attempt; it raises TryAgainError if a retry may help. A server that never answered gets three
+    attempts, because the network or the address is wrong.
 
     Raises:
         ApiError: no attempt had a good answer.
@@ -136,10 +127,7 @@ def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
 
 
 class Bill:
-    """Counts calls and dollars for all threads of a client.
-
-    Args:
-        limit_usd: a call that could exceed it is refused; None: no limit.
+    """Counts calls and dollars for all threads of a client, and refuses a call that could exceed ``limit_usd``.
 
     Example:
         >>> bill = Bill(limit_usd=0.0002)

@@ -176,11 +176,7 @@ def _breaks_off(block: bytes, at: int) -> bool:
 def _take_document(
     first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits
 ) -> tuple[list[Any], bool]:
-    """Collect a whole document, and return whether it is one; if not, the blocks read so far.
-
-    Raises:
-        CorruptRecordError: the document is too large, or a part of it is too large to repair.
-    """
+    """Collect a whole document, and return whether it is one; if not, the blocks read so far. It may be too large."""
     held: list[bytes | CorruptRecordError] = [first]
     size = len(first)
     for block in blocks:
@@ -206,9 +202,6 @@ def _take_document(
 
 def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
     """Parse one JSON value: a work, a list of works, or a page of the API with ``results``.
-
-    Yields:
-        In order, a Work or the error of an entry.
 
     Example:
         >>> [work.work_id for work in works_of(b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}')]
@@ -244,11 +237,7 @@ class _Page(msgspec.Struct):
 
 
 def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
-    """Cut a list or a page into entries: together, if they need no more memory than their text; else one by one.
-
-    Raises:
-        CorruptRecordError: when called or while reading; it is neither.
-    """
+    """Cut a list or a page into entries: together, if they need no more memory than their text; else one by one."""
     is_list = _LIST.match(piece)
     try:
         if len(piece) <= _FEW_BYTES or _has_large_entries(piece):
@@ -266,11 +255,7 @@ def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
 
 
 def _has_large_entries(piece: bytes) -> bool:
-    """Whether all entries of a list or a page are objects, and large on average; decodes no content.
-
-    Raises:
-        msgspec.MsgspecError, RecursionError: it is not JSON, or not all are objects.
-    """
+    """Whether entries of a list or a page are large on average; decodes no content. It raises if one is no object."""
     n_left = len(piece) // _HANDLE_BYTES
 
     class Entry(msgspec.Struct, gc=False):
@@ -297,11 +282,7 @@ def _is_strict_json(document: bytes) -> bool:
 
 
 def _is_json(document: bytes) -> bool:
-    """Whether the whole document is JSON, perhaps after repair.
-
-    Raises:
-        CorruptRecordError: a part is too large to repair.
-    """
+    """Whether the whole document is JSON, perhaps after repair; raises if a part is too large to repair."""
     if _is_strict_json(document):
         return True
     try:
@@ -350,9 +331,6 @@ def _last_in_bytes(chunks: Iterable[bytes], n: int) -> Iterator[bytes]:
 
 def raw_chunks(path: Path) -> Iterator[bytes]:
     """Read the bytes of a file, a quarter of a megabyte at a time.
-
-    Raises:
-        InputNotFoundError: while reading; the file cannot be opened or read.
 
     Example:
         >>> list(raw_chunks(Path("no", "such.jsonl")))

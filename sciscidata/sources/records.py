@@ -50,13 +50,7 @@ class _FileCounts:
 
 @dataclass(slots=True)
 class Reading:
-    r"""Yields the works of all files, each id once, and counts what it skips.
-
-    Args:
-        files: of two records with one id, the first in this order counts.
-        hashes: the SHA-256 of each for the report, or None.
-        strict: raise at the first corrupt line.
-        limits: the longest line, and the longest gap without a work.
+    r"""Yields the works of all files, each id once (the first in order counts), and counts what it skips.
 
     Example:
         >>> from tempfile import TemporaryDirectory

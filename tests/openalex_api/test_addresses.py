@@ -183,7 +183,7 @@ def test_a_store_is_not_asked_unencrypted_with_credentials(name, listener, monke
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     monkeypatch.setenv(name, f"http://0.0.0.0:{port}")
-    with pytest.raises(ConfigError, match=rf"^{name} is http://0\.0\.0\.0:{port}: what proves who asks") as caught:
+    with pytest.raises(ConfigError, match=rf"^{name} is http://0\.0\.0\.0:{port}: the credentials") as caught:
         scan_sciscinet(SciSciNetConfig(folder="s3://science/v2"))
     assert KEY not in str(caught.value)
     assert not is_asked()
@@ -228,7 +228,7 @@ def test_a_url_of_tables_with_a_password_in_it_is_refused():
 )
 def test_no_option_of_any_store_sends_credentials_unencrypted(folder, option):
     with pytest.raises(
-        ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: what proves"
+        ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: the credentials"
     ):
         _check_store(folder, {option: "http://10.0.0.1"})
     for url in ("https://store.example", "http://127.0.0.1:10000"):
@@ -247,7 +247,9 @@ def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
 
 def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
     for options in ({"token": KEY}, {"Authorization": KEY}):
-        with pytest.raises(ConfigError, match=r"^the folder of SciSciNet is http://10\.0\.0\.1: what proves") as caught:
+        with pytest.raises(
+            ConfigError, match=r"^SciSciNetConfig\.folder is http://10\.0\.0\.1: the"
+        ) as caught:
             _check_store("http://10.0.0.1/x", options)
         assert KEY not in str(caught.value)
         for folder in ("https://a.org/x", "http://localhost:8000/x"):

@@ -331,7 +331,7 @@ def test_a_missing_key_is_told_from_a_wrong_one(server, store):
         client.fetch(LIST)
     with (
         client_of(server, store, api_key=None) as (client, _),
-        pytest.raises(ApiKeyError, match="wants an API key for /works"),
+        pytest.raises(ApiKeyError, match="needs an API key for /works"),
     ):
         client.fetch(LIST)
 

@@ -85,8 +85,8 @@ def api(server):
 
 
 def client_of(server: OpenAlexServer, **options: Any) -> httpx.Client:
-    """A client that waits however busy the machine is, and asks no proxy."""
-    return httpx.Client(base_url=server.base_url, timeout=600, trust_env=False, **options)
+    """A client that waits however busy the machine is, and uses neither a proxy nor certificates (60 ms to load)."""
+    return httpx.Client(base_url=server.base_url, timeout=600, trust_env=False, verify=False, **options)
 
 
 def ids(answer: httpx.Response) -> list[str]:

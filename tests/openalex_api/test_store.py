@@ -146,7 +146,7 @@ def test_a_killed_process_loses_nothing_that_it_had_put(tmp_path):
 
 def test_a_file_that_is_no_database_is_called_damaged(tmp_path):
     (tmp_path / FILE_NAME).write_bytes(b"this is not SQLite, far from it" * 100)
-    with pytest.raises(StorageError, match=r"damaged.*asked and paid for again"):
+    with pytest.raises(StorageError, match=r"damaged.*requested and paid for again"):
         ResponseStore(tmp_path)
 
 
@@ -185,7 +185,7 @@ def test_a_store_that_somebody_holds_is_named(tmp_path, monkeypatch):
     with ResponseStore(tmp_path) as store:
         other = sqlite3.connect(store.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageError, match="Another process is writing"):
+        with pytest.raises(StorageError, match="other process has written"):
             store.put("a", b"", 0.0)
         other.execute("ROLLBACK")
         other.close()
@@ -232,7 +232,7 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
         store.check_server("https://one.org")
         store.put("b", b"2", 0.0, server="https://one.org")
         assert store.get("a") == b"1"
-        with pytest.raises(StorageError, match="ApiConfig.base_url"):
+        with pytest.raises(StorageError, match=r"ApiConfig\.base_url"):
             store.check_server("https://two.org")
 
 

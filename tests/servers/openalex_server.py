@@ -11,8 +11,8 @@ In a test::
     assert server.credits == 12 and not server.repeated()
 
 What it serves, refuses and words differently is in ``tests.servers.openalex``; the shapes are checked against recorded
-exchanges in ``tests/openalex_api/test_loopback_server.py``. Left out: search, ``group_by`` with several fields, queries by
-POST, compression. What OpenAlex serves and this does not is answered with 501, never wrongly.
+exchanges in ``tests/openalex_api/test_loopback_server.py``. Left out: search, ``group_by`` with several fields, queries
+by POST, compression. What OpenAlex serves and this does not is answered with 501, never wrongly.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages
 from sciscidata.sources.sciscinet.chosen_parquet_rows import (
     BINARY,
     FALSE,

@@ -585,7 +585,7 @@ def test_an_answer_compressed_in_a_way_that_was_not_asked_for_is_not_read(tmp_pa
     with (
         ResponseStore(tmp_path) as store,
         OpenAlexClient(config, store, sleep=lambda _: None) as client,
-        pytest.raises(ApiError, match="which was not asked for"),
+        pytest.raises(ApiError, match="which was not requested"),
     ):
         client.fetch(works_request(1))
 

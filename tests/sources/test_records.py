@@ -177,7 +177,7 @@ def test_lines_before_damage_in_the_middle_are_read_once_each(tmp_path):
 @pytest.mark.parametrize(("content", "line", "reason"), DAMAGED.values(), ids=DAMAGED.keys())
 def test_damage_is_fatal_when_strict(tmp_path, content, line, reason):
     file = write(tmp_path / "works.jsonl", content=content)
-    message = rf"works.jsonl, line {line or '.*'}: .*{reason}.*without strict"
+    message = rf"works.jsonl, line {line or '.*'}: .*{reason}.*strict=False"
     for corpus in (scan(file, strict=True).works, scan(file, strict=True).citations):
         with pytest.raises(CorruptRecordError, match=message):
             corpus.collect()

@@ -54,8 +54,8 @@ from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, m
 from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages
 from sciscidata.sources.sciscinet import order as sciscinet_order
-from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
 from sciscidata.sources.sciscinet.chosen_parquet_rows import parse_struct, write_struct
 from sciscidata.sources.sciscinet.published_scores import (
     compare_scores,
@@ -137,7 +137,7 @@ def test_real_dartmouth_rows_are_read_and_their_missing_scores_named(shared_data
     assert works["doi"].null_count() == 3_528
     assert not works["is_retracted"].any()
     assert works["title"].null_count() == works.height
-    with pytest.raises(SchemaMismatchError, match=r"lacks disruption.*--recompute"):
+    with pytest.raises(SchemaMismatchError, match=r"lacks disruption.*SciSciNetConfig\.recompute=True"):
         found.scores  # noqa: B018
     with pytest.raises(SchemaMismatchError, match="Atyp_10pct_Z"):
         found.atypicality  # noqa: B018
@@ -484,7 +484,7 @@ def test_a_part_that_may_not_be_read_is_not_called_damaged(made, monkeypatch):
 
 
 def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
-    with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*--sciscinet-texts"):
+    with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*SciSciNetConfig\.texts"):
         tables(made, texts=str(tmp_path))
 
 
@@ -1111,7 +1111,7 @@ def test_a_work_that_a_table_repeats_is_refused_by_every_run(made, tmp_path, nam
     folder.mkdir()
     tables_with(made, folder, **{name: lambda rows: pl.concat([rows, rows[5:7]])})
     second = min(pl.read_parquet(folder / f"sciscinet_{name}.parquet")["paperid"][5:7])
-    told = f"table {shown} names 2 works more than once, for example {second} "
+    told = f"table {shown} repeats 2 works, for example {second} "
     source = SciSciNetConfig(folder=str(folder))
     with pytest.raises(WorkIdError, match=told):
         build_from(folder, tmp_path)

@@ -110,7 +110,7 @@ def test_a_store_that_does_not_answer_is_one_clear_error(options, change, reason
 
 
 def test_an_option_that_is_none_is_one_clear_error(options):
-    with pytest.raises(ConfigError, match=r"^storage_options: invalid value for 'max_retries'"):
+    with pytest.raises(ConfigError, match=r"^SciSciNetConfig\.storage_options: invalid value for 'max_retries'"):
         scan_sciscinet(SciSciNetConfig(folder="s3://science/v2", storage_options=options | {"max_retries": "two"}))
 
 

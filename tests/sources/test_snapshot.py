@@ -132,7 +132,9 @@ def test_parquet_is_taken_where_both_editions_are_there(real, tmp_path):
 
 def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, tmp_path, caplog):
     folder = shared_data / "openalex" / "snapshot_legacy"
-    with pytest.raises(InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*--corrupt skip"):
+    with pytest.raises(
+        InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*Config.corrupt='skip'"
+    ):
         read(folder, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     corpus = read(folder, tmp_path / "out", corrupt="skip")
@@ -317,7 +319,9 @@ def test_a_corrupt_part_is_named_and_fatal_or_skipped_by_choice(tmp_path, editio
     part = next(folder.glob(f"data/{edition}/works/{DAYS[1]}*"))
     damage(part, how)
     (folder / "data" / edition / "works" / "manifest.json").unlink()
-    with pytest.raises(CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*--corrupt skip"):
+    with pytest.raises(
+        CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*corrupt='skip'"
+    ):
         read(folder, out, allow_missing_manifest=True)
     assert len(list((out / "works").iterdir())) == 2  # the good ones are kept
     with pytest.raises(InputNotFoundError, match="is not finished"):

@@ -127,10 +127,7 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
 def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
     """Count the citers of a work by year, and those that also cite its references.
 
-    Args:
-        work_id: the focal work.
-        references: distinct, without the work itself.
-        cited_by_count: from its record; decides whether citers are listed or counted.
+    ``references`` are distinct and without the work itself; ``cited_by_count`` decides between listing and counting.
     """
     if (cited_by_count or 0) <= _LISTED:
         pages = yield [_list_request(f"cites:W{work_id}", 1)]
@@ -289,11 +286,10 @@ class ReferenceRecords:
             self._frames.append(works_frame(found, REFERENCE_WORKS))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
-        """Count by year the references that the API counts as citers only because they cite themselves.
+        """Count by year the requested references that the API counts as citers only because they cite themselves.
 
         Returns:
-            The references that also cite the focal work, and so are counted as citing both; and all of them. Only
-            requested references are known.
+            The references that also cite the focal work, and so are counted as citing both; and all of them.
         """
         own = frozenset(references)
         found = [self._self_citers[reference] for reference in references if reference in self._self_citers]

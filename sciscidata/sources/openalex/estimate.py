@@ -79,14 +79,9 @@ def estimate_calls(
     It walks through the candidates ahead, then through typical ones, until every cell has its expected works or the
     candidates end. Each candidate adds the observed share of every open cell, and the calls that it would need.
 
-    Args:
-        demand: with what is already filled.
-        outcomes: of the candidates judged so far; at least one.
-        ahead: the next candidates, in order.
-        typical: candidates to continue with, repeatedly; at least one.
-        available: number of candidates still to come.
-        every_record: request the references' records of every judged work, for novelty; otherwise only where their
-            citers are counted.
+    ``outcomes`` (at least one) are those of the judged candidates; ``available`` is the number of candidates to come.
+    With ``every_record``, for novelty, the references' records of every judged work are requested; otherwise only where
+    their citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}
     natural = ("", ()) in missing

@@ -70,11 +70,8 @@ class _Places:
 def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_text: bool) -> Iterator[pl.DataFrame]:
     """Yield WORKS in the order of the table of texts, or of the ids, in batches.
 
-    Args:
-        tables: by the names of LAYOUTS; papers and texts hold a work once.
-        columns: of WORKS.
-        by_text: in the order of the texts; works without a text come last, by their id; a text without a work is left
-            out. False: by id.
+    With ``by_text``, works without a text come last, by their id, and a text without a work is left out. Papers and
+    texts must hold a work once.
 
     Raises:
         StorageError: TMPDIR is full; more than a million works need about 150 bytes each there.

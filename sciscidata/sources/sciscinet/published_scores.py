@@ -146,15 +146,7 @@ def compare_scores(
 
 
 def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dict[str, Any]:
-    """Compare a published z with a computed one: ranks and signs.
-
-    Args:
-        published: ``work_id`` and ``name``.
-        computed: the same.
-        name: ``"z_p10"`` or ``"z_median"``.
-
-    Returns:
-        ``both``, ``only_published``, ``only_computed``, ``spearman`` and ``same_sign``, as ``compare_scores``.
+    """Compare a published z (column ``name``) with a computed one, by ranks and signs as ``compare_scores`` does.
 
     Example:
         >>> z = pl.DataFrame({"work_id": [1, 2, 3], "z_p10": [1.0, -2.0, None]})

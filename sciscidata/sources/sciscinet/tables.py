@@ -65,19 +65,12 @@ _PROOF: Final = "the credentials (a signature, a token)"
 
 @dataclass(frozen=True)
 class Table:
-    """One table of SciSciNet: its raw scan, and its columns by our names.
+    """One table of SciSciNet: its raw scan, and its columns by our names."""
 
-    Attributes:
-        name: a key of LAYOUTS.
-        location: its file, pattern or URL.
-        raw: the scan, with the published columns.
-        columns: published name and kind by our name, without missing columns.
-    """
-
-    name: str
-    location: str
-    raw: pl.LazyFrame
-    columns: Mapping[str, tuple[str, Kind]]
+    name: str  # a key of LAYOUTS
+    location: str  # its file, pattern or URL
+    raw: pl.LazyFrame  # with the published columns
+    columns: Mapping[str, tuple[str, Kind]]  # published name and kind by our name, without missing columns
 
     @property
     def files(self) -> list[Path]:
@@ -85,11 +78,7 @@ class Table:
         return _files(self.location)
 
     def scan(self, *names: str) -> pl.LazyFrame:
-        """Return the columns under our names and in our types; null for a column that the table lacks.
-
-        Args:
-            *names: our names; without them, all columns of the table.
-        """
+        """Return columns (all without ``names``) under our names and in our types; null if the table lacks one."""
         types = self.raw.collect_schema()
         wanted = names or tuple(self.columns)
         return self.raw.select(
@@ -135,9 +124,6 @@ class Table:
         """Keep only the rows of some works. Of texts in local Parquet only these rows are read, immediately.
 
         Of other tables whole columns are read; row groups and pages without these works are not decoded.
-
-        Args:
-            work_ids: Int64; some thousands.
         """
         name = self.columns["work_id"][0]
         dtype = self.raw.collect_schema()[name]
@@ -169,14 +155,8 @@ def find_table(
     ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``; in version 1 ``.tsv``,
     ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried.
 
-    Args:
-        folder: a path or a URL that Polars scans (``hf://``, ``gs://``, ``s3://``).
-        version: decides the names.
-        name: a key of LAYOUTS.
-        storage_options: passed to Polars.
-
     Returns:
-        None if the folder has no such table.
+        None if the folder has no table ``name``.
 
     Raises:
         SchemaMismatchError: a required column is missing, a column has an impossible type (for example a date for a
@@ -378,11 +358,7 @@ def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArra
     """Find works among sorted ids; return their positions in ``ids`` and their rows in ``work_ids``, by id.
 
     The search runs in the order of the ids, which uses the processor's caches: a quarter of a million works among 120
-    million ids take 0.15 s, in another order 0.8 s.
-
-    Args:
-        ids: ascending, without repeats.
-        work_ids: Int64, in any order, with nulls and repeats.
+    million ids take 0.15 s, in another order 0.8 s. ``ids`` ascend without repeats; ``work_ids`` may be null or repeat.
 
     Example:
         >>> look_up(np.array([3, 5, 8]), pl.Series([8, 9, None, 3, 8]))
@@ -402,9 +378,6 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
 
     Papers and texts must hold a work once, because the right one of two rows is unknown; the check needs 9 bytes a
     work. If the block fails with a reading error, the local files are read through once, the smallest first.
-
-    Args:
-        tables: ``SciSciNet.tables``.
 
     Raises:
         WorkIdError: before the block; papers or texts hold a work twice.

@@ -58,14 +58,11 @@ def read_batches(
 ) -> Iterator[list[Read]]:
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
-    Args:
-        part: of either edition; both give the same works.
-        advance: gets the bytes of the file as they are read.
-        limits: the longest record, and the longest gap without a work.
+    Both editions give the same works. ``advance`` gets the bytes of the file as they are read.
 
     Raises:
-        CorruptRecordError: while reading; the file is damaged or cut off, or the gap is too long. Its message is only
-            the reason.
+        CorruptRecordError: while reading; the file is damaged or cut off, or the gap without a work is too long. Its
+            message is only the reason.
         InputNotFoundError: while reading; the file cannot be read.
 
     Example:
@@ -142,11 +139,7 @@ def line_blocks(
 ) -> Iterator[bytes | CorruptRecordError]:
     r"""Read a gzip or plain file in blocks of whole lines, without the end of the last line.
 
-    Args:
-        path: the file.
-        advance: gets the bytes of the file as they are read.
-        limits: a line that is too long is yielded as a CorruptRecordError.
-        gap: counts the skipped bytes of long lines.
+    For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes.
 
     Raises:
         CorruptRecordError: while reading; the file is damaged or cut off.

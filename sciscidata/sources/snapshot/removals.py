@@ -24,13 +24,9 @@ REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
 
 def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
-    r"""Read the ids of deleted works, and of works that were merged into another one.
+    r"""Read the ids of deleted works, and of works that were merged into another one: sorted numbers, each once.
 
-    Args:
-        files: ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
-
-    Returns:
-        The numbers after W, sorted, each once.
+    A file is ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
 
     Raises:
         CorruptRecordError: a file is damaged, or has neither column.
@@ -78,8 +74,7 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
     Args:
         parts: name and works file of each, oldest first; the copy in the latest part counts.
         deleted: sorted ids.
-        n_works: rows of all files together. For bounded memory the ids are read once for every 16 million rows, a share
-            of them at a time.
+        n_works: rows of all files; the ids are read once for every 16 million, for bounded memory.
 
     Returns:
         REMOVED, sorted by part and work_id; a deleted work that occurs twice has two rows.

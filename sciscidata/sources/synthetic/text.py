@@ -34,16 +34,10 @@ class _Grammar(NamedTuple):
 
 
 def write_titles(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int) -> pl.Series:
-    """Write one title per work.
+    """Write one title per work; works with the same key, field and kind get the same title.
 
-    Args:
-        keys: one stream key per work; works with the same key, field and kind get the same title.
-        fields: number of the field, in the order of ``words.FIELDS``.
-        kinds: 0 disruptive, 1 developing, 2 even-handed.
-        signal_per_cent: sentences in the voice of the work's kind; the others use a random voice.
-
-    Returns:
-        String, in the order of ``keys``, never null.
+    ``fields`` and ``kinds`` are numbers in the order of ``words.FIELDS`` and ``words.KINDS``. ``signal_per_cent`` of
+    the sentences use the voice of the work's kind, the others a random voice.
     """
     return _write(range(1), keys, fields, kinds, signal_per_cent)
 

@@ -12,7 +12,7 @@ faults.py      seeded faults, the same whatever the order of threads
 wire.py        HTTP itself, and the log
 vocabulary.py  the names OpenAlex accepts and lists in its error messages
 
-``tests.servers.openalex_server`` puts them together. Where it knowingly differs from OpenAlex: an id may have one digit; works
-of 2023 keep their old content in today's shape; ``group_by`` leaves out values that no work has; a sample with a
-cursor is a 400 (OpenAlex answers without a next_cursor).
+``tests.servers.openalex_server`` puts them together. Known differences from OpenAlex: an id may have one digit; works
+of 2023 keep their old content in today's shape; ``group_by`` leaves out values that no work has; a sample with a cursor
+is a 400 (OpenAlex answers without a next_cursor).
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -124,12 +125,24 @@ def _shortened(row: Row) -> Row:
 
 
 def read_works(records: Records, *, language: str | None = None) -> tuple[Collection, Collection]:
-    """Works and the sources that they name.
+    """Works and the sources that they name; a file is parsed once for all servers of a process.
 
     Args:
         records: a JSONL file (``.gz`` or not), several, or OpenAlex works as dicts.
         language: given to works whose record knows none (those of 2023); None leaves them null.
     """
+    if isinstance(records, (str, Path)):
+        state = Path(records).stat()
+        return _read_file(str(records), language, state.st_size, state.st_mtime_ns)
+    return _read(records, language)
+
+
+@functools.cache
+def _read_file(path: str, language: str | None, *_state: int) -> tuple[Collection, Collection]:
+    return _read(path, language)
+
+
+def _read(records: Records, language: str | None) -> tuple[Collection, Collection]:
     pairs = [(_LINE.decode(line), _WORK.decode(line)) for line in _lines(records)]
     pairs.sort(key=lambda pair: (-(pair[1].cited_by_count or 0), pair[1].id))
     for row, work in pairs:
