@@ -104,5 +104,6 @@ def remark_on_later_works(later: Mapping[str, Any] | None, last_year: int | None
     years = f"{first}" if first == last else f"{first} to {last}"
     return [
         f"{works} dated after {last_year}, the last year of the data: {years}. A mistaken date, or a year that has "
-        "only begun, completes no citation window. If the dates are right, name the last year: EligibilityConfig.last_year."
+        "only begun, completes no citation window. If the dates are right, name the last year: "
+        "EligibilityConfig.last_year."
     ]

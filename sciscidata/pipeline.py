@@ -179,7 +179,7 @@ def write_background(
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> from sciscidata import SyntheticConfig, scan_synthetic, write_background
-        >>> corpus = scan_synthetic(SyntheticConfig(n_works=2_000))  # or Corpus(works, citations, {}) of your own frames
+        >>> corpus = scan_synthetic(SyntheticConfig(n_works=2_000))  # or Corpus(works, citations, {})
         >>> with TemporaryDirectory() as home:
         ...     write_background(corpus, Path(home) / "pairs.parquet", cache_dir=home)
         Background(pairs.parquet: 45 years 1980-2024, 121,262 venue pairs, null model analytic)

@@ -227,8 +227,7 @@ def _dated(graph: CitationGraph, focal: range) -> range:
 def _checked_focal(graph: CitationGraph, focal: range | None) -> range:
     if focal is None:
         return range(graph.n_known)
-    if not (isinstance(focal, range) and focal.step == 1 and 0 <= focal.start <= focal.stop <= graph.n_known):  #
-    pyright: ignore[reportUnnecessaryIsInstance]
+    if not (isinstance(focal, range) and focal.step == 1 and 0 <= focal.start <= focal.stop <= graph.n_known):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"focal is {focal!r}, needs a range of indices without gaps, from 0 to {graph.n_known:,} at most."
         raise ConfigError(msg)
     return focal

@@ -197,8 +197,10 @@ def _score_year(
         return
     groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
     cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-    commonness = kernels.commonness_of_cells((cells.starts, cells.partners, cells.observed), config.counting ==
-    "ordered") entry_starts, n_entries = kernels.entry_places(groups.offsets)
+    commonness = kernels.commonness_of_cells(
+        (cells.starts, cells.partners, cells.observed), config.counting == "ordered"
+    )
+    entry_starts, n_entries = kernels.entry_places(groups.offsets)
     entries = np.empty(n_entries)
     place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
     kernels.hand_out(*groups.by_venue, *place, commonness, entries)

@@ -35,6 +35,7 @@ from sciscidata.novelty._per_work import check_venues, check_whole_numbers, one_
 from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import WANG_NOVELTY
 
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WangConfig:
     """What is new, what counts, and which years can tell.
@@ -80,8 +81,7 @@ class WangConfig:
         check_whole_numbers(self, optional | needed | span)
         problem = ""
         share = self.drop_least_cited
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:  # pyright:
-        ignore[reportUnnecessaryIsInstance]
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             problem = f"drop_least_cited must be a number from 0, below 1, got {share!r}."
         longest = max(self.profile_years, self.past_years or 0)
         if self.burn_in_years < longest:

@@ -354,7 +354,7 @@ def test_an_unfinished_corpus_of_another_source_is_kept_too(world, tmp_path):
 
 @pytest.mark.parametrize("source", [OpenAlexConfig(), CorpusConfig(folder="x")])
 def test_only_whole_sources_are_ingested(tmp_path, source):
-    with pytest.raises(ConfigError, match="SnapshotConfig.folder"):
+    with pytest.raises(ConfigError, match=r"SnapshotConfig\.folder"):
         ingest(source, tmp_path / "out", cache_dir=tmp_path)
 
 
