@@ -1,4 +1,4 @@
-"""The only thresholds in the project: scores in, the labels that a model has to predict out."""
+"""The only thresholds of the project, for disruption and for novelty, and the labels that follow from them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class LabelThresholds:
         """Look up thresholds: ``"default"`` (inclusive ±0.001) or ``"wide"`` (the older, strict ±0.1).
 
         Raises:
-            ConfigError: at once, if there is no such preset.
+            ConfigError: immediately, if there is no such preset.
 
         Example:
             >>> LabelThresholds.preset("default") == LabelThresholds()
@@ -122,18 +122,7 @@ PRESETS: Final[Mapping[str, LabelThresholds]] = MappingProxyType(
 def compute_disruption_labels(
     scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None
 ) -> pl.LazyFrame:
-    """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded CD index. Runs nothing.
-
-    Args:
-        scores: CD_SCORES, or any frame with its ``cd_index``; other columns pass through.
-        thresholds: ``LabelThresholds()`` when None.
-
-    Returns:
-        The rows of ``scores``, in their order, with ``disruption_label`` String added or replaced; null where
-        the score is null or NaN.
-
-    Raises:
-        SchemaMismatchError: at once, if ``cd_index`` is missing or not Float64.
+    """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded ``cd_index``.
 
     Example:
         >>> scores = pl.LazyFrame({"cd_index": [0.001, 0.0, -0.02, None]})
@@ -156,39 +145,20 @@ def compute_disruption_labels(
 def compute_novelty_labels(
     scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
-    """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values. Runs nothing.
+    """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by one of two rules.
 
-    Rule ``"margin"``, with d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional
-    if d < -``novelty_margin``, else balanced. Most works of a real corpus are conventional by it, since pairs that
-    occur are mostly pairs that occur often.
-
-    Rule ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality, conventional is
-    high conventionality (z_median above the median of all rows given: give all scored works, not only eligible
-    ones) without tail novelty; balanced is both or neither. So the works of high impact in Uzzi et al., which have
-    both, are among the balanced; compute_uzzi_cells tells them apart.
-
-    Args:
-        scores: any frame with what the rule reads, Float64: the two scores, or z_p10 and z_median; other columns
-            pass through.
-        thresholds: ``LabelThresholds()`` when None.
-        cut: of the rule ``"uzzi"``: the z_median that high conventionality has to exceed, as find_conventionality_cut
-            gives it; that of the rows given when None, and then a streaming query holds all of them until it is known.
-
-    Returns:
-        The rows of ``scores``, in their order, with ``novelty_label`` String added or replaced; null where
-        either number is null or NaN.
-
-    Raises:
-        SchemaMismatchError: at once, if a column is missing or not Float64.
-
-    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, for the second rule; the first is this project's.
+    ``scoring.compute_labels`` states the rules. By the rule ``"margin"`` most works of a real corpus are conventional,
+    since most pairs that occur occur often. By the rule ``"uzzi"`` the works of high impact in Uzzi et al. have both
+    tail novelty and high conventionality, so they are balanced; compute_uzzi_cells tells them apart. ``cut`` as of
+    find_conventionality_cut: without it, a streaming query holds all rows until it is known.
 
     Example:
         >>> scores = {"novelty_score": [0.9, 0.5, 0.1], "conventionality_score": [0.1, 0.5, 0.9]}
         >>> compute_novelty_labels(pl.LazyFrame(scores)).collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'conventional']
         >>> z = {"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]}
-        >>> compute_novelty_labels(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi")).collect()["novelty_label"].to_list()
+        >>> labelled = compute_novelty_labels(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi"))
+        >>> labelled.collect()["novelty_label"].to_list()
         ['novel', 'balanced', 'balanced', 'conventional']
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
@@ -208,18 +178,7 @@ def compute_novelty_labels(
 
 
 def compute_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
-    """Say of every work in which of the four cells of Uzzi et al. it lies. Runs nothing.
-
-    Args:
-        scores: ATYPICALITY of all scored works, or any frame with its z_p10 and z_median.
-        thresholds: ``LabelThresholds()`` when None; its novelty rule does not matter.
-
-    Returns:
-        The rows of ``scores``, in their order, with ``has_tail_novelty`` and ``has_high_conventionality`` Boolean;
-        null where a z is null or NaN.
-
-    Raises:
-        SchemaMismatchError: at once, if a column is missing or not Float64.
+    """Add the two halves of Uzzi's rule, ``has_tail_novelty`` and ``has_high_conventionality``; null where z is.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
 
@@ -234,7 +193,7 @@ def compute_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThr
 
 
 def uzzi_label(has_tail_novelty: pl.Expr, has_high_conventionality: pl.Expr) -> pl.Expr:
-    """Return the label of Uzzi's rule as an expression; null where either half is.
+    """Return the label of Uzzi's rule as an expression; null where either half is null.
 
     Example:
         >>> halves = pl.DataFrame({"tail": [True, True, False, None], "high": [False, True, True, False]})
@@ -261,14 +220,7 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
 
 
 def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds | None = None) -> float | None:
-    """Find the value of conventionality_cut in memory that does not grow with the works. Executes.
-
-    Args:
-        scores: of all scored works; only z_median, Float64, is read, in two passes or a few more.
-        thresholds: ``LabelThresholds()`` when None.
-
-    Returns:
-        None if no work has a z_median.
+    """Find conventionality_cut in memory that does not grow with the works; None if no work has a z_median.
 
     Example:
         >>> find_conventionality_cut(pl.LazyFrame({"z_median": [1.0, 5.0, None, 3.0]}))
@@ -279,14 +231,7 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
 
 
 def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label") -> dict[str, int]:
-    """Count the works of every class, in label order; classes without a work count 0. Runs the frame.
-
-    Args:
-        labelled: a frame with ``column``; nulls are not counted.
-        column: ``"disruption_label"`` or ``"novelty_label"``.
-
-    Raises:
-        SchemaMismatchError: at once, if ``column`` is missing or not String.
+    """Count the works of every class, in label order; nulls are not counted, and a class without a work counts 0.
 
     Example:
         >>> count_labels(pl.DataFrame({"disruption_label": ["neutral", "neutral", None, "disruptive"]}))
@@ -304,7 +249,7 @@ def _require_z(scores: pl.LazyFrame | pl.DataFrame, stage: str) -> pl.LazyFrame:
 
 
 def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Expr, pl.Expr]:
-    """Say whether a work has tail novelty, and whether high conventionality; null where either is unknown."""
+    """Say whether a work has tail novelty, and whether it has high conventionality; null where either z is unknown."""
     low, middle = (pl.col(name).fill_nan(None) for name in ("z_p10", "z_median"))
     known = low.is_not_null() & middle.is_not_null()
     tail, high = low < rule.uzzi_tail_max, middle > (conventionality_cut(rule) if cut is None else cut)

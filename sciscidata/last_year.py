@@ -1,7 +1,7 @@
-"""Which year the data reach to: some works carry a mistaken date in the future, and must not decide it.
+"""Which year the data reach to. Some works carry a mistaken date in the future, which must not decide it.
 
-One rule for every source, of the number of works of each year alone, so that the same input has the same last year for
-ever. Where records say when they were last changed, no later year counts: what is not out yet cannot be on record.
+One rule for every source, from the number of works of each year alone: the same input always has the same last year.
+Where records say when they were last changed, no later year counts.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _DATE: Final = re.compile(r"[0-9]{4}-")
 
 
 def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -> int | None:
-    """Find the last year that works were really published in; later ones have mistaken dates, or have only begun.
+    """Find the last year in which works were really published. Later years are mistaken dates, or have only begun.
 
-    The years in which the first nine tenths of the works were published are the data's. The next year is too, if it has
-    at least a twentieth of the works of the fullest of the ten years before it; a year up to ten years on, if it has
-    half of them. So one work of 2999 changes nothing, neither among millions nor among ten, and nor do some per cent of
-    all works. Where no year has more than 20 works, one work of the next year may move the last year by one; of fewer
-    works than ten the latest year is the last: their number tells nothing.
+    The years of the first nine tenths of the works belong to the data. So does the next year, if it has at least a
+    twentieth of the works of the fullest of the ten years before it, and a year after a gap of up to ten years, if it
+    has half of them. So one work of 2999 changes nothing, nor do a few per cent of all works. Where no year has more
+    than 20 works, one work of the next year may move the last year by one. With fewer than ten works the latest year is
+    the last.
 
     Args:
         counts: how many works each year has.
-        data_date: when the youngest record was changed, YYYY-MM-DD; later years do not count. None if that is unknown.
+        data_date: when the youngest record was changed, YYYY-MM-DD; later years do not count. None if unknown.
 
     Returns:
         None if no work has a year.
@@ -65,10 +65,7 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
 
 
 def count_years(works: pl.LazyFrame | pl.DataFrame) -> dict[int, int]:
-    """Count the works of every year; those without one are left out. Executes.
-
-    Args:
-        works: ``publication_year``; further columns are not read.
+    """Count the works of every ``publication_year``; works without one are left out.
 
     Example:
         >>> count_years(pl.DataFrame({"publication_year": [2001, None, 2000, 2001]}))
@@ -79,7 +76,7 @@ def count_years(works: pl.LazyFrame | pl.DataFrame) -> dict[int, int]:
 
 
 def describe_later_works(counts: Mapping[int, int], last_year: int | None) -> dict[str, Any] | None:
-    """Say in JSON types how many works are dated after the data's last year, and from when to when; None if no work is.
+    """Describe in JSON types the works dated after the data's last year; None if there are none.
 
     Example:
         >>> describe_later_works({2003: 20, 2004: 1, 2050: 1}, 2003)
@@ -92,14 +89,13 @@ def describe_later_works(counts: Mapping[int, int], last_year: int | None) -> di
 
 
 def remark_on_later_works(later: Mapping[str, Any] | None, last_year: int | None) -> list[str]:
-    """Say that works are dated after the last year that was found; nothing if no work is.
+    """Warn about works dated after the last year that was found; empty if there are none.
 
     Example:
         >>> later = {"works": 2, "first_year": 2004, "last_year": 2050}
         >>> print(*remark_on_later_works(later, 2003))
         2 works are dated after 2003, the last year of the data: 2004 to 2050. A mistaken date, or a year that has only
-        begun, completes no citation window. If the dates are right, name the last year (EligibilityConfig.last_year,
-        --last-year).
+        begun, completes no citation window. If the dates are right, name the last year: EligibilityConfig.last_year.
     """
     if not later:
         return []
@@ -108,6 +104,6 @@ def remark_on_later_works(later: Mapping[str, Any] | None, last_year: int | None
     years = f"{first}" if first == last else f"{first} to {last}"
     return [
         f"{works} dated after {last_year}, the last year of the data: {years}. A mistaken date, or a year that has "
-        "only begun, completes no citation window. If the dates are right, name the last year "
-        "(EligibilityConfig.last_year, --last-year)."
+        "only begun, completes no citation window. If the dates are right, name the last year: "
+        "EligibilityConfig.last_year."
     ]

@@ -1,4 +1,4 @@
-"""From what a configuration names to works, citations and scores: what every source turns into before a draw."""
+"""From the source that a configuration names to works, citations and scores: what every draw starts from."""
 
 from __future__ import annotations
 
@@ -50,12 +50,16 @@ logger = logging.getLogger(__name__)
 class ScoredSource:
     """Works, citations and scores of any source, and where everything came from.
 
-    ``scores`` has the columns of CD_SCORES and of ATYPICALITY; the latter are null when novelty is left out. Where
-    ``read_works`` is given, texts are to be read late: ``scores`` then has the columns of late_text's STRUCTURE but for
-    the labels, one row per work; and ``names`` are the titles and DOIs of all works, unless these are too dear to pass
-    over. ``eligibility`` is that of the configuration, with the data's last year filled in by a source that knows it.
-    ``concentrations`` is filled when ``scores`` are collected, as of score_atypicality.
-    ``plot_comparison`` draws its published scores beside ours into a PNG file, where it has both.
+    Attributes:
+        works, citations: WORKS and CITATIONS, lazy.
+        scores: CD_SCORES with ATYPICALITY, which is null if novelty is left out. If ``read_works`` is given: the
+            columns of ``late_text.STRUCTURE`` without the labels, one row per work.
+        eligibility: that of the configuration, with the data's last year where the source knows it.
+        provenance: where the works come from, in JSON types.
+        read_works: reads the works of some ids. Given where texts are read only after the draw.
+        names: titles and DOIs of all works; None where reading all of them costs too much.
+        concentrations: filled when ``scores`` are collected; see ``score_atypicality``.
+        plot_comparison: draws published against computed scores into a PNG file, where the source has both.
     """
 
     works: pl.LazyFrame
@@ -71,7 +75,7 @@ class ScoredSource:
 
 @contextmanager
 def open_source(config: BuildConfig) -> Generator[ScoredSource]:
-    """Make a source ready and score its works: from the graph, by the counts of the API, or as they are published."""
+    """Make a source ready and score its works: from the graph, from counts of the API, or from published scores."""
     source = config.source
     if isinstance(source, OpenAlexConfig):
         with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
@@ -91,7 +95,7 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
-    """Make a source that is a whole corpus ready; records and snapshots are parsed into ``cache_dir``, once."""
+    """Open a source that is a whole corpus. Records and snapshots are parsed into ``cache_dir`` once."""
     if isinstance(source, SyntheticConfig):
         return scan_synthetic(source)
     if isinstance(source, CorpusConfig):
@@ -120,23 +124,11 @@ def score_structure(
     cache_dir: Path | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
-    """Score every work from one graph, and count what the filters need of it. Executes; reads no text.
-
-    Args:
-        citations: CITATIONS.
-        works: WORKS; only work_id, publication_year and source_id are read.
-        cd: conventions of the CD index.
-        novelty: the null model; None leaves novelty out.
-        background: a saved null model.
-        cache_dir: keep the graph here for later runs.
-        concentrations: filled, if given; as in score_atypicality.
+    """Score every work from one graph, without its text.
 
     Returns:
-        ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY;
-        in index order.
-
-    Raises:
-        SciSciDataError: as build_graph, score_graph and score_atypicality raise.
+        ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
+        (null if ``novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -169,7 +161,7 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
 
 
 def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
-    """Score by structure alone; texts are read of the works that are drawn."""
+    """Score by structure alone; texts are read later, and only of the works that may be drawn."""
     works, citations, provenance = corpus
     places, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
     scores = score_structure(works, citations, config.cd, config.novelty, **places, concentrations=told)
@@ -186,7 +178,8 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
     """Take the published scores, or compute them from the references and compare the two.
 
-    Ranks of published values lie on disk, until ``scratch`` is closed: a query would hold all works to rank them.
+    Ranks of published values lie on disk until ``scratch`` is closed, because a query would hold all works to rank
+    them.
     """
     structure, provenance, novelty = tables.structure, tables.provenance, config.novelty
     if not tables.config.recompute:
@@ -217,9 +210,9 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 
 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
-    """Put scores beside what is known of works, row by row: a join would hold a table of all works once more.
+    """Put scores next to the facts of works, row by row. A join would hold a second table of all works.
 
-    In memory lie some 48 bytes a work: counts are narrow, and scores that are made of one row's z are made again.
+    Memory: about 48 bytes a work. Counts are narrow, and scores that follow from one row's z are computed again.
     """
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
     counts = ("n_references", "n_citers", "n_pairs")
@@ -246,7 +239,7 @@ def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, prove
 
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:
-    """Compare what is published of the scores with what was computed, as far as both are there."""
+    """Compare published scores with computed ones, as far as both exist."""
     there, found = published.collect_schema(), {}
     if "cd_index" in there:
         found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)

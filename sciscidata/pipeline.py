@@ -1,4 +1,4 @@
-"""The whole flow in one place: a source in, a frozen slice out. Read this first."""
+"""The whole flow in one place: from a source to a release. Read this first."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from sciscidata.open_source import ScoredSource, open_corpus, open_source
 from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
-from sciscidata.sampling.draw import Drawn, draw_after_text
+from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.late_text import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
+from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
@@ -40,20 +41,18 @@ _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
 
 def build(config: BuildConfig) -> Release:
-    """Read a source, score, label, filter and draw its works, and release them. Executes.
-
-    Args:
-        config: see BuildConfig.
+    """Read a source, score and label its works, draw a balanced split, and write a release.
 
     Returns:
-        The release, whole on disk at ``config.out``.
+        The release. It appears whole at ``config.out``, or not at all.
 
     Raises:
-        SciSciDataError: whatever its stages raise; nothing is left half-written.
+        ReleaseExistsError: before anything is read, if ``config.out`` may not be replaced.
+        SciSciDataError: as the stages raise.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata import BuildConfig, SplitConfig, SyntheticConfig, build
         >>> with TemporaryDirectory() as home:
         ...     release = build(BuildConfig(
         ...         source=SyntheticConfig(n_works=3_000),
@@ -86,42 +85,42 @@ def build(config: BuildConfig) -> Release:
 
 
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
-    """Label, filter and draw: by all that is known, or, where texts are too many, by structure and then by text."""
+    """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
     labelled = _label(source, config.thresholds)
-    rules, window = (source.eligibility, config.split), config.cd.window_years
     dated = source.provenance.get("data_date")
     dated = dated if isinstance(dated, str) else None
+    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, dated)
     if source.read_works is not None:
-        reader, names = source.read_works, source.names
-        return draw_before_text(labelled, reader, *rules, window_years=window, data_date=dated, names=names)
-    return draw_after_text(source.works, labelled, source.citations, *rules, window_years=window, data_date=dated)
+        return draw_before_text(labelled, source.read_works, rules, names=source.names)
+    return draw_after_text(source.works, labelled, source.citations, rules)
 
 
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
-    """Label all works; where they may be too many for memory, what Uzzi's rule compares them with is found before."""
+    """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
         return compute_labels(source.scores, thresholds)
     cut = find_conventionality_cut(source.scores, thresholds)
-    return compute_labels(source.scores, thresholds, cut=0.0 if cut is None else cut)  # of none, any will do
+    return compute_labels(source.scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
 
 
 def export_labelled(config: BuildConfig) -> dict[str, Any]:
-    """Write every work of a source that has a label as a line of JSON, instead of a slice. Executes.
+    """Write every labelled work of a source as one line of JSON, without a draw.
 
     Args:
-        config: as for build; ``split`` and ``eligibility`` are not read. ``out`` is a new folder.
+        config: as for ``build``; ``split`` and ``eligibility`` are not read. ``out`` names a new folder.
 
     Returns:
-        The report of ``write_labelled``.
+        The report that lies beside the lines as ``labelled.json``: ``rows``, ``classes`` (works by label; ``null`` for
+        those without), ``bytes``, ``sha256``, ``source``.
 
     Raises:
-        ConfigError: at once, if the source is the API, which reads a sample.
-        ReleaseExistsError: at once, if ``out`` holds anything.
-        SciSciDataError: whatever its stages raise; nothing is left half-written.
+        ConfigError: before anything is read, if the source is the OpenAlex API, which gives a sample.
+        ReleaseExistsError: before anything is read, if ``out`` holds anything.
+        SciSciDataError: as the stages raise; nothing is left half-written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata import BuildConfig, SyntheticConfig, export_labelled
         >>> with TemporaryDirectory() as home:
         ...     source, places = SyntheticConfig(n_works=2_000), {"out": Path(home) / "all", "cache_dir": home}
         ...     report = export_labelled(BuildConfig(source=source, **places))
@@ -132,7 +131,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
     if isinstance(config.source, OpenAlexConfig):
         msg = (
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
-            "(--input FILE), a snapshot, SciSciNet or a corpus."
+            "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
         )
         raise ConfigError(msg)
     refuse_unread_of_published(config)
@@ -145,44 +144,52 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
 
 
 def write_background(
-    source: SourceConfig,
+    source: SourceConfig | Corpus,
     path: str | Path,
     config: NoveltyConfig | None = None,
     *,
     cache_dir: str | Path | None = None,
     overwrite: bool = False,
 ) -> Background:
-    """Save the null model of a whole source, to score other works against it. Executes.
+    """Save the null model of a whole corpus as a background, to score other works against it.
+
+    The background holds the mean and the standard deviation of every venue pair of every citing year.
 
     Args:
-        source: any but the API, which reads a sample, of which this would be no background.
-        path: the file to write.
-        config: the null model; ``NoveltyConfig()`` when None.
+        source: a source configuration, or a Corpus: works (WORKS), citations (CITATIONS), provenance. The OpenAlex API
+            gives a sample and has no background.
+        path: the Parquet file to write. It appears whole or not at all.
+        config: the null model, and ``years``; ``NoveltyConfig()`` when None. Options of scoring are not read.
         cache_dir: for parsed records and the graph; the user's cache folder when None.
-        overwrite: replace an existing background. Anything else that is there is never replaced.
+        overwrite: replace an existing background. Any other file is never replaced.
 
     Returns:
-        The table on disk; see write_null_model.
+        The background; ``.scan()`` gives its rows: PAIR_STATISTICS, sorted by publication_year, source_id_a,
+        source_id_b. n_observed: how many pairs of references of one work lead to the two venues; mean and std: of this
+        count under the null model. ``.counts``: works, references and venue pairs of each year.
 
     Raises:
-        ConfigError: at once, if the source is the API.
-        ReleaseExistsError: at once, if ``path`` exists and may not be replaced.
-        SciSciDataError: whatever its stages raise; nothing is left half-written.
+        ConfigError: before anything is read, if the source is the OpenAlex API or ``path`` is not named as Parquet.
+        ReleaseExistsError: before anything is read, if ``path`` exists and may not be replaced.
+        SchemaMismatchError: before any row is read, if a frame of a Corpus lacks a column.
+        SciSciDataError: as the stages raise; nothing is left half-written.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata import SyntheticConfig, scan_synthetic, write_background
+        >>> corpus = scan_synthetic(SyntheticConfig(n_works=2_000))  # or Corpus(works, citations, {})
         >>> with TemporaryDirectory() as home:
-        ...     source = SyntheticConfig(n_works=2_000)
-        ...     table = write_background(source, Path(home) / "pairs.parquet", cache_dir=home)
-        ...     table.counts["publication_year"].max()
-        2024
+        ...     write_background(corpus, Path(home) / "pairs.parquet", cache_dir=home)
+        Background(pairs.parquet: 45 years 1980-2024, 121,262 venue pairs, null model analytic)
     """
-    check_source(source, "source")
+    if not isinstance(source, Corpus):
+        check_source(source, "source")
     if isinstance(source, OpenAlexConfig):
         msg = (
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
-            "works (RecordsConfig, --input FILE), or a synthetic world (SyntheticConfig, --source synthetic)."
+            "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."
         )
         raise ConfigError(msg)
     path = Path(path)
@@ -191,7 +198,7 @@ def write_background(
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
-        works, citations, _ = open_corpus(source, cache_dir)
+        works, citations, _ = source if isinstance(source, Corpus) else open_corpus(source, cache_dir)
         write_null_model(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
         return read_background(path)
 
@@ -200,7 +207,7 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     if not path.exists():
         return
     if not overwrite:
-        msg = f"{path} already exists. Choose another file, or replace it: overwrite=True (--overwrite)."
+        msg = f"{path} already exists. Choose another file, or replace it: overwrite=True."
         raise ReleaseExistsError(msg)
     try:
         read_background(path)
@@ -212,7 +219,7 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
 def _plot_pictures(
     result: Drawn, source: ScoredSource, thresholds: LabelThresholds, novelty: dict[str, Any] | None, folder: Path
 ) -> None:
-    """Draw what a release holds beside its data; of novelty only where a work has a score."""
+    """Draw the pictures of a release; those of novelty only where a work has a score."""
     if source.plot_comparison is not None:
         source.plot_comparison(folder / "comparison.png")
     disruption, atypicality = (
@@ -247,7 +254,7 @@ def _describe_novelty(
 def _describe(
     config: BuildConfig, provenance: dict[str, Any], novelty: dict[str, Any] | None, result: Drawn
 ) -> dict[str, Any]:
-    """State in JSON types what was read, decided and counted; write_release adds what the files hold."""
+    """State in JSON types what was read, decided and counted. ``write_release`` adds what the files hold."""
     return {
         "source": provenance,
         **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},

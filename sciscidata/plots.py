@@ -1,4 +1,7 @@
-"""Pictures of novelty: where the works lie between novel and conventional, and how z moves over the years."""
+"""The pictures of a build: the CD index, novelty, novelty by year, and published against computed scores.
+
+They are drawn from numbers that the manifest also holds.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,6 @@ from sciscidata.last_year import find_last_year
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-# ---------- Pictures of a build, drawn from numbers that the manifest also holds.
 
 
 #: One colour per label everywhere; told apart by colour-blind readers (Okabe & Ito 2008).
@@ -48,11 +48,11 @@ def plot_disruption(
     path: str | Path,
     title: str = "",
 ) -> None:
-    """Draw how the index is spread over the label bands, and the classes before and after the draw. Executes.
+    """Plot how the CD index is spread over the label bands, and the class counts before and after the draw.
 
     Args:
-        cd_index: Float64, the index of every eligible work; nulls are left out. Of a lazy frame, its one column, of
-            which no more than some works at a time are in memory.
+        cd_index: Float64, the index of every eligible work; nulls are left out. A lazy frame has it as its one column
+            and is read in batches.
         thresholds: where the shaded bands end.
         eligible: works per disruption label before the draw.
         drawn: works per disruption label in the release, both splits together.
@@ -83,7 +83,7 @@ def plot_disruption(
 
 
 def plain(text: str) -> str:
-    r"""Write a text such that matplotlib draws it as it is: dollars are no formula, and no line is forged.
+    r"""Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged.
 
     Example:
         >>> plain("runs/$x^2$")
@@ -101,15 +101,10 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:
-    """Cut -1 .. 1 into bins that are even on a signed log axis, linear between the cut-offs.
-
-    Args:
-        low: the lower cut-off.
-        high: the upper one.
-        n_outer: edges on either side of the linear part, which has seven bins.
+    """Cut -1 .. 1 into bins that are even on a signed log axis, and linear (seven bins) between the cut-offs.
 
     Returns:
-        Where the linear part ends, and the edges, ascending.
+        Where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
 
     Example:
         >>> linear, edges = signed_log_edges(-0.1, 0.1, 2)
@@ -122,7 +117,7 @@ def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.n
 
 
 def signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
-    """Scale one axis for the edges of signed_log_edges, and put ticks where they can be read."""
+    """Scale one axis for the edges of signed_log_edges, with ticks that can be read."""
     scale = axes.set_xscale if axis == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=0.6)
     ticks = [t for t in (-1, -0.1, -0.01, -0.001, 0, 0.001, 0.01, 0.1, 1) if t == 0 or abs(t) >= linear]
@@ -134,7 +129,7 @@ def signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
 
 
 def collect_some(works: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """Execute a frame of works some at a time, unordered, so that a picture of all of them holds none."""
+    """Collect a frame of works in batches, unordered, so that a picture never holds all works."""
     return works.collect_batches(chunk_size=_AT_ONCE, maintain_order=False, engine="streaming")
 
 
@@ -167,7 +162,7 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
 def draw_classes(
     axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int], *, n_unlabelled: int = 0
 ) -> None:
-    """Draw the class counts side by side, each bar with its number; what was drawn without a label is only said."""
+    """Draw the class counts side by side, each bar with its number; the title counts drawn works without a label."""
     positions = np.arange(len(labels))
     for offset, counts, alpha, name in ((-0.2, eligible, 0.4, "eligible"), (0.2, drawn, 1.0, "drawn")):
         bars = axes.bar(
@@ -186,9 +181,6 @@ def draw_classes(
     axes.set_title(f"Eligible (pale) and drawn works{without}", fontsize=10)
 
 
-# ---------- A picture of two sets of CD indices of the same works: published ones and ours.
-
-
 _LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
 _COLOURS = "cividis"  # told apart by colour-blind readers, and in grey
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
@@ -203,19 +195,13 @@ def plot_comparison(
     path: str | Path,
     title: str = "",
 ) -> None:
-    """Draw where works lie by both scores, and how often both get one label. Executes.
+    """Plot published against computed CD index, and how often both give one label.
 
-    Left, the number of works by published and computed index, on signed log axes with the cut-offs dashed: works in
-    agreement lie on the diagonal. Right, works by published and computed label, each column adding up to 100 %. The
-    caption says how many works are in neither, because one of the two scores is undefined.
+    Left: works by both scores, on signed log axes with the cut-offs dashed; equal scores lie on the diagonal. Right:
+    works by both labels, each column adding up to 100 %. The caption counts the works with one of the two scores only.
 
-    Args:
-        published: ``work_id`` and ``cd_index``, for example ``SciSciNet.scores``.
-        computed: the same, for example of ``compute_cd_index``.
-        compared: what ``compare_scores`` says of the two, by the same ``thresholds``.
-        thresholds: ``LabelThresholds()`` when None.
-        path: the PNG file to write.
-        title: shown above the picture.
+    ``published`` and ``computed`` hold ``work_id`` and ``cd_index``; ``compared`` is what ``compare_scores`` says of
+    them.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -271,7 +257,7 @@ def _draw_plane(axes: Axes, both: pl.DataFrame, thresholds: LabelThresholds) -> 
 
 
 def _draw_labels(axes: Axes, compared: Mapping[str, Any]) -> None:
-    """Draw the table of labels, with the axes of the plane beside it."""
+    """Draw the table of labels, its axes in the order of the plane next to it."""
     counts = np.zeros((3, 3), np.int64)  # computed, published
     for cell in compared["labels"]:
         counts[_LABELS.index(cell["computed"]), _LABELS.index(cell["published"])] = cell["works"]
@@ -321,18 +307,18 @@ def plot_novelty(
     cut: float | None = None,
     path: str | Path,
 ) -> None:
-    """Draw the novelty-conventionality plane with the regions of the labels, and the classes. Executes.
+    """Plot works in the novelty-conventionality plane with the regions of the labels, and the class counts.
 
-    For the rule ``"margin"`` the plane is that of the two scores, for ``"uzzi"`` that of the two z.
+    By the rule ``"margin"`` the plane is that of the two scores, by ``"uzzi"`` that of the two z.
 
     Args:
-        scored: ATYPICALITY of all scored works: the rule of Uzzi et al. takes its median from these.
+        scored: ATYPICALITY of all scored works; Uzzi's rule takes its median from these.
         eligible: ATYPICALITY of the works to show; nulls are left out.
         thresholds: the rule, and where its regions end.
         eligible_counts: works per novelty label before the draw.
         drawn_counts: works per novelty label in the release, both splits together.
-        n_unlabelled: works in the release without a novelty label, which no bar shows.
-        cut: that median, where it is known already; as in compute_novelty_labels.
+        n_unlabelled: works in the release without a novelty label; no bar shows them.
+        cut: the cut of Uzzi's rule, if it is already known; found in ``scored`` when None.
         path: the PNG file to write.
 
     Example:
@@ -366,12 +352,10 @@ def plot_novelty(
 
 
 def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) -> None:
-    """Draw for each year the median of z_median and of z_p10 and the band of the middle 80 % of works. Executes.
+    """Plot for each year the median of z_median and of z_p10, and the band of the middle 80 % of works.
 
-    Args:
-        scored: publication_year and ATYPICALITY; works without a year or a z are left out, and so are works that are
-            dated after the last year of the others, as find_last_year has it.
-        path: the PNG file to write.
+    ``scored`` holds publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
+    after the last year of the others (see find_last_year).
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -414,16 +398,12 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
 
 
 def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> pl.LazyFrame:
-    """Give the places of the works in the plane: x and y, without the works that lack one."""
+    """Return the places of the works in the plane, x and y, without the works that lack one."""
     return works.lazy().select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
 
 
 def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
-    """Draw how many works lie where, in greys, so that the regions' colours stay theirs.
-
-    Returns:
-        How many works there are, and how many are seen.
-    """
+    """Draw in greys how many works lie where; return how many works there are, and how many are seen."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     rows = max(1, int(_GRID / 1.8))
     extent = (left, right, low, high)
@@ -445,10 +425,10 @@ def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
 
 
 def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
-    """Count the works in each hexagon, some at a time: of the works, none is kept.
+    """Count the works in each hexagon, batch by batch, so that no work is kept.
 
     Returns:
-        The centres of the hexagons in which a work lies, (n, 2); how many lie in each; and how many works there are.
+        The centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
     """
     from matplotlib.figure import Figure
 
@@ -467,7 +447,7 @@ def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64
 
 
 def _draw_band(axes: Axes, margin: float) -> None:
-    """Shade the plane of the scores: white, beside the diagonal, as wide as the margin, lie the balanced."""
+    """Shade the plane of the scores; the balanced lie on white along the diagonal, as wide as the margin."""
     ends = np.array([-1.0, 2.0])  # beyond what is seen, like the regions
     for label, low, high in (("conventional", -3.0, ends - margin), ("novel", ends + margin, 4.0)):
         axes.fill_between(ends, low, high, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
@@ -512,7 +492,7 @@ def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_ma
 
 
 def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
-    """Choose the ends of an axis: nearly all works, if there are any, and some room on both sides of the cut."""
+    """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
     low, high = ends or (cut, cut)
     room = 0.2 * max(high - low, 1.0)
     return min(low, cut - room) - room, max(high, cut + room) + room

@@ -1,4 +1,4 @@
-"""Disruption and novelty of the same works side by side, and the labels that follow from both."""
+"""Both measures together: atypicality joined to the CD index, and the labels that follow from the scores."""
 
 from __future__ import annotations
 
@@ -22,25 +22,9 @@ def join_atypicality(
     cache_dir: str | Path | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
-    """Join ATYPICALITY onto the scores of works. Runs nothing until collected.
+    """Join ATYPICALITY to the scores of works; null if ``config`` is None, and where a work has no score.
 
-    Args:
-        scores: one row per work, with work_id Int64; other columns pass through.
-        citations: CITATIONS; whole reference lists of the works that make up the null model.
-        works: WORKS; year and venue of these works and of their references.
-        config: the null model; None leaves novelty out.
-        background: a saved table of pair statistics to take the null model from, instead of these works.
-        cache_dir: keep the graph here for later runs.
-        concentrations: filled at collect, if given; as in score_atypicality.
-
-    Returns:
-        The rows of ``scores``, in their order, and the columns of ATYPICALITY; null where a work is not scored, and
-        throughout when ``config`` is None.
-
-    Raises:
-        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
-        ConfigError: at once, if ``config`` is neither a NoveltyConfig nor None.
-        SciSciDataError: at collect, as compute_atypicality raises.
+    Lazy; other columns of ``scores`` and the order of its rows stay. Arguments and errors: see ``compute_atypicality``.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
@@ -68,21 +52,29 @@ def join_atypicality(
 def compute_labels(
     scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
-    """Add a label for each measure that the scores hold. Runs nothing.
+    """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
 
-    The novelty rule ``"uzzi"`` compares each work with all rows given: give all scored works, not a sample.
+    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``, with
+    d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if d < -``novelty_margin``,
+    else balanced. Rule ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality
+    (z_median above the median of all rows); conventional is the reverse; balanced is both or neither.
 
     Args:
-        scores: CD_SCORES, ATYPICALITY, or both joined; further columns pass through.
+        scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all
+            scored works, not a sample: the rule compares each work with all rows.
         thresholds: ``LabelThresholds()`` when None.
-        cut: what that rule compares them with, where it is known already; as in compute_novelty_labels.
+        cut: for the rule ``"uzzi"``, the z_median to compare with, if it is already known; found in ``scores`` when
+            None.
 
     Returns:
-        The rows of ``scores``, in their order, with ``disruption_label`` where they have a ``cd_index`` and
-        ``novelty_label`` where they have novelty scores or z-scores. A label is null where its score is undefined.
+        The rows of ``scores`` in their order. ``disruption_label`` (String: disruptive, consolidating, neutral) if
+        there is a ``cd_index``, ``novelty_label`` (String: novel, balanced, conventional) if there are novelty scores
+        or z. A label is null where its score is null or NaN.
 
     Raises:
-        SchemaMismatchError: at once, if no score is there, or one is mistyped.
+        SchemaMismatchError: when called, if there is no score, or a score is not Float64.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, for the rule ``"uzzi"``; the other rule is this project's.
 
     Example:
         >>> row = {"cd_index": 0.5, "novelty_score": 0.1, "conventionality_score": 0.9}

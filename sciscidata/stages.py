@@ -1,6 +1,6 @@
-"""One stage at a time, each from disk to disk: a corpus, its graph, its disruption, its novelty.
+"""One stage at a time, each from disk to disk: corpus, graph, disruption, novelty.
 
-What a killed run has finished is used by the next one: parts of a corpus, stages of a graph, years of scores.
+A killed run loses little: the next one uses the finished parts of a corpus, stages of a graph and years of scores.
 """
 
 from __future__ import annotations
@@ -37,23 +37,22 @@ from sciscidata.storage.year_parts import by_work_id
 def ingest(
     source: SourceConfig, out: str | Path, *, cache_dir: str | Path, texts: bool = True, overwrite: bool = False
 ) -> Corpus:
-    """Read a source once into a corpus on disk, from where every later stage reads it. Executes.
+    """Read a source once into a corpus on disk. Every later stage reads the corpus.
 
     Args:
-        source: any but the API, which gives a sample, or a corpus, which is one already.
-        out: a folder of its own.
+        source: any source but the OpenAlex API, which gives a sample, or a corpus.
+        out: the folder of the corpus.
         cache_dir: for records parsed on the way.
-        texts: write titles and abstracts too; of a snapshot they always are.
-        overwrite: replace another corpus that is there; files that are none of a corpus never are.
+        texts: write titles and abstracts too. A snapshot is always read with its texts.
+        overwrite: replace another corpus in ``out``. Other files are never replaced.
 
     Returns:
-        What ``scan_corpus`` gives.
+        The corpus, as ``scan_corpus(out)`` gives it: works, citations (both lazy) and provenance.
 
     Raises:
-        ConfigError: at once, if the source is the API or a corpus, or a snapshot and not ``texts``; or if it says where
-            texts lie, and not ``texts``.
-        ReleaseExistsError: at once, if ``out`` holds another corpus and not ``overwrite``.
-        SciSciDataError: as the source and ``write_corpus`` raise. What was written so far is kept.
+        ConfigError: before anything is read, if the source cannot become a corpus, or contradicts ``texts=False``.
+        ReleaseExistsError: before anything is read, if ``out`` holds something that may not be replaced.
+        SciSciDataError: as the source raises. What was written so far is kept for the next run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -66,13 +65,13 @@ def ingest(
     check_source(source, "source")
     if isinstance(source, OpenAlexConfig | CorpusConfig):
         msg = (
-            "a corpus is made of a whole source: name a snapshot (--snapshot FOLDER), files of works (--input FILE), "
-            "SciSciNet (--sciscinet FOLDER), or a synthetic world (--source synthetic)."
+            "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
+            "(RecordsConfig.inputs), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
         raise ConfigError(msg)
     if isinstance(source, SnapshotConfig):
         if not texts:
-            msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False (--no-texts)."
+            msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             return ingest_snapshot(source, out, advance, overwrite=overwrite)
@@ -81,8 +80,8 @@ def ingest(
     if isinstance(source, SciSciNetConfig):
         if source.texts is not None and not texts:
             msg = (
-                f"texts lie in {source.texts} (--sciscinet-texts), but none are to be read: texts=False (--no-texts). "
-                "Leave one of them out."
+                f"texts lie in {source.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
+                "Leave out one of the two."
             )
             raise ConfigError(msg)
         tables = scan_sciscinet(source)
@@ -106,26 +105,25 @@ def write_cd_index(
     cache_dir: str | Path,
     overwrite: bool = False,
 ) -> Path:
-    """Score every work of a corpus on disk by its CD index, into one Parquet file. Executes.
+    """Score every work of a corpus on disk by its CD index, into one Parquet file.
 
     Args:
         folder: the corpus.
-        out: the file to write. One that holds the same scores of the same corpus is left as it is.
-        config: conventions; ``CDConfig()`` when None.
-        shard: score one share of the works only, ``"2/8"`` for the second of eight with about as many references
-            each; every other work counts as a citer all the same. Shares do not overlap, and together are the whole.
-        cache_dir: for the graph, and the years that are scored already.
-        overwrite: replace another result of this package that is there; anything else never is.
+        out: the file to write. If it already holds these scores of this corpus, it stays as it is.
+        config: which convention; ``CDConfig()`` when None.
+        shard: score one share of the works, for example ``"2/8"``: the second of eight with about as many references
+            each. All works still count as citers. Shares do not overlap; together they are the whole.
+        cache_dir: for the graph, and for years of scores that a killed run has finished.
+        overwrite: replace another file of scores in ``out``. Any other file is never replaced.
 
     Returns:
-        ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id; its metadata say of which corpus
-        and by which conventions.
+        ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
+        the convention.
 
     Raises:
-        InputNotFoundError, EmptyInputError: as open_corpus_graph.
-        ConfigError: at once, if ``out`` is named like another kind of file than Parquet, or there is no such ``shard``.
-        ReleaseExistsError: at once, if ``out`` holds something else, or another or a damaged result and not
-            ``overwrite``.
+        InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
+        ConfigError: before anything is read, if ``out`` is not named as Parquet, or ``shard`` is not like ``"2/8"``.
+        ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
         StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
     Example:
@@ -162,23 +160,23 @@ def write_atypicality(
     cache_dir: str | Path,
     overwrite: bool = False,
 ) -> Path:
-    """Score every work of a corpus on disk by its venue pairs, into one Parquet file. Executes.
+    """Score every work of a corpus on disk by how unusual its venue pairs are, into one Parquet file.
 
     Args:
         folder: the corpus.
-        out: as in write_cd_index.
+        out: the file to write, as in ``write_cd_index``.
         config: the null model; ``NoveltyConfig()`` when None.
         background: a saved null model to score against; that of the corpus itself when None.
-        cache_dir: as in write_cd_index.
-        overwrite: as in write_cd_index.
+        cache_dir: as in ``write_cd_index``.
+        overwrite: as in ``write_cd_index``.
 
     Returns:
-        ``out``: ATYPICALITY, sorted by work_id; its metadata say of which corpus and under which null model.
+        ``out``: ATYPICALITY, sorted by work_id. Its metadata name the corpus and the null model.
 
     Raises:
-        InputNotFoundError, EmptyInputError: as open_corpus_graph.
-        BackgroundError, ConfigError: at once, if ``background`` is no such file, or of another null model.
-        ReleaseExistsError, StorageError: as write_cd_index.
+        BackgroundError, ConfigError: before anything is read, if ``background`` is not a background, or one of another
+            null model.
+        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
 
     Example:
         >>> from tempfile import TemporaryDirectory

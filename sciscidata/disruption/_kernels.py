@@ -1,10 +1,9 @@
-"""Compiled loops of the CD index. Called by cd_counts.py; nothing else.
+"""Compiled loops of the CD index, called by ``counts.py`` only.
 
-For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for
-every paper p. Two facts make this fast. Index order is time order, so the window itself is one range of
-indices [base, base + span), whose stamps stay in the processor's cache, part by part at least. And what remains is
-the wait for memory at the head of each reference's list, which is hidden by asking for the lists of the next
-focal paper while those of the present one are walked.
+For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for every
+paper p. Two facts make this fast. Index order is time order, so the window is one range of indices
+[base, base + span), whose stamps stay in the processor's cache. And the wait for memory at the head of each
+reference's list is hidden: the lists of the next focal paper are asked for while those of the present one are read.
 """
 
 # pyright: basic
@@ -21,8 +20,8 @@ from sciscidata._kernels.llvm import prefetch
 def slide(window, side, ref_offsets, refs, first, last, low, high):
     """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
-    A paper's list is sorted by time, so its slice moves by one for each of these works that cites it: walking
-    their references does for all papers at once what a search per paper would do.
+    A paper's list is sorted by time, so its slice moves by one for each of these works that cites it. Walking their
+    references does for all papers together what a search per paper would do.
     """
     start, span = np.uint32(low), np.uint32(high - low)
     for e in range(np.uint64(ref_offsets[first]), np.uint64(ref_offsets[last])):
@@ -126,12 +125,11 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
 def count_shared(
     first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, limit, counts, n_strong, n_shared
 ):
-    """Do what count_citers does, and count how many references each citer shares with the focal paper.
+    """Count as count_citers does, and also how many references each citer shares with the focal paper.
 
-    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared
-    references summed over its citers. A stamp is the focal paper's base number plus the references met so far;
-    base numbers lie far enough apart that no list of references can reach the next one. The stamps are cleared
-    before they would pass ``limit``.
+    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared references
+    summed over its citers. A stamp is the focal paper's base number plus the references met so far. Base numbers lie so
+    far apart that no list of references reaches the next one. The stamps are cleared before they would pass ``limit``.
     """
     stamps = np.zeros(span, np.uint32)
     longest = 1

@@ -1,4 +1,4 @@
-"""Which citers count in a CD index, and what an undefined one is: every known convention by name."""
+"""The citation window and every other convention of a CD index; known conventions by name in ``COMPAT``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class CDConfig:
             **changes: options to set differently, for example ``family=True`` or ``window_years=10``.
 
         Raises:
-            ConfigError: at once, if there is no such convention or option, and as CDConfig.
+            ConfigError: immediately, if there is no such convention or option, and as CDConfig.
         """
         return cls(**conventional_options(cls, COMPAT, name, changes))
 

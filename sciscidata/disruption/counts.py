@@ -1,4 +1,4 @@
-"""The whole numbers behind a CD index: who cites a work, its references, or both, inside a window that moves."""
+"""The whole numbers behind a CD index: who cites a work, its references, or both, inside a moving window."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Counter:
         self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
 
     def count(self, focal: range) -> dict[str, npt.NDArray[Any]]:
-        """Count for some works of one year: n_i, n_j, n_k, with ``family`` also n_j5, n_shared and n_to_date.
+        """Count for some works of one year: n_i, n_j, n_k; with ``family`` also n_j5, n_shared and n_to_date.
 
-        Each call may have a year of its own; they are cheapest in ascending order.
+        Calls may come for any year; ascending years are cheapest.
         """
         from sciscidata.disruption import _kernels as kernels
 
@@ -105,7 +105,7 @@ class _MovingWindow:
 
 
 class _FixedWindow:
-    """Which citers count when each citation is judged by its own age: the same for every focal year."""
+    """Which citers count when each citation is judged by its own age; the same for every focal year."""
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
         from sciscidata.disruption import _kernels as kernels
@@ -130,13 +130,13 @@ class _FixedWindow:
 
 
 def _empty_slices(graph: CitationGraph) -> npt.NDArray[Any]:
-    """Make room for a slice per paper; half the memory, and half the wait for it, while 32 bits suffice."""
+    """Make room for a slice per paper; 32 bits, while they suffice, halve the memory and the wait for it."""
     position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
     return np.empty((graph.n_works, 2), position)
 
 
 def _stamps(span: int) -> npt.NDArray[Any]:
-    """Make the stamps for a window. One byte each while there is one part; numbers run out faster with more."""
+    """Make the stamps of a window: one byte each for a single part; with more parts the numbers run out faster."""
     return np.zeros(max(span, 1), np.uint8) if span <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
 
 

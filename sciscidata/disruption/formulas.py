@@ -27,7 +27,7 @@ def counted_rows(graph: CitationGraph, span: range, counts: dict[str, npt.NDArra
 
 
 def undated_rows(graph: CitationGraph, span: range) -> pl.DataFrame:
-    """Rows of works without a year, of which nothing can be said."""
+    """Return rows of null for works without a year."""
     rows = pl.DataFrame({"work_id": graph.work_ids[span.start : span.stop]})
     return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _COUNTS.items())
 
@@ -38,16 +38,13 @@ def score_schema(config: CDConfig) -> pl.Schema:
 
 
 def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
-    """Define every index from whole numbers, so that one division is the only rounding.
+    """Compute every index from whole numbers, so that one division is the only rounding.
 
     Args:
-        counts: work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
-            up to the window's end); where ``config.uncited`` is "null_if_never" also n_ever (citers of any time). A
-            null count leaves null what depends on it.
+        counts: work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers up
+            to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time). Null counts give
+            null.
         config: which indices, and when they are undefined.
-
-    Returns:
-        CD_SCORES, with ``config.family`` also CD_FAMILY, in the order of ``counts``.
 
     Example:
         >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})

@@ -46,30 +46,30 @@ def compute_cd_index(
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
 ) -> pl.LazyFrame:
-    """Score every work by what later papers cite with it. Runs nothing until collected.
+    """Score every work by the CD (disruption) index: do later works cite it alone, or with its references?
 
-    Among the works published 1 .. window_years years after focal f: n_i cite f and none of its references, n_j
-    cite f and at least one of them, n_k cite at least one of them and not f;
+    Among works published 1 .. window_years years after focal work f: n_i cite f and none of its references, n_j cite f
+    and at least one of them, n_k cite at least one of them and not f.
     cd_index = (n_i - n_j) / (n_i + n_j + n_k).
 
     Args:
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
         works: WORKS; only work_id and publication_year are read.
-        config: conventions; ``CDConfig()`` when None.
-        cache_dir: keep the graph here for later runs; see build_graph.
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        config: which convention; ``CDConfig()`` when None.
+        cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        CD_SCORES, one row per work, unordered: -1 consolidating .. +1 disruptive; null if the work has no
-        reference, no year, or nobody in the three sets. With ``config.family`` also CD_FAMILY:
-        n_refs (distinct references), n_j5 (citers that share at least 5 of them), n_shared (references shared,
-        summed over citers), mcd_index (cd_index times the citers up to the window's end), di5_index
-        ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
+        CD_SCORES, one row per work, unordered. n_i, n_j, n_k: UInt32, works. cd_index: Float64, -1 consolidating ..
+        +1 disruptive; null if the work has no reference or no year, or if all three counts are 0.
+        With ``config.family`` also CD_FAMILY: n_refs (distinct references), n_j5 (citers that share at least 5 of
+        them), n_shared (shared references summed over citers), mcd_index (cd_index times the citers up to the window's
+        end), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
         (n_shared / (n_i + n_j)).
 
     Raises:
-        ConfigError: at once, if ``config`` is no CDConfig or ``n_threads`` no number of threads.
-        SchemaMismatchError: at once, before any row is read.
+        ConfigError: when called, if ``config`` is not a CDConfig, or ``n_threads`` not a whole number above 0.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
@@ -102,22 +102,12 @@ def score_graph(
     focal: range | None = None,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score works of a graph built before. Executes; the frame is that of compute_cd_index.
+    """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
-    Args:
-        graph: from build_graph.
-        config: conventions; ``CDConfig()`` when None.
-        focal: score the works with these indices only, for example ``shard_range(graph, 0, 8)``; every other
-            work counts as a citer all the same. None: every work in WORKS.
-        n_threads: as many as Polars uses when None. The result does not depend on it.
-
-    Returns:
-        CD_SCORES, with ``config.family`` also CD_FAMILY, in the graph's index order, that is by (year, id), works
-        without a year last.
+    ``focal``: score the works with these indices only; every other work still counts as a citer. None: all of WORKS.
 
     Raises:
-        ConfigError: at once, if ``config`` is no CDConfig, ``n_threads`` no number of threads, or ``focal`` no range
-            of works in WORKS.
+        ConfigError: ``config`` or ``n_threads`` is wrong, or ``focal`` is not a range of works in WORKS.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -149,25 +139,14 @@ def cache_cd_index(
     focal: range | None = None,
     n_threads: int | None = None,
 ) -> Path:
-    """Score every work of a graph into Parquet files, one per publication year. Executes.
+    """Score works of a graph into a folder of the cache, one Parquet file per publication year, and return the folder.
 
-    In memory are the scores of one year; what is mapped of the graph the system takes back when it needs it. A run
-    that was killed goes on after the last year it has written.
-
-    Args:
-        graph: from build_graph; with a ``cache_dir`` there, it need not fit into memory.
-        cache_dir: where to make the folder; its name is a hash of the graph's content and ``config``. One that is
-            there already and whole is used; one that was damaged meanwhile is made again, with a warning in the log.
-        config: conventions; ``CDConfig()`` when None.
-        focal: as in score_graph; every shard of a graph has a folder of its own.
-        n_threads: as many as Polars uses when None. The bytes do not depend on it.
-
-    Returns:
-        The folder: CD_SCORES, with ``config.family`` also CD_FAMILY, in files that hold all focal works in index
-        order when read by name, as ``pl.scan_parquet(folder / "*.parquet")`` does; and their SHA-256.
+    Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
+    of the graph, ``config`` and ``focal``; a whole folder is used again, a damaged one is made anew with a warning. The
+    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``.
 
     Raises:
-        ConfigError: at once, as score_graph.
+        ConfigError: as score_graph.
         StorageError: the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
@@ -203,10 +182,7 @@ def cache_cd_index(
 
 
 def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
-    """Return the works of one of ``n_shards`` shares with about as many references each: for score_graph's ``focal``.
-
-    Raises:
-        ConfigError: at once; ``n_shards`` is no whole number from 1, or ``shard`` none from 0 to n_shards - 1.
+    """Return the works of one of ``n_shards`` shares with about as many references each, as ``focal`` of score_graph.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 2000, 2001, 2002]},

@@ -1,7 +1,7 @@
-"""Compiled loops of the closed form of atypicality: the sums over works and slots that its moments are made of.
+"""Compiled loops of the closed form of atypicality: mean and standard deviation of every venue pair's count.
 
-``offsets`` and strata are those of pair_counting_kernels.py. ``shares`` (venues, strata) says which part of the slots
-of each stratum a venue holds. No sum of floats depends on anything but the order of strata, which is that of time.
+``offsets`` and strata are those of ``_pair_kernels.py``. ``shares`` (venues, strata) says which part of the slots of
+each stratum a venue holds. Sums of floats depend on nothing but the order of strata, which is that of time.
 """
 
 # pyright: basic
@@ -12,11 +12,6 @@ import math
 import numpy as np
 
 from sciscidata._kernels.compile import kernel
-
-# ---------- Compiled loops of the closed form of atypicality: mean and standard deviation of every venue pair's count.
-#
-# Cells are those of pair_counting_kernels.py, the sums that go in those of novelty_sum_kernels.py.
-
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 _CANCELLED = 1e-9  # of a variance: no more than this is left to a shortcut
@@ -201,9 +196,6 @@ def settle_doubts(cell_starts, partners, shares, sizes, two, three, weights, par
                     given = (sizes, shares[a], shares[b], two, three, weights, parts[a], parts[b], within)
                     variance = _exact_variance(*given)
                     deviation[cell] = math.sqrt(variance) if variance > 0 else np.nan
-
-
-_ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 
 
 @kernel

@@ -164,10 +164,7 @@ def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally,
 def add_shuffle(
     row_starts, row_groups, venues, counts, ends, same_venue, tally, cell_starts, partners, observed, sums, squares
 ):
-    """Add up by how much the pair counts of one shuffle exceed those observed, and the squares of that.
-
-    ``tally`` as in count_cells.
-    """
+    """Add up by how much the pair counts of one shuffle exceed those observed, and the squares of that."""
     n_venues = row_starts.size - 1
     for a in range(n_venues):
         n_steps = 0

@@ -1,4 +1,4 @@
-"""What the measures over venue pairs share: checks at the start, years in threads, one row per work at the end."""
+"""What the measures over venue pairs share: checks first, years in threads, one row per work at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) 
     """Refuse a field that is no whole number from its lowest value on; True in ``limits`` allows None.
 
     Raises:
-        ConfigError: at once, naming the configuration and the field.
+        ConfigError: immediately, naming the configuration and the field.
     """
     for name, (lowest, optional) in limits.items():
         value = getattr(config, name)
@@ -33,11 +33,7 @@ def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) 
 
 
 def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Return citations, and of works the three columns that venue pairs are made from.
-
-    Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
-    """
+    """Check the columns of both frames, and keep of ``works`` the three that venue pairs are made from."""
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
@@ -45,11 +41,7 @@ def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> 
 
 
 def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:
-    """Refuse venue numbers that are not those of a graph's dated works.
-
-    Raises:
-        ConfigError: at once; they do not have the shape (graph.n_dated,).
-    """
+    """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
     if venues.shape != (graph.n_dated,):
         msg = (
             f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
@@ -59,14 +51,7 @@ def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:
 
 
 def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:
-    """Call ``score`` with the place of every citing year, in threads, the years with most references first.
-
-    Args:
-        graph: the citation graph.
-        score: writes what belongs to its year only.
-        name: of the progress bar.
-        n_threads: as many as Polars uses when None.
-    """
+    """Call ``score`` with the place of every citing year, in threads, the years with most references first."""
     ends = graph.ref_offsets[graph.year_offsets]
     largest_first = np.argsort(ends[:-1] - ends[1:], kind="stable").tolist()
 

@@ -1,7 +1,10 @@
-"""Compiled loops from the values of venue pairs to the works that hold them: entries, and quantiles over them.
+"""Compiled loops from the values of venue pairs to the works that hold them, for all three measures.
 
-Groups and cells are those of pair_counting_kernels.py. An entry is a pair of groups (i <= j) of one work; the entries
-of group i lie end to end from ``entry_starts[i]`` on.
+Groups and cells are those of ``_pair_kernels.py``. An entry is a pair of groups (i <= j) of one work; the entries of
+group i lie end to end from ``entry_starts[i]`` on. A table of venue pairs is (starts, partners, counts): pairs (a, b)
+with a <= b lie row by row, in any order inside a row, so rows are compared through a dense array of one place per
+venue. All sums are of whole numbers, except a work's difficulties, which are sorted first: no result depends on how
+venues are numbered.
 """
 
 # pyright: basic
@@ -12,12 +15,6 @@ import math
 import numpy as np
 
 from sciscidata._kernels.compile import kernel
-
-# ---------- Compiled loops of commonness.py and first_time_pairs.py. Called by these; nothing else.
-#
-# A table of venue pairs is (starts, partners, counts): the pairs (a, b) with a <= b lie row by row, in no order inside a
-# row, which is why rows are compared through a dense array of one place per venue. All sums are of whole numbers, except
-# that of a work's difficulties, which are sorted first: no result depends on how venues are numbered.
 
 
 @kernel
@@ -313,8 +310,8 @@ def _quantile(values, n, high, share):
 
 
 @kernel
-def work_quantiles(group_offsets, counts, entry_starts, entries, n_pairs, z_p10, z_median, unique=False):
-    """Write, per work, how many pairs have a z, and the 10th percentile and median of these; NaN if there is none.
+def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique=False):
+    """Write, per work, how many pairs have a value, and the quantile ``low_share`` and median of these, or NaN.
 
     A pair of venues counts as often as references form it; once, with ``unique``.
     """
@@ -340,6 +337,6 @@ def work_quantiles(group_offsets, counts, entry_starts, entries, n_pairs, z_p10,
                         values[n] = z
                         n += one
         n_pairs[work] = n
-        z_median[work] = _quantile(values, n, n, 0.5) if n else np.nan
+        median[work] = _quantile(values, n, n, 0.5) if n else np.nan
         half = (n - one) // np.uint64(2) + one  # where the median has put the lower half
-        z_p10[work] = _quantile(values, n, half, 0.1) if n else np.nan
+        low[work] = _quantile(values, n, half, low_share) if n else np.nan

@@ -1,4 +1,7 @@
-"""Atypicality one citing year at a time: a year needs no other one, so years run in threads and rest on disk."""
+"""Atypicality (Uzzi et al. 2013): does a work join venues that are rarely cited together?
+
+One citing year needs no other year, so years run in threads, and their scores can rest on disk.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
 from sciscidata.novelty._per_work import check_venues, require_corpus, score_years
 from sciscidata.novelty.background import Background, read_background
-from sciscidata.novelty.config import COMPAT, NoveltyConfig
+from sciscidata.novelty.config import COMPAT, LOW_QUANTILE, NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.novelty.venue_pairs import (
@@ -37,11 +40,6 @@ from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.year_parts import part_path, write_part
 
-# ---------- Atypicality: does a work join venues that are rarely joined? Exact under a stated null model.
-#
-# Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
-
-
 __all__ = ["COMPAT", "NoveltyConfig", "cache_atypicality", "compute_atypicality", "score_atypicality", "venue_numbers"]
 
 logger = logging.getLogger(__name__)
@@ -49,6 +47,7 @@ logger = logging.getLogger(__name__)
 _FORMAT_VERSION = 1
 
 BoolArray = npt.NDArray[np.bool_]
+Float64Array = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
@@ -64,42 +63,45 @@ def compute_atypicality(
     n_threads: int | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
-    """Score every work by how unusual the venue pairs in its reference list are. Runs nothing until collected.
+    """Score every work by how unusual the venue pairs in its reference list are.
 
-    z of a venue pair = (observed - expected) / standard deviation, over all works of the citing year; see
-    novelty_nulls. Every two references of a work give one z; z_p10 and z_median are their linear quantiles.
+    z of a venue pair = (observed - expected) / standard deviation of its count over all works of the citing year. The
+    null model (see ``NoveltyConfig``) gives expected value and deviation. Every two references of a work give one z.
 
     Args:
+        works: WORKS; only work_id, publication_year and source_id are read. For the journals of the literature, set
+            source_id to null where the source is not a journal. A reference counts if its work has a row here.
         citations: CITATIONS, in any order; repeats and self-citations are ignored.
-        works: WORKS; only work_id, publication_year and source_id are read. For the journals of the literature, make
-            source_id null where the source is no journal. A reference counts if its work has a row here.
-        config: conventions; ``NoveltyConfig()`` when None.
-        focal: score these works only (a Series of ids, or a frame with work_id), each as if all were scored: all works
-            of ``works`` make up the null model. Much cheaper if they are few.
-        background: a file of write_null_model: take the z of a pair from there, whatever ``works`` holds besides. A
-            work gets the value of the large corpus if all its references are in ``citations``, with year and venue in
-            ``works``. A pair that the background does not hold is undefined, as is a year that it lacks.
-        cache_dir: keep the graph here for later runs; see build_graph.
+        config: the null model, which pairs count, how z becomes a score; ``NoveltyConfig()`` when None.
+        focal: score these works only (a Series of ids, or a frame with work_id). Each score is as if all were scored,
+            since all of ``works`` make up the null model. Much cheaper for few works.
+        background: a file of ``write_background``: take the null model of each pair from there. A work gets the value
+            of the large corpus if ``works`` and ``citations`` hold all its references, with year and venue. A pair or a
+            year that the background lacks is undefined.
+        cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
-        concentrations: filled at collect, if given; as in score_atypicality.
+        concentrations: a dict to fill at collect: for each citing year that the closed form scored, how much few venues
+            dominate. Where they do, the log warns.
 
     Returns:
-        ATYPICALITY, one row per work (per focal work that ``works`` knows), unordered. n_pairs: pairs with a z; null
-        if the work has no year, another one than asked for, or too many references. z_p10: low is atypical, high is
-        conventional at its boldest; z_median: high is conventional; novelty_score = 1 / (1 + exp(z_p10)),
-        conventionality_score = 1 / (1 + exp(-z_median)), with z clipped at ±8; both 0 .. 1, null where undefined.
+        ATYPICALITY, one row per work (per focal work that ``works`` holds), unordered. n_pairs: UInt32, pairs with a z;
+        null if the work has no year, another year than ``config.years``, or too many references. z_p10 and z_median:
+        Float64, linear quantiles of z over the pairs; low z_p10 is atypical, high z_median is conventional.
+        novelty_score = 1 / (1 + exp(z_p10)) and conventionality_score = 1 / (1 + exp(-z_median)), z clipped at ±8:
+        Float64, 0 .. 1. Null where undefined.
 
     Raises:
-        ConfigError: at once, if ``config`` is no NoveltyConfig or ``n_threads`` no number of threads, if ranks are
-            asked for among ``focal`` works only, or if ``background`` was made under another null model.
-        SchemaMismatchError: at once, before any row is read.
-        InputNotFoundError, BackgroundError: at once, if there is no ``background``, or it is no such file; at
+        ConfigError: when called, if ``config`` is not a NoveltyConfig, ``n_threads`` not a whole number above 0,
+            ``background`` of another null model, or if ranks are asked for among ``focal`` works only.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
+        InputNotFoundError, BackgroundError: when called, if ``background`` is missing or is another kind of file; at
             collect, if it is damaged.
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474. For 2,513 works of one year of a synthetic corpus, ten
-    shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do; the closed form 0.16 % against 20,000.
+    shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do; the closed form gives 0.16 % another sign
+    than 20,000.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6], "source_id": [7, 7, 8, 8, None, None],
@@ -145,9 +147,7 @@ def score_atypicality(
     n_threads: int | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph built before. Executes; the frame is that of compute_atypicality.
-
-    Rows come in the graph's index order, that is by (year, id), works without a year last.
+    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
 
     Args:
         graph: the citation graph.
@@ -155,15 +155,12 @@ def score_atypicality(
         config: as in compute_atypicality.
         focal: int64, ids of the works to score; all when None.
         background: ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``.
-        n_threads: as in compute_atypicality; years are shared among threads.
-        concentrations: filled, if given: by citing year that the closed form has scored, how much few venues dominate
-            (``novelty_nulls.venue_concentration``); where they do, a warning in the log says so.
+        n_threads: years are shared among them.
+        concentrations: as in compute_atypicality.
 
     Raises:
-        ConfigError: at once, if ``config`` is no NoveltyConfig or asks for ranks among ``focal`` works, ``n_threads``
-            is no number of threads, ``venues`` not of this graph, or ``background`` of another null model or other
-            venues.
-        BackgroundError: if the background turns out to be damaged.
+        ConfigError: an argument is wrong, or ``venues`` or ``background`` belong to another graph.
+        BackgroundError: the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
     _check_inputs(graph, venues, config, background)
@@ -189,22 +186,11 @@ def cache_atypicality(
     background: Background | None = None,
     n_threads: int | None = None,
 ) -> Path:
-    """Score every work of a graph into Parquet files, one per publication year. Executes.
+    """Score every work of a graph into a folder of the cache, one Parquet file per publication year; return the folder.
 
-    In memory are the scores of one year per thread. A run that was killed goes on with the years it has not written.
-
-    Args:
-        graph: from build_graph; with a ``cache_dir`` there, it need not fit into memory.
-        venues: from ``venue_numbers``.
-        cache_dir: where to make the folder; its name is a hash of all that the scores depend on. One that is there
-            already and whole is used; one that was damaged meanwhile is made again, with a warning in the log.
-        config: ``NoveltyConfig()`` when None.
-        background: as in score_atypicality.
-        n_threads: years are shared among so many threads; as many as Polars uses when None.
-
-    Returns:
-        The folder: ATYPICALITY, in files that hold all works in WORKS in index order when read by name; and their
-        SHA-256.
+    Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
+    is a hash of all that the scores depend on; a whole folder is used again, a damaged one is made anew with a warning.
+    The files hold all works of WORKS in index order when read by name.
 
     Raises:
         ConfigError, BackgroundError: as score_atypicality.
@@ -282,25 +268,11 @@ def _wanted(graph: CitationGraph, focal: Int64Array | None) -> BoolArray | None:
     return wanted
 
 
-BoolArray = npt.NDArray[np.bool_]
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
 Columns = tuple[npt.NDArray[np.int64], Float64Array, Float64Array]
 
 
 class YearScorer:
-    """What the scores of any year are made from.
-
-    Args:
-        graph: the citation graph.
-        venues: from ``venue_numbers``.
-        config: checked.
-        wanted: bool (graph.n_known), the works to give a row; all when None.
-        background: of the same venues; the null model is made of the works themselves when None.
-
-    Attributes:
-        concentrations: of the venues, by year that was scored by the closed form; as of venue_concentration.
-    """
+    """Scores one year after the other; ``wanted`` marks the works that get a row, all when None."""
 
     def __init__(
         self,
@@ -344,7 +316,7 @@ class YearScorer:
         return add_scores(rows, self.config.score).select(ATYPICALITY.names()).cast(ATYPICALITY)
 
     def undated(self) -> pl.DataFrame:
-        """Return ATYPICALITY, null but for the ids, of the works without a year."""
+        """Return ATYPICALITY of the works without a year: null but for the ids."""
         works = slice(self.graph.n_dated, self.graph.n_known)
         rows = pl.DataFrame({"work_id": self.graph.work_ids[works]})
         rows = rows if self.wanted is None else rows.filter(self.wanted[works])
@@ -396,7 +368,9 @@ class YearScorer:
         entries = np.empty(n_entries)
         place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
         kernels.hand_out(*groups.by_venue, *place, z, entries)
-        kernels.work_quantiles(offsets, groups.counts, starts, entries, n_pairs, low, middle, config.unique_pairs)
+        kernels.work_quantiles(
+            offsets, groups.counts, starts, entries, LOW_QUANTILE, n_pairs, low, middle, config.unique_pairs
+        )
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":
             given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
@@ -405,7 +379,7 @@ class YearScorer:
             quantile[undefined | np.isinf(quantile)] = np.nan
 
     def report(self) -> None:
-        """Say in the log where few venues dominate, or how much of what was asked for the background holds."""
+        """Log where few venues dominate, and how much of what was asked for the background holds."""
         for remark in remark_on_concentration(self.concentrations):
             logger.warning("%s", remark)
         if self.background is None:

@@ -1,8 +1,8 @@
-"""A saved table of venue pairs: score a small pull of works against a large corpus.
+"""A background: a saved null model, to score a small pull of works against a large corpus.
 
 One Parquet file, a row per citing year and venue pair (PAIR_STATISTICS), sorted; no row group spans two years, and
-every page has a checksum. Its metadata hold the null model, per year how many works and references it was made of, and
-the SHA-256 of the file. Venues are known by their source_id, so that any corpus with the same ids can be scored.
+every page has a checksum. The metadata hold the null model, the number of works and references of each year, and the
+SHA-256 of the file. Venues are known by their source_id, so any corpus with the same ids can be scored.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.small_files import parse_json
 
-# ---------- A saved table of venue pairs, read: opened, checked, and looked up by venue. novelty_background.py writes it.
-
-
 FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
 METADATA_KEY = b"sciscidata_background"
 _PAIR = ["source_id_a", "source_id_b"]
@@ -49,12 +46,12 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """A table written by write_background, checked, and ready to be looked up.
+    """A background on disk, checked, and ready to be looked up.
 
     Attributes:
         path: the file.
-        null_model: NoveltyConfig.null_model() of the corpus it was made of.
-        counts: publication_year, n_works, n_references and n_pairs that the null model of each year is made of.
+        null_model: ``NoveltyConfig.null_model()`` of the corpus it was made of.
+        counts: publication_year, n_works, n_references and n_pairs of each year.
         source_ids: the ids of the venues by number; empty until ``for_venues_of``.
     """
 
@@ -73,15 +70,11 @@ class Background:
         return pl.scan_parquet(self.path, glob=False)
 
     def for_venues_of(self, works: pl.LazyFrame) -> Background:
-        """Return this table for the venue numbers that venue_numbers(graph, works) gives."""
+        """Return this background for the venue numbers that ``venue_numbers(graph, works)`` gives."""
         return replace(self, source_ids=venue_ids(works))
 
     def check_null_model(self, config: NoveltyConfig) -> None:
-        """Refuse a config that says something else than what this table was made under.
-
-        Raises:
-            ConfigError: the null models differ.
-        """
+        """Raise a ConfigError if ``config`` names another null model."""
         asked = config.null_model()
         differ = [name for name, value in self.null_model.items() if asked.get(name) != value]
         differ += [name for name in asked if name not in self.null_model]
@@ -96,10 +89,7 @@ class Background:
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
 
-        Args:
-            year: the citing year.
-            a: numbers of the venues with the lower source_id.
-            b: numbers of the others; an array as long.
+        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id.
 
         Raises:
             BackgroundError: the file is damaged, or holds a pair twice.
@@ -132,15 +122,12 @@ class Background:
 
 
 def read_background(path: str | Path) -> Background:
-    """Open a table of venue pairs: compare the file with the SHA-256 that it holds. Its rows are read when asked for.
-
-    Args:
-        path: a file of write_background.
+    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
 
     Raises:
-        ConfigError: ``path`` is no path.
-        InputNotFoundError: there is no such file.
-        BackgroundError: it is something else, of another format, lacks a column, or is damaged.
+        ConfigError: ``path`` is not a path.
+        InputNotFoundError: there is no file.
+        BackgroundError: it is another kind of file, of another format, lacks a column, or is damaged.
 
     Example:
         >>> read_background("nowhere.parquet")
@@ -181,7 +168,7 @@ def read_background(path: str | Path) -> Background:
 
 
 def _facts(text: bytes) -> dict[str, Any]:
-    """Parse the metadata; what is no JSON object says nothing."""
+    """Parse the metadata; empty if they are not a JSON object."""
     try:
         facts = parse_json(text)
     except ValueError:
@@ -190,7 +177,7 @@ def _facts(text: bytes) -> dict[str, Any]:
 
 
 def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
-    """Return a row per year, or None if these are none."""
+    """Return a row per year; None if the metadata do not hold that."""
     try:
         counts = pl.DataFrame(years, schema=_COUNTS)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
@@ -207,10 +194,6 @@ __all__ = ["Background", "read_background", "write_null_model"]
 
 _ROWS_PER_GROUP = 1 << 20
 
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-
 
 def write_null_model(
     works: pl.LazyFrame,
@@ -222,32 +205,15 @@ def write_null_model(
     n_threads: int | None = None,
     overwrite: bool = True,
 ) -> Path:
-    """Save mean and standard deviation of every venue pair of a corpus, for ``compute_atypicality(background=...)``.
+    """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
-    Executes. Memory: the graph, and the pairs of one year per thread.
-
-    Args:
-        citations: CITATIONS, as in compute_atypicality.
-        works: WORKS; only work_id, publication_year and source_id are read.
-        path: the file to write; one that is there is replaced in one step, when the new one is whole.
-        config: the null model, and ``years``; the other options say how works are scored, and are not read.
-        cache_dir: keep the graph here for later runs; see build_graph.
-        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The rows do not depend on it.
-        overwrite: False keeps a file that another run makes meanwhile, instead of replacing it.
-
-    Returns:
-        ``path``: PAIR_STATISTICS in Parquet, sorted by publication_year, source_id_a, source_id_b. n_observed: how
-        often two references of one work lead to the two venues; mean and std: of this count under the null model.
+    Memory: the graph, and the pairs of one year per thread. The rows do not depend on ``n_threads``. Without
+    ``overwrite``, a file that another run makes meanwhile stays.
 
     Raises:
-        ConfigError: if ``config`` is no NoveltyConfig or ``n_threads`` no number of threads.
-        SchemaMismatchError: before any row is read.
+        ConfigError, SchemaMismatchError: before any row is read, if an argument is wrong or a column is missing.
         WorkIdError, EmptyInputError: as build_graph.
-        ConfigError: at once, if ``path`` is named like another kind of file than Parquet.
-        StorageError: the disk is full, or the file cannot be written; at once, if ``path`` is a folder; at the
-            end, if without ``overwrite`` another run has made ``path``.
-
-    Source: Uzzi et al. 2013, doi:10.1126/science.1240474.
+        StorageError: the disk is full, ``path`` cannot be written, or another run has made it.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -1,17 +1,16 @@
-"""Commonness: how often two venues are cited together, against how often each is cited together with any venue.
+"""Commonness (Lee et al. 2015): how often two venues are cited together, against how often each is cited with any.
 
-With N_ab the pairs of references, of works of one year, that lead to venues a and b, N_a those with an end in a, and
-N all of them, the commonness of a venue pair is N_ab N / (N_a N_b), and the novelty of a work is minus the natural
-logarithm of the 10th percentile over its pairs. It is observed over expected, as z of ``novelty.py`` is observed minus
-expected over its spread; nothing is drawn, and the ages of references play no part.
+Let N_ab be the pairs of references, of works of one year, that lead to venues a and b, N_a those with an end in a, and
+N all of them. The commonness of a venue pair is N_ab N / (N_a N_b). The novelty of a work is minus the natural
+logarithm of the 10th percentile over its pairs. Nothing is drawn by chance, and the ages of references play no part.
 
-How pairs are counted shifts the value. As published, a pair has no direction, so that N_a + N_b + ... is nearly 2 N:
-where venues are independent, commonness is about 1/2 for two venues, and about 1/4 for a venue with itself. With
+How pairs are counted shifts the value. As published, a pair has no direction, so N_a + N_b + ... is nearly 2 N. Where
+venues are independent, commonness is then about 1/2 for two venues, and about 1/4 for a venue with itself. With
 ``counting="ordered"`` each pair counts from both ends, and independence is 1 for both. Without same-venue pairs this
-doubles every value and lowers novelty by ln 2; with them, their venues and the others shift against each other.
+doubles every value and lowers novelty by ln 2; with them, same-venue pairs shift against the others.
 
-Source: Lee, Walsh & Wang 2015, Research Policy 44(3):684-697, doi:10.1016/j.respol.2014.10.007. The formula and
-the counting are those that novelpy 1.4 ascribes to the paper; the step to the work is given there too.
+Source: Lee, Walsh & Wang 2015, Research Policy 44(3):684-697, doi:10.1016/j.respol.2014.10.007. The formula, the
+counting and the step to the work are those that novelpy 1.4 ascribes to the paper.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from sciscidata.novelty._per_work import (
     require_corpus,
     score_years,
 )
+from sciscidata.novelty.config import LOW_QUANTILE
 from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import COMMONNESS
 
@@ -90,31 +90,31 @@ def compute_commonness(
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
 ) -> pl.LazyFrame:
-    """Score every work by how common its venue pairs are among the works of its year. Runs nothing until collected.
+    """Score every work by how common its venue pairs are among the works of its year.
 
-    Commonness of a venue pair = N_ab N / (N_a N_b); see the head of this module. Every two references of a work, whose
-    cited works have a year and a venue, give one value.
+    Every two references of a work whose cited works have a year and a venue form a pair. Commonness of a venue pair =
+    N_ab N / (N_a N_b): N_ab pairs lead to venues a and b, N_a have an end in a, N is the number of all pairs.
 
-    What it cannot see: a pair of two rare venues is common by this measure even if it occurs once, for N_a is small;
-    a large field fills N, which makes pairs inside a small field common; references without a venue are not there, so
-    that works and years of poor coverage look different; and nothing is known of earlier years. Compare works within
-    a year, and fields with caution.
+    Limits: a pair of two rare venues is common by this measure even if it occurs once, because N_a is small. A large
+    field fills N, which makes pairs inside a small field common. References without a venue are missing, so works and
+    years of poor coverage look different. Earlier years play no part. Compare works within a year, and fields with
+    caution.
 
     Args:
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
         works: WORKS; only work_id, publication_year and source_id are read.
-        config: conventions; ``CommonnessConfig()`` when None.
-        cache_dir: keep the graph here for later runs; see build_graph.
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        config: which pairs count; ``CommonnessConfig()`` when None.
+        cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        COMMONNESS, one row per work, unordered. n_pairs: null if the work has no year or too many references;
-        commonness_p10 and commonness_median: linear quantiles over the pairs, above 0, without a unit;
-        commonness_novelty = -ln(commonness_p10), high is novel. Null where undefined.
+        COMMONNESS, one row per work, unordered. n_pairs: null if the work has no year or too many references.
+        commonness_p10 and commonness_median: Float64, linear quantiles over the pairs, above 0, without a unit.
+        commonness_novelty = -ln(commonness_p10): Float64, high is novel. Null where undefined.
 
     Raises:
-        ConfigError: at once, if ``config`` is no CommonnessConfig or ``n_threads`` no number of threads.
-        SchemaMismatchError: at once, before any row is read.
+        ConfigError: when called, if ``config`` is not a CommonnessConfig, or ``n_threads`` not a whole number above 0.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
@@ -148,19 +148,9 @@ def score_commonness(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph built before. Executes; the frame is that of compute_commonness.
+    """Score every work of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last.
 
-    Rows come in the graph's index order, that is by (year, id), works without a year last.
-
-    Args:
-        graph: the citation graph.
-        venues: from ``venue_numbers``.
-        config: as in compute_commonness.
-        n_threads: as in compute_commonness; years are shared among threads.
-
-    Raises:
-        ConfigError: at once, if ``config`` is no CommonnessConfig, ``n_threads`` no number of threads, or ``venues``
-            not of this graph.
+    ``venues`` is from ``venue_numbers``; years are shared among the threads.
     """
     config = checked_config(config, CommonnessConfig)
     check_threads(n_threads)
@@ -187,7 +177,7 @@ def score_commonness(
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """What every year writes into, one place per dated work."""
+    """The results, one place per dated work; each year writes into its own places."""
 
     n_pairs: npt.NDArray[np.int64]
     p10: Float64Array
@@ -200,7 +190,6 @@ def _score_year(
 ) -> None:
     """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
     from sciscidata.novelty import _per_work_kernels as kernels
-    from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
     slots = year_slots(graph, venues, year_of, j, config.max_references, table.left_out)
@@ -208,10 +197,12 @@ def _score_year(
         return
     groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
     cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-    commonness = commonness_of_cells((cells.starts, cells.partners, cells.observed), config.counting == "ordered")
+    commonness = kernels.commonness_of_cells(
+        (cells.starts, cells.partners, cells.observed), config.counting == "ordered"
+    )
     entry_starts, n_entries = kernels.entry_places(groups.offsets)
     entries = np.empty(n_entries)
     place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
     kernels.hand_out(*groups.by_venue, *place, commonness, entries)
     results = (table.n_pairs[first:last], table.p10[first:last], table.median[first:last])
-    kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, *results)
+    kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, LOW_QUANTILE, *results)

@@ -1,9 +1,9 @@
-"""What atypicality means: the null model, which pairs count, how z becomes a score; and what others mean by it."""
+"""The options of atypicality: null model, which pairs count, how z becomes a score. Known conventions in ``COMPAT``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Final, Literal, get_args, get_type_hints
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from sciscidata.errors import ConfigError
 _MAX_SHUFFLES = 10_000  # n times a sum of squares stays below 2^63
 _MAX_INT64 = np.iinfo(np.int64).max
 _LIMITS = {"n_shuffles": (2, _MAX_SHUFFLES), "min_pairs": (1, _MAX_INT64), "max_references": (2, _MAX_INT64)}
+
+
+#: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
+#: stand in ``sciscidata/labels.py``.
+LOW_QUANTILE: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +102,7 @@ class NoveltyConfig:
             **changes: options to set differently, for example ``seed=1`` or ``n_shuffles=100``.
 
         Raises:
-            ConfigError: at once, if there is no such convention or option, and as NoveltyConfig.
+            ConfigError: immediately, if there is no such convention or option, and as NoveltyConfig.
         """
         return cls(**conventional_options(cls, COMPAT, name, changes))
 

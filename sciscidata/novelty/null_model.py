@@ -49,11 +49,8 @@ _LISTED = 12
 def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of every cell's count under the null model; NaN where it cannot vary.
 
-    Args:
-        slots: of the citing year; all of them, because all of them make up the null model.
-        cells: the venue pairs asked for.
-        year: the citing year, which the shuffles are drawn by.
-        config: the null model.
+    ``slots`` are all slots of the citing year, because all of them make up the null model; ``cells`` are the venue
+    pairs asked for; the shuffles depend on ``year``.
     """
     if config.null == "analytic":
         return analytic_moments(slots, cells)
@@ -63,7 +60,7 @@ def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -
 def venue_concentration(slots: Slots) -> float:
     """Return the chance that two slots of one stratum hold the same venue: 0 many venues .. 1 a single one.
 
-    Strata count by their slots; those of one slot, which have no two, not at all. 0 if no stratum has two slots.
+    Strata count by their slots; a stratum of one slot does not count. 0 if no stratum has two slots.
 
     Example:
         >>> from sciscidata.novelty.venue_pairs import lay_out
@@ -81,17 +78,14 @@ def venue_concentration(slots: Slots) -> float:
 
 
 def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
-    """Say in which years few venues dominate, so that the closed form is less near; nothing if in none.
-
-    Args:
-        concentrations: by citing year, as of venue_concentration.
+    """Warn about the years in which few venues dominate, where the closed form is less exact; empty if there are none.
 
     Example:
         >>> print(*remark_on_concentration({1999: 0.05, 2000: 0.25, 2001: 0.4}))
         few venues dominate the references of 2 of 3 years (2000, 2001): two references of one age lead to the same
         venue with a chance of 0.2 or more. There the closed form's variances sum to some per cent less than those of
-        shuffles, to a fifth less at the worst. To be sure, shuffle: NoveltyConfig(null='permutation',
-        n_shuffles=1000) (--null permutation --n-shuffles 1000).
+        shuffles, to a fifth less at the worst. To be sure, shuffle: NoveltyConfig.null='permutation',
+        NoveltyConfig.n_shuffles=1000.
     """
     years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
     if not years:
@@ -101,14 +95,14 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
         f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}): two references "
         f"of one age lead to the same venue with a chance of {DOMINATED} or more. There the closed form's variances "
         "sum to some per cent less than those of shuffles, to a fifth less at the worst. To be sure, shuffle: "
-        "NoveltyConfig(null='permutation', n_shuffles=1000) (--null permutation --n-shuffles 1000)."
+        "NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
     ]
 
 
 def permutation_moments(
     slots: Slots, cells: Cells, year: int, config: NoveltyConfig
 ) -> tuple[Float64Array, Float64Array]:
-    """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so that they are exact.
+    """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so they are exact.
 
     Squares may pass 2^63 and wrap, which the difference below undoes: it is right while n times a deviation < 2^31.5.
     """
@@ -142,18 +136,17 @@ def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
 def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
     from sciscidata.novelty import _moment_kernels as kernels
-    from sciscidata.novelty import _moment_kernels as sums
 
     starts = slots.stratum_starts
     size = np.diff(starts).astype(np.float64)
-    two, three = sums.co_occurrence(slots.offsets, slots.strata, size.size)
-    shares = sums.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
+    two, three = kernels.co_occurrence(slots.offsets, slots.strata, size.size)
+    shares = kernels.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
     own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
     pairs = two - np.diag(size)
     expected = pairs.copy()
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
-    parts = sums.linear_parts(shares, size, two, three, 0.0)
+    parts = kernels.linear_parts(shares, size, two, three, 0.0)
     within_parts = np.stack([own, within], axis=1)
     mean, deviation = np.empty((2, cells.observed.size))
     kernels.moments_of_cells(
@@ -161,11 +154,11 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
         cells.partners,
         shares,
         size,
-        sums.times_matrix(shares, expected),
-        sums.times_matrix(shares * (1 - shares), weights),
+        kernels.times_matrix(shares, expected),
+        kernels.times_matrix(shares * (1 - shares), weights),
         weights,
         parts,
-        sums.linear_parts(shares, size, two, three, 1.0),
+        kernels.linear_parts(shares, size, two, three, 1.0),
         within_parts,
         mean,
         deviation,

@@ -1,4 +1,4 @@
-"""Ranks within the year, of more works than memory holds: put apart by year on disk, ranked a few years at a time."""
+"""From z to two scores between 0 and 1, by a sigmoid or by rank within the year."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from sciscidata._kernels.portable_math import sigmoid
 from sciscidata.schemas import ATYPICALITY
 from sciscidata.storage.spill import RowSpool
 
-# ---------- From z to two scores between 0 and 1: by a sigmoid, or by rank within the year.
-
 
 def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.DataFrame:
     """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays null.
 
-    Args:
-        rows: publication_year, and z_p10 and z_median, Float64, null where undefined.
-        score: as in NoveltyConfig.
+    ``rows`` holds publication_year, and z_p10 and z_median (Float64, null where undefined).
 
     Example:
         >>> rows = pl.DataFrame({"publication_year": [2000, 2000], "z_p10": [-9.0, 1.0], "z_median": [0.0, None]},
@@ -48,17 +44,10 @@ _SCORES: Final = ("novelty_score", "conventionality_score")
 
 
 def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
-    """Give what ``rescore(rows, "rank")`` gives, without all rows of it in memory. Executes.
+    """Return what ``add_scores(rows, "rank")`` gives, unordered, without all rows in memory.
 
-    Args:
-        rows: publication_year, and z_p10 and z_median, Float64; further columns pass through. Run once.
-        folder: where the rows are put, some 40 bytes of disk for each; the result reads them there.
-
-    Returns:
-        The rows, unordered, with novelty_score and conventionality_score added or replaced.
-
-    Raises:
-        OSError: the disk is full.
+    Rows are put apart by year in ``folder`` (about 40 bytes of disk each), and ranked a few years at a time; the result
+    reads them there. Further columns pass through.
 
     Example:
         >>> from tempfile import TemporaryDirectory

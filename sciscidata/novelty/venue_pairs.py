@@ -1,7 +1,7 @@
-"""The venue pairs in the reference lists of one citing year: slots, groups, and the cells that occur.
+"""The venue pairs in the reference lists of one citing year: slots, groups and cells.
 
 A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. The distinct
-venues of a work are its groups; a cell is a pair of venues that some work of the year holds.
+venues of a work are its groups. A cell is a pair of venues that some work of the year holds.
 """
 
 from __future__ import annotations
@@ -64,17 +64,13 @@ class Cells:
 
 
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
-    """Number the venues of a graph's dated works 0, 1, 2 ..; -1 where WORKS knows none. Executes.
-
-    Args:
-        graph: built from the same ``works``.
-        works: WORKS; only work_id, publication_year and source_id are read.
+    """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids; -1 where a work has no venue.
 
     Returns:
         int32 (graph.n_dated), in index order.
 
     Raises:
-        ConfigError: a work with a venue and a year is not one of the graph's.
+        ConfigError: ``works`` holds a work with a venue and a year that is not in the graph.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
@@ -106,7 +102,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
 
 
 def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Give the indices of dated works: of each year the ids ascend."""
+    """Return the indices of dated works; within a year the ids ascend."""
     years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
     order = np.lexsort((work_ids, years))
     indices = np.zeros(order.size, np.int64)
@@ -121,13 +117,9 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
-    """Return the source_id of every number that venue_numbers gives to venues of the same works. Executes.
+    """Return the source_id of every number that venue_numbers gives for the same works: int64, ascending.
 
-    Args:
-        works: WORKS; only publication_year and source_id are read.
-
-    Returns:
-        int64, ascending. A venue that only works without a year have gets no number, and is not here.
+    A venue of works without a year only gets no number.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, None, 1991],
@@ -160,14 +152,8 @@ def year_slots(
 ) -> Slots:
     """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
-    Args:
-        graph: the citation graph.
-        venues: int32 (graph.n_dated), a number per venue, -1 where there is none.
-        year_of: int32 (graph.n_dated), the place of each work's year in ``graph.years``.
-        j: the place of the citing year in ``graph.years``.
-        max_references: a work with more slots gets none.
-        left_out: bool (graph.n_dated), written.
-        venue_required: a work without a venue of its own gets none.
+    ``year_of`` is from year_places. A work with more than ``max_references`` slots gets none; with ``venue_required``,
+    neither does a work without a venue of its own.
     """
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -189,16 +175,16 @@ def year_slots(
 def of_works(
     offsets: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Take their slots from the works that are not wanted; return the new offsets, and which slots stay."""
+    """Keep the slots of wanted works only; return the new offsets, and which slots stay."""
     lengths = np.diff(offsets)
     return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
 
 
 def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
-    """Make one last venue of all venues that no wanted work holds.
+    """Replace all venues that no wanted work holds by one last venue.
 
-    The counts of the other venues, under every deal too, stay what they are, and so does the order of their numbers
-    and with it every bit of a result; there is less to count.
+    The counts of the other venues stay the same under every shuffle, and so does the order of their numbers, and with
+    it every bit of a result. There is less to count.
     """
     _, kept = of_works(slots.offsets, wanted)
     used = np.zeros(slots.n_venues, np.bool_)
@@ -267,7 +253,7 @@ def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> C
 
 
 def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the groups by venue, without those of venues whose row has no cell, if that saves anything."""
+    """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
     starts, order = groups.by_venue
     needed = np.diff(cells.starts) > 0
     if 2 * np.count_nonzero(needed) > needed.size:
@@ -279,7 +265,7 @@ def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.ND
 def pairs_per_work(
     groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return how many pairs the references of each work form, whether defined or not.
+    """Return how many pairs the references of each work form, whether they have a z or not.
 
     Example:
         >>> held = group(np.array([0, 3, 4]), np.array([5, 5, 7, 5], np.int32), 8)

@@ -1,14 +1,14 @@
-"""First-time venue pairs: which works join venues that no work joined before, and that others join again?
+"""First-time venue pairs (Wang et al. 2017): which works join venues for the first time, and are followed in it?
 
-A work joins two different venues if it cites works of both. The pair is new if no work of an earlier year joined it,
-and counts if it is also joined again in the years that follow. What it adds to the score is how far apart the venues
-were: 1 - cosine of their co-citation profiles, the numbers of works that joined each of them with every other venue
-in the years before. The score of a work is the sum over its pairs.
+A work joins two different venues if it cites works of both. A pair is new if no work of an earlier year joined it, and
+counts if later works join it again. Its difficulty is how far apart the venues were: 1 - cosine of their co-citation
+profiles. A profile counts, for every other venue, the works that joined it with the venue in the years before. The
+score of a work is the sum of the difficulties of its pairs.
 
 Source: Wang, Veugelers & Stephan 2017, Research Policy 46(8):1416-1436, doi:10.1016/j.respol.2017.06.006. The windows
-and the least cited half are those that novelpy 1.4 ascribes to the paper. The scores are novelpy's, but for pairs of
-venues whose profiles have nothing in common: they have difficulty 1 here, and 0 there, where a cosine of 0 is taken
-for no pair. novelpy leaves out works with two references, and scores a work without a pair 0.
+and the least cited half are those that novelpy 1.4 ascribes to the paper. Scores equal novelpy's with three exceptions.
+Two venues whose profiles have nothing in common have difficulty 1 here; novelpy takes their cosine of 0 for a missing
+pair. novelpy leaves out works with two references. It scores a work without a pair 0.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from sciscidata.last_year import find_last_year
 from sciscidata.novelty._per_work import check_venues, check_whole_numbers, one_row_per_work, require_corpus
 from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import WANG_NOVELTY
-
-# ---------- Which venue pairs are new, which of them count, and which years can tell.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +101,7 @@ _BLOCKS_PER_THREAD = 8  # rows differ in length
 Float64Array = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
-PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see venue_pair_kernels.py
+PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py
 
 
 def compute_wang_novelty(
@@ -114,34 +112,35 @@ def compute_wang_novelty(
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
 ) -> pl.LazyFrame:
-    """Score every work by the venue pairs it joins for the first time. Runs nothing until collected.
+    """Score every work by the venue pairs that it makes for the first time (Wang, Veugelers & Stephan 2017).
 
-    A pair counts if it is new, is joined again, both venues are cited enough, and both have a profile, that is were
-    joined with some venue in the profile years: without one the difficulty is undefined. Works of one year that join
-    the same new pair all have it; they are no reuse of each other.
+    A pair of venues counts if it is new, if later works reuse it, if both venues are cited enough, and if both have a
+    co-citation profile: works of the profile years joined them with some venue. Its difficulty is 1 - cosine of the two
+    profiles. Works of one year that make the same new pair all get it; they do not count as reuse of each other.
 
-    What it cannot see: whether a pair is older than the data (left censoring: the share of new pairs falls for as long
-    as history grows); whether it is new because a venue is new or was renamed; pairs through references without a
-    venue. The reuse condition looks into the future, so that the score is known only reuse_years later, and is no
-    feature to predict impact from. Long reference lists and growing fields have more new pairs. Most works score 0.
+    Limits: a pair may be older than the data, so the share of new pairs falls as history grows (left censoring). A pair
+    may be new because a venue is new or renamed. References without a venue are missing. The reuse condition looks into
+    the future: the score is known only ``reuse_years`` later, and must not be used to predict impact. Works with long
+    reference lists and growing fields have more new pairs. Most works score 0.
 
     Args:
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
         works: WORKS; only work_id, publication_year and source_id are read.
-        config: conventions; ``WangConfig()`` when None.
-        cache_dir: keep the graph here for later runs; see build_graph.
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        config: windows and conditions; ``WangConfig()`` when None.
+        cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        WANG_NOVELTY, one row per work, unordered. n_new_pairs: the pairs that count, each once; wang_novelty: the
-        sum of their difficulties, each 0 .. 1; high is novel. Both are 0 for a work with pairs of which none counts,
-        and null for a work without a year, without a pair of different venues or with too many references, for works
-        of the first burn_in_years, where no work joined a pair in the profile years (a gap in the data, not a work
-        without novelty), and where reuse_years reach beyond the last year.
+        WANG_NOVELTY, one row per work, unordered. n_new_pairs: Int64, the new pairs that count, each once.
+        wang_novelty: Float64, the sum of their difficulties (each 0 .. 1); high is novel. Both are 0 for a work with
+            pairs of which
+        none counts. Both are null for a work without a year, without two different venues or with too many references;
+        for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap in the data); and
+        where ``reuse_years`` reach beyond the last year.
 
     Raises:
-        ConfigError: at once, if ``config`` is no WangConfig or ``n_threads`` no number of threads.
-        SchemaMismatchError: at once, before any row is read.
+        ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
@@ -178,20 +177,9 @@ def score_wang_novelty(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph built before. Executes; the frame is that of compute_wang_novelty.
+    """Score every work of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
 
-    Rows come in the graph's index order, that is by (year, id), works without a year last. In memory are the pairs of
-    the years in reach of one year's windows, and every pair that occurred so far, once.
-
-    Args:
-        graph: the citation graph.
-        venues: from ``venue_numbers``.
-        config: as in compute_wang_novelty.
-        n_threads: as in compute_wang_novelty; later years, and venues of a year, are shared among threads.
-
-    Raises:
-        ConfigError: at once, if ``config`` is no WangConfig, ``n_threads`` no number of threads, or
-            ``venues`` not of this graph.
+    Memory: the pairs of the years in reach of one year's windows, and every pair that occurred so far, once.
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
@@ -272,7 +260,7 @@ class _Year:
 
 
 def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> Iterator[tuple[int, dict[int, _Year]]]:
-    """Yield the place of every year with the years in reach by their places; ``ahead`` gives one year after another."""
+    """Yield each year's place with the years in reach of it, by place; read ``n_ahead`` more years meanwhile."""
     held = enumerate(ahead)
     window: dict[int, _Year] = {}
     n_read = 0
@@ -292,16 +280,7 @@ def _difficulties(
     config: WangConfig,
     n_threads: int,
 ) -> Float64Array:
-    """Return the difficulty of every pair of a year that counts; NaN for the others.
-
-    Args:
-        table: the pairs of the year.
-        past: the years of the profiles; at least one with a pair.
-        later: the pairs of the years of reuse.
-        is_new: for each pair of ``table``; overwritten.
-        config: as in compute_wang_novelty.
-        n_threads: how many share the work.
-    """
+    """Return the difficulty of every pair of a year that counts; NaN for the others. ``is_new`` is overwritten."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table[1].size)))

@@ -1,4 +1,5 @@
 """A release on disk: written once, described by a manifest, verified and exported.
 
-The learning half reads nothing else. Read first: ``release.py``.
+Read first: ``release.py`` (write and read), then ``manifest.py`` (what it says of itself), ``verify.py`` (recompute
+it). The learning half reads nothing else of this package.
 """

@@ -1,4 +1,4 @@
-"""Every labelled work in one file of JSON lines: the rows of a release, any number of them."""
+"""An export: every labelled work in one file of JSON lines, the rows of a release, in any number."""
 
 from __future__ import annotations
 
@@ -35,9 +35,6 @@ from sciscidata.storage import (
 )
 from sciscidata.storage.small_files import read_whole
 
-# ---------- Scores and labels of all works, found by their ids: 34 bytes a work, whatever the order of the works is.
-
-
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
 _SCORES: Final = tuple(name for name in ("cd_index", *NOVELTY_COLUMNS) if EXAMPLE[name] == pl.Float64())
 _STAGE: Final = "write_labelled"
@@ -45,14 +42,14 @@ _NONE, _UNKNOWN = 255, 254  # codes of labels
 
 
 class LabelLookup:
-    """The labelled works, in the order of their ids.
+    """Scores and labels of all works, found by id: 34 bytes a work, whatever the order of the works is.
 
     Args:
-        labelled: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns of EXAMPLE if there are
-            any; what is not there is null. One row per work; rows without an id do not count. Collected at once.
+        labelled: ``work_id``, ``cd_index`` and ``disruption_label``; the novelty columns of EXAMPLE if there are any,
+            null if not. One row per work; rows without an id do not count. Collected immediately.
 
     Raises:
-        SchemaMismatchError: a column is missing or mistyped, or a label is none of this package.
+        SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
         WorkIdError: a work is named twice.
 
     Example:
@@ -88,7 +85,7 @@ class LabelLookup:
     def add_to(self, works: pl.DataFrame) -> pl.DataFrame:
         """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels.
 
-        One form of every number, as in a release: NaN is null, and minus zero is zero.
+        Numbers have one form, as in a release: NaN is null, and minus zero is zero.
         """
         works = works.drop_nulls("work_id")
         wanted = works["work_id"].to_numpy()
@@ -103,10 +100,7 @@ class LabelLookup:
 
 
 def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Refuse a frame that ``LabelLookup`` could not read, before any row is read.
-
-    Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
+    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read.
 
     Example:
         >>> row = {"work_id": [7], "cd_index": [0.5], "disruption_label": ["neutral"]}
@@ -157,28 +151,19 @@ def write_labelled(
     source: Mapping[str, Any] | None = None,
     n_threads: int | None = None,
 ) -> dict[str, Any]:
-    """Write a row for every work that is in both frames, in bounded memory. Executes.
+    """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
-    ``labelled.json`` their number, classes and SHA-256. Both appear whole or not at all. Texts pass through in
-    batches; of ``labelled`` 34 bytes a work lie in memory.
-
-    Args:
-        works: WORKS. Of SciSciNet, ``SciSciNet.in_text_order()``.
-        labelled: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns if there are any. Filter
-            it for the rows that you want.
-        folder: made here.
-        source: where the works come from, for the report; JSON types only.
-        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The bytes do not depend on it.
+    ``labelled.json`` is the report. Both appear whole or not at all. Texts pass through in batches. ``source`` goes
+    into the report.
 
     Returns:
-        The report: ``rows``, ``classes`` (works by label; ``null`` for those without), ``bytes``, ``sha256``,
-        ``source``.
+        The report; see ``pipeline.export_labelled``. The bytes do not depend on ``n_threads``.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped; when read, if a label is none of ours.
+        SchemaMismatchError: immediately, if a column is missing or mistyped; when read, if a label is strange.
         WorkIdError: ``labelled`` names a work twice.
-        ReleaseExistsError: at once, if ``folder`` holds anything.
+        ReleaseExistsError: immediately, if ``folder`` holds anything.
         StorageError: the disk is full, or the folder cannot be written.
 
     Example:
@@ -239,10 +224,7 @@ class _Report(msgspec.Struct):
 
 
 def read_labelled(folder: str | Path) -> dict[str, Any]:
-    """Read what an export says of itself.
-
-    Returns:
-        The report of ``write_labelled``.
+    """Read the report of an export.
 
     Raises:
         InputNotFoundError: there is no export, or its report cannot be read.
@@ -271,13 +253,10 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
 
 
 def verify_labelled(folder: str | Path) -> dict[str, Any]:
-    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it.
-
-    Returns:
-        The report.
+    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it, and returns the report.
 
     Raises:
-        InputNotFoundError: as read_labelled; or the lines are not there.
+        InputNotFoundError: as read_labelled; or the lines are missing.
         VerificationError: as read_labelled; or the lines are not what the report says.
     """
     report, path = read_labelled(folder), Path(folder) / LINES
@@ -340,7 +319,7 @@ def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -
 
 
 def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
-    """Run a query batch by batch; who stops early stops the query too.
+    """Run a query batch by batch; stopping early stops the query too.
 
     Polars would read on in threads of its own, and one that is in Python when the interpreter ends aborts it.
     """
@@ -361,4 +340,4 @@ def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
 
 
 class _StoppedError(Exception):
-    """Ends a query that nobody waits for."""
+    """Ends a query whose result is not needed any more."""

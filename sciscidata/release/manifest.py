@@ -1,4 +1,4 @@
-"""The manifest of a release: what it holds, how it is described, and how it is read back."""
+"""The manifest of a release: what the release holds, how it is described, and how it is read back."""
 
 from __future__ import annotations
 
@@ -34,16 +34,10 @@ REMEDY: Final = "Copy the release again, or rebuild it."
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
-    """Add to what the caller states what the rows and the files in ``folder`` say.
+    """Add to the caller's part of a manifest what the rows and the files in ``folder`` say.
 
-    Args:
-        stated: the caller's part, already through :func:`check_stated`.
-        examples: EXAMPLE rows by split.
-        folder: holds DATA_FILES, and perhaps further files.
-
-    Returns:
-        The whole manifest, sealed with its own SHA-256: no time, no path, nothing that differs between two
-        equal runs.
+    ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
+    SHA-256. It holds no time and no path, nothing that differs between two equal runs.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -69,10 +63,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """Compute what ``manifest_sha256`` has to be: SHA-256 of the manifest as written, but for that line itself.
-
-    Raises:
-        ConfigError: if the manifest holds anything that is not JSON.
+    """Compute ``manifest_sha256``: the SHA-256 of the manifest as written, without that line.
 
     Example:
         >>> sealed = {"seed": 0, "manifest_sha256": hash_manifest({"seed": 0})}
@@ -86,7 +77,7 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
     """Check the caller's part of a manifest before anything is computed for it.
 
     Raises:
-        ConfigError: if it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
+        ConfigError: it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
 
     Example:
         >>> check_stated({"files": {}})
@@ -103,10 +94,7 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
 
 
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
-    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces.
-
-    Raises:
-        ConfigError: if it holds anything that is not JSON.
+    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON.
 
     Example:
         >>> render_manifest({"seed": 0})
@@ -124,8 +112,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """Read ``manifest.json`` alone.
 
     Raises:
-        InputNotFoundError: if it is not there, or cannot be opened.
-        VerificationError: if it is not one that this version can read, or was changed after it was written.
+        InputNotFoundError: it is not there, or cannot be opened.
+        VerificationError: this version cannot read it, or it was changed after it was written.
 
     Example:
         >>> read_manifest(Path("no-such-slice"))
@@ -168,14 +156,11 @@ def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
-    r"""Derive the part of a manifest that follows from the rows alone, so that it can be derived again.
-
-    Args:
-        examples: EXAMPLE rows by split.
+    r"""Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again.
 
     Returns:
-        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by split
-        and label column) and ``novelty`` (whether the novelty columns hold anything).
+        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by split and label
+        column) and ``novelty`` (whether the novelty columns hold anything).
 
     Example:
         >>> from sciscidata.schemas import EXAMPLE
@@ -225,10 +210,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:
-    """Read back the thresholds and the split that a manifest names.
-
-    Raises:
-        ConfigError: if either is missing or has an impossible value.
+    """Read back the thresholds and the split that a manifest names; a ConfigError if either is missing or impossible.
 
     Example:
         >>> read_settings({"thresholds": {}, "split": {"seed": 7}})[1].seed

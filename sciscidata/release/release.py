@@ -55,11 +55,12 @@ DRAWN: Final = pl.Schema(
 
 @dataclass(frozen=True)
 class Release:
-    """A release on disk. The frames are read from Parquet, and compared with the manifest, when first asked for.
+    """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
     Attributes:
         folder: where it lies.
         manifest: ``manifest.json``: config, source, thresholds, counts, hashes, versions.
+        train, test: the works of each split (EXAMPLE), in the order of their split keys.
     """
 
     folder: Path
@@ -71,7 +72,7 @@ class Release:
 
         Raises:
             InputNotFoundError: the file cannot be read.
-            VerificationError: it has another SHA-256 than the manifest says.
+            VerificationError: its SHA-256 is not the one in the manifest.
         """
         return self._read("train")
 
@@ -106,35 +107,28 @@ def write_release(
 ) -> Release:
     """Write a release folder, whole or not at all.
 
-    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet`` and, last, ``manifest.json``. The
-    JSONL bytes are canonical: the same draw gives the same bytes on every platform, thread count, Polars
-    engine and library version. Parquet bytes repeat within one environment only, since they name their
-    writer's version and follow its encoders. The manifest holds no time and no path.
+    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet`` and, last, ``manifest.json``. The JSONL bytes
+    are canonical: the same draw gives the same bytes on every platform, thread count, Polars engine and library
+    version. Parquet bytes repeat within one environment only, since they name their writer's version and follow its
+    encoders. The manifest holds no time and no path.
 
     Args:
-        drawn: what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; where it lacks the
-            novelty columns, they are null.
-        works: WORKS, which the texts of the drawn works are read from.
-        folder: the folder to make. An empty one counts as not there.
-        manifest: what the caller knows, in JSON types: ``thresholds`` and ``split``, which verification
-            needs (``dataclasses.asdict`` of LabelThresholds and SplitConfig), and beside them config, source,
-            counts and whatever else should be on record. Name files without the machine's folders.
-        overwrite: replace an existing release. A folder that holds anything else is never replaced: a link, or a file
-            whose name is not one of the five, of PICTURES, or not in its manifest.
-        extra: called with the unfinished folder before the manifest is written, to add files of its own, for
-            example a picture. They are listed in the manifest by name, without a hash: a picture's bytes
-            depend on the plotting library.
-
-    Returns:
-        The release, its frames not read yet.
+        drawn: what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
+            null.
+        works: WORKS, from which the texts of the drawn works are read.
+        folder: the folder to make; an empty one may exist.
+        manifest: the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
+            LabelThresholds and SplitConfig), which verification needs, and anything else that should be on record. No
+            absolute paths.
+        overwrite: replace an existing release. Any other folder is never replaced: one with a link, or with a file that
+            is not one of the five or of PICTURES, or not in its manifest.
+        extra: called with the unfinished folder before the manifest is written, to add files, for example a picture.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
-        ConfigError: at once, if ``manifest`` lacks ``thresholds`` or ``split``, sets a key that is written
-            here, or is not JSON.
-        ReleaseExistsError: at once, if ``folder`` exists and may not be replaced.
-        WorkIdError: if a drawn work is not in ``works``, or is there twice.
-        StorageError: if the disk is full or the folder cannot be written.
+        SchemaMismatchError, ConfigError: immediately, if a column is missing or mistyped, or ``manifest`` is wrong.
+        ReleaseExistsError: immediately, if ``folder`` exists and may not be replaced.
+        WorkIdError: a drawn work is not in ``works``, or is there twice.
+        StorageError: the disk is full, or the folder cannot be written.
 
     Example:
         >>> from dataclasses import asdict
@@ -177,20 +171,14 @@ def write_release(
 
 
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
-    """Say before any work is done whether a release could be written to ``folder``.
+    """Check before any work is done that a release could be written to ``folder``; mend what a killed run left there.
 
-    Also mends what a killed run left beside it.
-
-    Args:
-        folder: where it is to lie.
-        overwrite: whether a release there may be replaced.
-        can_replace: whether what asks could replace one at all.
+    ``can_replace`` is False where the caller can never replace a release, which changes the remedy.
 
     Raises:
-        ReleaseExistsError: if the folder holds a release and ``overwrite`` is not set, or holds anything that
-            no release of this version made.
-        StorageError: if the folder cannot be looked into.
-        ConfigError: if ``overwrite`` is not a boolean: any text would be true.
+        ReleaseExistsError: the folder holds a release and ``overwrite`` is not set, or holds anything else.
+        StorageError: the folder cannot be read.
+        ConfigError: ``overwrite`` is not a boolean: any text would be true.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -233,20 +221,24 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
         raise ReleaseExistsError(msg)
     if not overwrite:
-        remedy = "replace it: overwrite=True (--overwrite)" if can_replace else "remove it yourself"
+        remedy = "replace it: overwrite=True" if can_replace else "remove it yourself"
         msg = f"{folder} already exists. Choose another folder, or {remedy}."
         raise ReleaseExistsError(msg)
 
 
 def read_release(folder: str | Path) -> Release:
-    """Open a release folder. Reads the manifest; ``verify_release`` checks all that it states.
+    """Open a release folder and read its manifest. ``verify`` checks everything that the manifest states.
 
     Args:
-        folder: what ``write_release`` made.
+        folder: what ``build`` made.
+
+    Returns:
+        A Release. ``.train`` and ``.test``: its works (EXAMPLE), in the order of their split keys, read when first
+        asked for; ``.manifest``: configuration, source, counts and hashes; ``.folder``.
 
     Raises:
-        InputNotFoundError: if there is no such folder, or it lacks one of the five files.
-        VerificationError: if the manifest is not one that this version can read.
+        InputNotFoundError: there is no release, or it lacks one of its five files.
+        VerificationError: this version cannot read the manifest, or it was changed after it was written.
 
     Example:
         >>> read_release(Path("no-such-slice"))
@@ -294,7 +286,7 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.Data
 
 
 def _plain(examples: pl.DataFrame) -> pl.DataFrame:
-    """Leave one form of every number: NaN is null, and minus zero is zero."""
+    """Give every number one form: NaN is null, and minus zero is zero."""
     floats = [name for name, dtype in EXAMPLE.items() if dtype == pl.Float64]
     return examples.with_columns(
         pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in floats

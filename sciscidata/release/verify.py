@@ -1,4 +1,4 @@
-"""Check whatever this package has written; of a release, recompute all that its files allow."""
+"""Check anything that this package has written; of a release, recompute all that its files allow."""
 
 from __future__ import annotations
 
@@ -56,28 +56,21 @@ _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: m
 
 
 def verify_release(folder: str | Path) -> Release:
-    """Recompute everything that a manifest states and everything that makes a release one.
+    """Recompute everything that a manifest states, and everything that makes a folder a release.
 
-    Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema,
-    number, list of ids, class counts, Parquet equal to JSONL and JSONL canonical; labels that follow from the
-    scores and thresholds (novelty by Uzzi's rule only as far as the scores tell, see below); the order and the split
-    that follow from ids and seed (without balance the split follows from all eligible works, which a release does not
-    hold); the class quotas; no id and no normalised title in both splits. Of the counts of works that are not in the
-    release, that they add up.
+    Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
+    ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
+    order and the split that follow from ids and seed (without balance the split follows from all eligible works, which
+    a release does not hold); the class quotas; no id and no normalised title in both splits. Of the counts of other
+    works: that they add up.
 
-    Uzzi's rule labels by z, which a release does not hold. A sigmoid at that of a cut decides nothing about this cut,
-    and z beyond ±8 have one sigmoid: where a cut lies beyond, no score above it can be told from one below. Ranks
-    only tell whether the labels of one split and year agree with one another. What is not decided is not checked.
-
-    Args:
-        folder: what ``write_release`` made, perhaps elsewhere and long ago.
-
-    Returns:
-        The release, if nothing differs.
+    A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
+    cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the labels of one
+    split and year agree with each other. What is not decided is not checked.
 
     Raises:
-        InputNotFoundError: if there is no manifest.
-        VerificationError: listing every difference; or at once, if the manifest itself was changed.
+        InputNotFoundError: there is no manifest.
+        VerificationError: something differs; the message lists every difference.
 
     Example:
         >>> verify_release(Path("no-such-slice"))
@@ -190,7 +183,7 @@ def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
 def _check_counts(
     counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
 ) -> Iterator[str]:
-    """Check how the numbers of works add up, as far as whoever wrote the release has stated them."""
+    """Check that the numbers of works add up, as far as the manifest states them."""
     if "filters" in counts:
         works, *parts = counts["filters"]["works"], *(n for name, n in counts["filters"].items() if name != "works")
         if sum(parts) != works:
@@ -223,10 +216,10 @@ def _check_labels(
 
 
 def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
-    """Derive the label of Uzzi's rule from the scores, as far as they decide; else take the one that stands there.
+    """Derive the label of Uzzi's rule from the scores where they decide it; elsewhere take the label that is there.
 
-    A work without both scores has none. Of a work of which one half is decided, the label that contradicts this half is
-    called balanced, so that it differs.
+    A work without both scores has none. If one half is decided and the label contradicts it, the work is called
+    balanced, so that it differs.
     """
     label = pl.col("novelty_label")
     is_scored = pl.col("novelty_score").is_not_null() & pl.col("conventionality_score").is_not_null()
@@ -239,7 +232,7 @@ def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> 
 
 
 def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tuple[pl.Expr, pl.Expr]:
-    """Say of every work of a split whether it has tail novelty, and whether high conventionality; null: undecided."""
+    """Say of every work of a split whether it has tail novelty, and high conventionality; null: undecided."""
     novelty, conventionality, label = pl.col("novelty_score"), pl.col("conventionality_score"), pl.col("novelty_label")
     cut = atypicality.get("conventionality_cut")
     if cut is None:
@@ -308,7 +301,7 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 
 
 class Verified(NamedTuple):
-    """What was checked, and what it holds: works of a release by split, rows or files of anything else."""
+    """What was checked, and what it holds: works of a release by split; rows or files of anything else."""
 
     kind: Kind
     path: Path
@@ -316,7 +309,7 @@ class Verified(NamedTuple):
 
 
 def kind_of(path: str | Path) -> Kind:
-    """Say what lies at a path, by the names of its files; of a file, by its first bytes and its metadata.
+    """Say what lies at a path: a folder by the names of its files, a file by its first bytes and its metadata.
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
@@ -356,18 +349,21 @@ def kind_of(path: str | Path) -> Kind:
 
 
 def verify(path: str | Path) -> Verified:
-    """Compare what this package has written with what it says of itself. Executes; reads every byte.
+    """Compare anything that this package has written with what it says of itself. Reads every byte.
 
-    Of a release this is ``verify_release``. Of a corpus: the SHA-256 of the report and of every file. Of a graph, and
-    any other folder of a cache: the SHA-256 of every file. Of a file of scores or a background: its own SHA-256. Of an
-    export: size, SHA-256, rows and classes.
+    A release: recompute its labels, order, split, quotas, counts and hashes. A corpus: the SHA-256 of its report and of
+    every file. A graph, and any other folder of the cache: the SHA-256 of every file. A file of scores, or a
+    background: its own SHA-256. An export: size, SHA-256, rows and classes.
 
     Args:
         path: the folder or file.
 
+    Returns:
+        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else.
+
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
-        SciSciDataError: it differs; the message names what does: VerificationError, StorageError or BackgroundError.
+        VerificationError, StorageError, BackgroundError: it differs; the message names what differs.
 
     Example:
         >>> from sciscidata.novelty.background import write_null_model

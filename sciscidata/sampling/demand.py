@@ -32,9 +32,9 @@ class Demand:
     """Quotas of the cells of both splits, filled by scored works.
 
     Attributes:
-        columns: the labels that make up a cell; of a draw that balances none, the one it needs.
+        columns: the labels that make up a cell; of a draw without balance, the one it needs.
         cells: all of them, in the order in which quotas are handed out.
-        cell_of: the cell of every work that may be drawn of those scored so far, by work_id.
+        cell_of: by work_id, the cell of every scored work that may be drawn.
     """
 
     thresholds: LabelThresholds
@@ -62,7 +62,7 @@ class Demand:
 
     @property
     def open_cells(self) -> dict[str, frozenset[Cell]]:
-        """For each split, the cells that still have room; all of them until a natural draw has enough works."""
+        """For each split, the cells that still have room; without balance all of them, until there are enough works."""
         if self.split.balance == "none":
             is_open = self._total < self.split.n_train + self.split.n_test
             return dict.fromkeys(SPLITS, frozenset(self.cells if is_open else ()))
@@ -86,17 +86,17 @@ class Demand:
 
     @property
     def still_missing(self) -> dict[tuple[str, Cell], int]:
-        """What the draw still lacks, by split and cell; for a natural draw in all, as ``("", ())``."""
+        """What the draw still lacks, by split and cell; without balance the total, as ``("", ())``."""
         if self.split.balance == "none":
             n = max(0, self.split.n_train + self.split.n_test - self._total)
             return {("", ()): n}
         return {place: self.missing(*place) for place in self._need}
 
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
-        """Count what is eligible among all works scored so far, by the rules of the draw itself.
+        """Count what is eligible among all works scored so far, by the rules of the draw.
 
-        Of texts only whether they are blank matters here, and of titles whether they repeat. ``scores`` is CD_SCORES
-        with the columns of ATYPICALITY, which may be null unless ``needs_novelty``.
+        Texts matter only in whether they are blank, titles also in whether they repeat. ``scores`` is CD_SCORES with
+        the columns of ATYPICALITY, which may be null unless ``needs_novelty``.
         """
         candidates = join_candidates(works, compute_labels(scores, self.thresholds), citations)
         marked = mark_removals(candidates, self.eligibility, window_years=self.window_years)
@@ -114,9 +114,9 @@ class Demand:
         return split_of_keys(split_keys(work_ids, self.split.seed), self.split)
 
     def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
-        """Say which cells a work may still get once n_k is known, which can only draw its index towards 0.
+        """Return the cells that a work may still get once n_k is known: n_k can only draw its index towards 0.
 
-        Nothing is known of its novelty: any label.
+        Its novelty is unknown, so any novelty label is possible.
         """
         furthest = (n_i - n_j) / (n_i + n_j) if n_i + n_j else 0.0
         if furthest not in self._possible:

@@ -1,4 +1,4 @@
-"""Filter all works, then draw: the plain order of a build. What late_text draws has the same form."""
+"""Filter all works, then draw: the plain order of a build. A draw of ``late_text`` has the same form."""
 
 from __future__ import annotations
 
@@ -13,21 +13,33 @@ from sciscidata.sampling.manifest_entries import count_stages
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = (
-    "Check that the source has what they ask for: texts (no --no-texts, --sciscinet-texts), references, years."
+    "Check that the source has what they ask for: texts (texts=True, SciSciNetConfig.texts), references, years."
 )
 
 
+class DrawRules(NamedTuple):
+    """Which works may be drawn, how many, and what decides whether a citation window is complete.
+
+    ``window_years`` and ``data_date`` as in ``mark_removals``.
+    """
+
+    eligibility: EligibilityConfig
+    split: SplitConfig
+    window_years: int | None
+    data_date: str | None = None
+
+
 class Drawn(NamedTuple):
-    """What was drawn, out of what, and what the manifest counts.
+    """What was drawn, from which works, and what the manifest counts.
 
     Attributes:
         drawn: as ``draw_split`` returns it.
-        works: WORKS; those of the drawn works are among them.
-        eligible: every work that may be drawn, with its scores and labels. Unordered; not in memory where works are
-            many, so collect no more columns than are needed.
+        works: WORKS; holds the drawn works, perhaps others.
+        eligible: every work that may be drawn, with its scores and labels, unordered. Where works are many it is not in
+            memory: collect only the columns that you need.
         scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
-        counts: in JSON types: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``,
-            ``later_works`` as of ``count_stages``.
+        counts: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``, in JSON types;
+            see ``count_stages``.
     """
 
     drawn: pl.DataFrame
@@ -41,25 +53,12 @@ def draw_after_text(
     works: pl.LazyFrame,
     labelled: pl.LazyFrame,
     citations: pl.LazyFrame,
-    eligibility: EligibilityConfig,
-    split: SplitConfig,
-    *,
-    window_years: int | None,
-    data_date: str | None = None,
+    rules: DrawRules,
 ) -> Drawn:
-    """Draw a slice of a source whose texts may all be read. Executes.
-
-    Args:
-        works: WORKS.
-        labelled: CD_SCORES and ATYPICALITY with both labels, as ``compute_labels`` gives them.
-        citations: CITATIONS, read for the number of references.
-        eligibility: which works may be drawn.
-        split: how many, and which classes are balanced.
-        window_years: as in ``mark_removals``.
-        data_date: as in ``mark_removals``.
+    """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
+        SchemaMismatchError: immediately, if a column is missing or mistyped.
         EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
@@ -70,11 +69,12 @@ def draw_after_text(
         >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
         >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
         >>> scores = compute_labels(join_atypicality(pl.LazyFrame([score], schema=CD_SCORES), works, citations, None))
-        >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none")
-        >>> drawn = draw_after_text(works, scores, citations, *settings, window_years=5)
+        >>> rules = DrawRules(EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none"), 5)
+        >>> drawn = draw_after_text(works, scores, citations, rules)
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
+    eligibility, split, window_years, data_date = rules
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
@@ -87,20 +87,14 @@ def draw_after_text(
 def draw_or_explain(
     eligible: pl.DataFrame, split: SplitConfig, filters: Mapping[str, int], *, n_unread: int = 0
 ) -> pl.DataFrame:
-    """Draw, or say what became of the works: a source without texts is not mended by a smaller draw. Executes.
+    """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
-    Args:
-        eligible: as ``draw_split`` takes it.
-        split: how many, and which classes are balanced.
-        filters: ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``.
-        n_unread: how many of the eligible works have a text that nobody has read yet.
-
-    Returns:
-        As ``draw_split``.
+    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``; ``n_unread`` counts the
+    eligible works whose text was not read.
 
     Raises:
         EmptyInputError: there is no work at all.
-        NotEnoughWorksError: none or too few are eligible; how many works each filter removed is said with it.
+        NotEnoughWorksError: too few works are eligible; the message says how many each filter removed.
         SchemaMismatchError, WorkIdError: as ``draw_split``.
 
     Example:

@@ -1,4 +1,4 @@
-"""When two records are the same paper: one normalised title, or one DOI, counts as one work."""
+"""When two records are the same paper: works with one normalised title, or one DOI, count as one work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 def normalise_title(title: pl.Expr) -> pl.Expr:
     """Reduce a title to what makes it the same title: its letters with their marks, and its digits.
 
-    NFKC, lower case, every run of anything else one space, no space at the ends; null if nothing remains.
+    NFKC, lower case, every run of other characters as one space, no space at the ends; null if nothing remains.
 
     Example:
         >>> titles = pl.Series(["The  ﬁrst—H₂O paper!", "?!"])
@@ -22,13 +22,10 @@ def normalise_title(title: pl.Expr) -> pl.Expr:
 
 
 def shares_name(works: pl.DataFrame) -> pl.Expr:
-    """Say of every row whether it has the normalised title or the DOI of one of some works; false or null if not.
+    """Say for each row whether it has the normalised title or the DOI of one of ``works``; false or null if not.
 
-    Made for the titles of a whole corpus: of those in ASCII only the ones that begin and end like one of the works'
-    titles are normalised, for that takes most of the time.
-
-    Args:
-        works: ``title`` String?, ``doi`` String?; null and blank ones equal nothing.
+    Made for the titles of a whole corpus. Normalising takes most of the time, so of the titles in ASCII only those are
+    normalised that begin and end like one of the works' titles. Null and blank names equal nothing.
 
     Example:
         >>> rows = pl.DataFrame({"title": ["On A.", "on b", "On Å", None], "doi": [None, "10.1/x", "10.1/y", None]})
@@ -46,22 +43,16 @@ def shares_name(works: pl.DataFrame) -> pl.Expr:
 
 
 def _ends(title: pl.Expr) -> pl.Expr:
-    """Give the first and the last word of a title in ASCII: they are the same before and after it is normalised."""
+    """Return the first and the last word of a title in ASCII: normalising does not change them."""
     first, last = title.str.extract(r"([A-Za-z0-9]+)"), title.str.extract(r"([A-Za-z0-9]+)[^A-Za-z0-9]*$")
     return (first + " " + last).str.to_lowercase()
 
 
 def find_duplicates(works: pl.DataFrame) -> pl.Series:
-    """Find the works to leave out so that no two share a normalised title or a DOI.
+    """Find the works to leave out so that no two share a normalised title or a DOI; ``work_id`` Int64, ascending.
 
-    Works that share either are one group, and so are groups that share a work; each group keeps its lowest
-    ``work_id``. The order of rows does not matter.
-
-    Args:
-        works: ``work_id`` Int64, ``title`` String?, ``doi`` String?; null and blank ones equal nothing.
-
-    Returns:
-        ``work_id`` Int64 of the works to leave out, ascending.
+    Works that share either are one group, and groups that share a work are one group too; each group keeps its lowest
+    ``work_id``. The order of rows does not matter. Null and blank names equal nothing.
 
     Example:
         >>> twins = {"work_id": [3, 4, 5], "title": ["A", "a.", "b"], "doi": ["10.1/x", "10.1/y", "10.1/y"]}

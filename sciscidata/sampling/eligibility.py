@@ -1,4 +1,4 @@
-"""Which works may be drawn: named filters in a fixed order, each removal counted at the first that applies.
+"""Which works may be drawn: named filters in a fixed order. A removal counts at the first filter that applies.
 
 The order is part of the manifest's meaning: a retracted work without a title counts as retracted.
 """
@@ -17,9 +17,6 @@ from sciscidata.errors import ConfigError
 from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
-
-# ---------- What a work needs to be drawn, as a person states it.
-
 
 _MAX_COUNT: Final = 2**32 - 1  # of the counts' own type
 _LAST_YEAR: Final = 9_999
@@ -97,7 +94,7 @@ def check_window(window_years: object) -> None:
     """Refuse a citation window that is none.
 
     Raises:
-        ConfigError: at once; it is neither None nor a whole number from 0 to 9999.
+        ConfigError: immediately; it is neither None nor a whole number from 0 to 9999.
     """
     if window_years is not None:
         _check_range("window_years", window_years, 0, _LAST_YEAR)
@@ -170,18 +167,9 @@ CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **
 
 
 def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Count the distinct references of every citing work, itself excluded. Runs nothing.
+    """Count the distinct references of every citing work: ``work_id`` Int64, ``n_references`` UInt32, unordered, lazy.
 
-    References to works outside WORKS count: they were listed.
-
-    Args:
-        citations: CITATIONS; repeats and self-citations are ignored.
-
-    Returns:
-        One row per work with a reference, unordered: ``work_id`` Int64, ``n_references`` UInt32.
-
-    Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
+    Self-citations do not count. References to works outside WORKS do: they were listed.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1, 1, 1, 2], "cited_id": [7, 7, 8, 2]})
@@ -201,19 +189,9 @@ def join_candidates(
     scores: pl.LazyFrame | pl.DataFrame,
     citations: pl.LazyFrame | pl.DataFrame,
 ) -> pl.LazyFrame:
-    """Put side by side what the filters read of each work. Runs nothing.
+    """Join what the filters read of each work: CANDIDATES and the further columns of ``scores``, unordered, lazy.
 
-    Args:
-        works: WORKS; one row of the result for each of its rows.
-        scores: CD_SCORES, labelled or not; its further columns pass through.
-        citations: CITATIONS, read for the number of references.
-
-    Returns:
-        CANDIDATES and the further columns of ``scores``, unordered. A work without a score has null counts;
-        one without references has ``n_references`` 0.
-
-    Raises:
-        SchemaMismatchError: at once, if a frame lacks a column or holds it in another dtype.
+    There is a row for each row of ``works``. A work without a score has null counts; without references, 0 of them.
 
     Example:
         >>> works = pl.LazyFrame([{"work_id": 1, "title": "On sleep"}], schema=WORKS)
@@ -241,24 +219,22 @@ def mark_removals(
     window_years: int | None,
     data_date: str | None = None,
 ) -> pl.LazyFrame:
-    """Say of every work which filter removes it, or null if it may be drawn. Runs nothing.
+    """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
 
     Args:
-        candidates: CANDIDATES, as :func:`join_candidates` makes them; further columns pass through.
+        candidates: CANDIDATES, as join_candidates makes them; further columns pass through.
         config: ``EligibilityConfig()`` when None.
-        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) leaves
-            ``window_incomplete`` without effect.
+        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its
+            window.
         data_date: when the youngest record was changed, YYYY-MM-DD; bounds the last year where ``config`` names none.
 
     Returns:
-        The input without ``title`` and ``abstract`` (text is joined to the drawn works only), plus
-        ``removed_by`` String: null, or the first of FILTERS that removes the work. Sorted by ``work_id``.
-        The plan before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the
-        last year is found and works are dated after it, a warning in the log says so.
+        The input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan before it
+        runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is found and
+        works are dated after it, the log warns.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
-        ConfigError: at once, if ``window_years`` is out of its range.
+        SchemaMismatchError, ConfigError: when called, if a column is missing or mistyped, or ``window_years`` is wrong.
 
     Example:
         >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
@@ -309,13 +285,7 @@ def mark_removals(
 def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
     """Count the works at every filter: ``works`` read, each of FILTERS in order, and ``eligible`` at the end.
 
-    Every work is counted once, so the removals and ``eligible`` add up to ``works``. Runs the frame.
-
-    Args:
-        marked: what :func:`mark_removals` returns.
-
-    Raises:
-        SchemaMismatchError: at once, if ``removed_by`` is missing or not String.
+    Every work counts once, so the removals and ``eligible`` add up to ``works``.
 
     Example:
         >>> counts = count_removals(pl.DataFrame({"removed_by": ["no_year", None, "no_year"]}))
@@ -333,7 +303,7 @@ def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
 
 
 def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: str | None) -> pl.DataFrame:
-    """Find the last year, and give the works whose window was over before it the reason that they have otherwise."""
+    """Find the last year; give works whose window was over before it the reason that they have otherwise."""
     counts = count_years(marked)
     last_year = find_last_year(counts, data_date=data_date)
     for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
@@ -350,10 +320,7 @@ def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: st
 def first_reason(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> pl.Expr:
     """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
 
-    Args:
-        config: which works may be drawn; its ``last_year`` is not read.
-        window_years: as in mark_removals.
-        last_year: the data's last year; None leaves ``window_incomplete`` without effect.
+    A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read.
 
     Example:
         >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}

@@ -1,7 +1,11 @@
-"""Draw first, read texts afterwards: a slice of a few thousand works out of a table of millions of abstracts.
+"""Draw first, read texts later: a release of a few thousand works out of a table of millions of abstracts.
 
 What a record and its citations say is judged for every work. What only its text can say (language, title, abstract,
 and whether it repeats another paper) is asked in the order of the split keys, of no more works than the draw needs.
+
+Of each class a draw takes the first works in key order that pass. So only works whose key is below a bound are kept,
+several times as many as the draw wants. When a class runs out of them, the bound is raised and the query runs again.
+The works that are read and drawn are the same as from the whole list.
 """
 
 from __future__ import annotations
@@ -16,19 +20,12 @@ import polars as pl
 from sciscidata._support.progress import progress_bar
 from sciscidata.labels import VOCABULARIES
 from sciscidata.last_year import count_years, remark_on_later_works
-from sciscidata.sampling.draw import Drawn, draw_or_explain
+from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.sampling.manifest_entries import describe_years
 from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, split_keys, split_of_keys
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
-
-# ---------- The works that may be drawn, in the order of their keys, without a list of all of them.
-#
-# Of every class a draw takes the first works in key order that pass. So only works whose key is below a bound are kept,
-# some times as many as the draw wants; when a class has no more of them, the bound is raised and the works are run again.
-# Which works are read, and which are drawn, is that of the whole list.
-
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +39,10 @@ _LABELS: Final = {name: pl.Enum(words) for name, words in VOCABULARIES.items()}
 
 
 class Queue:
-    """Works in the order of their keys, each in its class and in its split; those that were read, and what became of it.
+    """Works in the order of their keys, each with its class and split; those that were read, and what became of them.
 
     Args:
-        eligible: ``work_id``, ``publication_year`` and both labels of the works that may be drawn; run at once, and
+        eligible: ``work_id``, ``publication_year`` and both labels of the works that may be drawn; run immediately, and
             again if too few were kept.
         split: how many are drawn, and which classes are balanced.
         counted: how many works of each pair of labels ``eligible`` has: the labels, and ``len``.
@@ -97,12 +94,12 @@ class Queue:
         return pl.Series("work_id", [*failed, *sorted(self.repeated)], pl.Int64)
 
     def facts(self, work_ids: pl.Series) -> pl.DataFrame:
-        """Give ``work_id``, ``publication_year`` and the labels of works that were read, or are about to be."""
+        """Return ``work_id``, ``publication_year`` and the labels of works that were read, or are about to be."""
         found = self._order.filter(pl.col("work_id").is_in(work_ids.implode()))
         return found.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in _LABELS))
 
     def next_reading(self) -> pl.Series:
-        """Choose the works to read next: of every class with room, the first in key order that were not read."""
+        """Choose the works to read next: of every class with room, the first unread ones in key order."""
         n_read, n_accepted = self.read.height, sum(map(len, self._accepted.values()))
         surplus = n_read / max(n_accepted, 1) if n_read else _FIRST_SURPLUS
         wanted = {
@@ -119,12 +116,11 @@ class Queue:
             self._order = self._load()
 
     def take(self, judged: pl.DataFrame, repeated: pl.Series | None = None) -> None:
-        """Add works that were read, and draw once more from the start, so that their batches leave no trace.
+        """Add works that were read (WORKS with ``removed_by``), and draw again from the start: batches leave no trace.
 
-        Args:
-            judged: WORKS with ``removed_by``.
-            repeated: which works of all are the same paper as one with a lower id; None if only those read are known:
-                then the first in key order is drawn.
+        ``repeated``: which works of all are the same paper as one with a lower id. None if only those read are known;
+            then
+        the first in key order is drawn.
         """
         self.read = pl.concat([self.read, judged.cast(self.read.schema)])
         self.repeated = set() if repeated is None else set(repeated) & set(self._passed()["work_id"])
@@ -151,7 +147,7 @@ class Queue:
         return self.read.filter(pl.col("removed_by").is_null())
 
     def _first_bound(self, counted: pl.DataFrame) -> int:
-        """Choose a bound below which every class has some times the works that it is going to ask for."""
+        """Choose a bound below which every class has several times the works that it is going to ask for."""
         balanced, total = BALANCED[self._split.balance], self._split.n_train + self._split.n_test
         bound = 1
         for cell, quota in self.quotas.items():
@@ -209,44 +205,36 @@ STRUCTURE: Final = pl.Schema(
 def draw_before_text(
     structure: pl.LazyFrame,
     read_works: Callable[[pl.Series], pl.DataFrame],
-    eligibility: EligibilityConfig,
-    split: SplitConfig,
+    rules: DrawRules,
     *,
-    window_years: int | None,
-    data_date: str | None = None,
     names: pl.LazyFrame | None = None,
 ) -> Drawn:
-    """Draw a slice, and read the text of no more works than that takes. Executes.
+    """Draw works, and read the text of no more works than that takes.
 
-    The rule, of which the size of a reading is no part: the works that pass every filter of structure are taken in
-    the order of their split keys. A work is drawn if its class has room in its split, its text passes the filters of
-    text, and it is not the same paper as another one, that is, has no normalised title or DOI in common with it. Of
-    repeated papers the one with the lowest id is drawn, so that the result is that of filtering everything first: with
-    ``names``, all titles and DOIs are passed over for every reading, and the texts of the same papers are read too.
-    Without, the first in key order is drawn, because the other one's text may never be read. No two drawn works are
-    ever the same paper.
+    The rule, which does not depend on how many are read together: works that pass every filter of structure are taken
+    in the order of their split keys. A work is drawn if its class has room in its split, its text passes the filters of
+    text, and it is not the same paper as another work (one normalised title or DOI). Of repeated papers the one with
+    the lowest id is drawn, as if everything were filtered first: with ``names``, each reading looks at all titles and
+    DOIs, and reads the texts of the same papers too. Without ``names``, the first in key order is drawn, because the
+    other one's text may never be read. No two drawn works are the same paper.
 
     Args:
-        structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the
-            first works of every class in key order, for those drawn, and whenever the result's frames are collected.
-        read_works: gives the WORKS rows of some ids.
-        eligibility: which works may be drawn.
-        split: how many, and which classes are balanced.
-        window_years: as in ``mark_removals``.
-        data_date: as in ``mark_removals``.
-        names: ``work_id``, ``title`` and ``doi`` of all works; None where titles are too dear to pass over.
+        structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the first
+            works of every class in key order, for those drawn, and whenever the result's frames are collected.
+        read_works: returns the WORKS rows of some ids.
+        rules: which works may be drawn, and how many.
+        names: ``work_id``, ``title`` and ``doi`` of all works; None where reading all titles costs too much.
 
     Returns:
-        As ``draw_after_text``. ``works`` are those of the drawn works, ``eligible`` is every work that passed or was
-        never read; of the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
-        ``read``, ``passed`` and ``not_read``: works whose text was asked for, those of them that passed, and the
-        eligible ones whose text was not; ``with_title`` and so on: works read that have it.
+        As ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or was never read.
+        For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``: ``read``,
+        ``passed`` and ``not_read`` (eligible, but not read); ``with_title`` and so on: works read that have it.
 
     Raises:
-        SchemaMismatchError: at once, if a column is missing or mistyped.
+        SchemaMismatchError: immediately, if a column is missing or mistyped.
         EmptyInputError: there is no work at all.
-        NotEnoughWorksError: a class falls short in a split, when every work of it there has been read. Works of splits
-            that are full are not read for that; the message counts them as eligible, and says how many they are.
+        NotEnoughWorksError: a class is too small in a split, when every work of it there has been read. Other works are
+            not read for that: the message counts them as eligible, and says how many they are.
         WorkIdError: as ``draw_split``.
 
     Example:
@@ -258,14 +246,15 @@ def draw_before_text(
         >>> def read_works(ids):
         ...     texts = [{"work_id": i, "title": f"On {i}", "abstract": "We ask." if i % 2 else None} for i in ids]
         ...     return pl.DataFrame(texts, schema=WORKS)
-        >>> settings = EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3)
-        >>> draw = draw_before_text(structure.lazy(), read_works, *settings, window_years=5)
+        >>> rules = DrawRules(EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3), window_years=5)
+        >>> draw = draw_before_text(structure.lazy(), read_works, rules)
         >>> draw.works.collect().height, all(work_id % 2 for work_id in draw.drawn["work_id"])
         (9, True)
         >>> draw.counts["filters"]["works"]
         60
     """
     frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
+    eligibility, split, window_years, data_date = rules
     last_year = eligibility.last_year
     if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
         years = describe_years(count_years(frame), None, data_date=data_date)
@@ -313,7 +302,7 @@ def draw_before_text(
 
 
 class _Papers:
-    """The works that were read and passed, and every other one that is the same paper as one of them."""
+    """The works that were read and passed, and every other work that is the same paper as one of them."""
 
     def __init__(
         self,
@@ -328,7 +317,7 @@ class _Papers:
         self._judged: set[int] = set()
 
     def repeated_after(self, judged: pl.DataFrame) -> pl.Series:
-        """Say which works are the same paper as one with a lower id, now that some more were read."""
+        """Say which works are the same paper as one with a lower id, after some more were read."""
         while not judged.is_empty():
             self._judged |= set(judged["work_id"])
             passed = judged.filter(pl.col("removed_by").is_null()).select(_NAMES)
@@ -361,7 +350,7 @@ def _sum_years(counted: pl.DataFrame) -> dict[int, int]:
 def _mark_structure(
     frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None, last_year: int | None
 ) -> pl.LazyFrame:
-    """Name the first filter that removes a work, leaving out the filters that read text."""
+    """Name the first filter that removes a work, without the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     seen = frame.with_columns(
@@ -373,7 +362,7 @@ def _mark_structure(
 
 
 def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:
-    """Name the filter of text that removes each work read; one without a row at all has no title."""
+    """Name the filter of text that removes each work read; a work without a row has no title."""
     # Structure has passed; asked again it would pass again, but for the year that is the last of these few only.
     config = replace(
         eligibility,

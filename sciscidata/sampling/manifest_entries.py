@@ -1,4 +1,4 @@
-"""What a build states in the manifest about novelty and numbers of works, in JSON types."""
+"""The entries of a manifest about novelty and numbers of works, in JSON types, and remarks on them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sciscidata.storage import hash_file
 
 
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
-    """Say what a saved null model is: its SHA-256, not its path, and what it was made of; None if there is none.
+    """Describe a background by its SHA-256 (not its path) and what it was made of; None if there is none.
 
     Raises:
-        InputNotFoundError, BackgroundError: there is no such file, or it is something else.
+        InputNotFoundError, BackgroundError: there is no file, or it is another kind of file.
         ConfigError: it was made under another null model than ``config`` asks for.
     """
     if path is None or config is None:
@@ -44,17 +44,17 @@ def describe_novelty(
     published: bool = False,
     concentrations: Mapping[int, float] | None = None,
 ) -> dict[str, Any] | None:
-    """State the null model, how many works and pairs were scored, and where Uzzi's rule put its cut.
+    """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty.
 
     Args:
-        config: None when novelty was left out; then so is this.
+        config: None if novelty was left out.
         thresholds: of the labels.
         background: from describe_background; None if the null model is made of the works themselves.
-        scored: ATYPICALITY of every work with a ``z_p10``, others too if need be.
+        scored: ATYPICALITY of every work with a ``z_p10``; other works may be there too.
         works: how many were read.
-        published: the values are others', and only the scores are made of them by ``config``: then ``config`` is null
-            and ``published`` says how.
-        concentrations: of venues, by year that was scored by the closed form; as of score_atypicality.
+        published: z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
+            manifest, and ``published`` names the score.
+        concentrations: of venues, by year that the closed form scored; see score_atypicality.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
@@ -80,11 +80,7 @@ def describe_novelty(
 
 
 def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -> list[str]:
-    """Say what in a release is probably not what was meant; nothing if all is well.
-
-    Args:
-        atypicality: from describe_novelty.
-        rule: the novelty rule of the labels.
+    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels.
 
     Example:
         >>> scored = pl.DataFrame(schema={"n_pairs": pl.Int64, "z_p10": pl.Float64, "z_median": pl.Float64})
@@ -114,10 +110,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
 
 
 def remark_on_venues(atypicality: Mapping[str, Any] | None) -> list[str]:
-    """Say in which years few venues dominate, as the log did when they were scored; nothing if in none.
-
-    Args:
-        atypicality: from describe_novelty.
+    """Warn about the years in which few venues dominate, as the log did when they were scored.
 
     Example:
         >>> remark_on_venues({"venue_concentration": {"1999": 0.3}})[0].split(":")[0]
@@ -130,13 +123,10 @@ def remark_on_venues(atypicality: Mapping[str, Any] | None) -> list[str]:
 def count_stages(
     marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None, *, data_date: str | None = None
 ) -> dict[str, Any]:
-    """Count the works at every filter, and the scored and the eligible ones by label, as ``class_counts`` does.
+    """Count the works at every filter, and the scored and the eligible ones by label.
 
-    Args:
-        marked: every work read, labelled, from mark_removals.
-        eligible: those of its rows that may be drawn.
-        last_year: the data's last year; None finds it.
-        data_date: as in find_last_year.
+    ``marked`` is every work read, labelled, from mark_removals; ``eligible`` those that may be drawn. A ``last_year``
+    of None is found.
     """
     stages = {"scored": marked, "eligible": eligible}
     return {
@@ -149,10 +139,7 @@ def count_stages(
 def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:
     """State the first and the last year of the data, and which works are dated after it.
 
-    Args:
-        counts: how many works each year has.
-        last_year: the data's last year; None finds it.
-        data_date: as in find_last_year.
+    A ``last_year`` of None is found.
 
     Example:
         >>> describe_years({2000: 40, 2001: 60, 2050: 1}, None)
@@ -168,10 +155,7 @@ def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_dat
 
 
 def remark_on_years(manifest: Mapping[str, Any]) -> list[str]:
-    """Say of a release that works are dated after the last year that was found; nothing where the last year was named.
-
-    Args:
-        manifest: of a release.
+    """Warn about works of a release that are dated after the last year; empty where the last year was named.
 
     Example:
         >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}

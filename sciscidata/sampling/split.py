@@ -1,4 +1,4 @@
-"""A frozen, balanced draw: a work's place depends on its id and the seed, and on nothing else.
+"""The split hash, quotas and the draw: a work's place depends on its id and the seed, and on nothing else.
 
 Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 """
@@ -27,20 +27,11 @@ from sciscidata.errors import (
 from sciscidata.labels import VOCABULARIES
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 
-# ---------- How many works of every class a balanced draw takes, and in what order what does not divide evenly is handed out.
-
-
 Label = TypeVar("Label")
 
 
 def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
-    """Divide ``n`` works over the classes: equal shares, and what remains goes to the first in label order.
-
-    This is the largest-remainder rule, whose remainders are all equal here.
-
-    Args:
-        n: 0 or more.
-        labels: the classes, in label order; at least one.
+    """Divide ``n`` works over the classes: equal shares, and the remainder goes to the first in label order.
 
     Example:
         >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
@@ -51,13 +42,10 @@ def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
 
 
 def quota_cells(columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """List the cells that label columns make up, in the order in which ``class_quotas`` hands out what remains.
+    """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
 
     One column: its classes, in label order. Two: by the diagonals of their table, so that a draw that nine does not
-    divide is still as even as it can be in each of the two labels.
-
-    Args:
-        columns: none, one, or two with as many classes.
+    divide is still as even as possible in each of the two labels.
 
     Example:
         >>> quota_cells(["novelty_label"])
@@ -93,12 +81,12 @@ _REMEDY: Final = (
 )
 _NOVELTY_REMEDY: Final = (
     "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
-    "(LabelThresholds.novelty_rule='uzzi', --novelty-rule uzzi), or the margin rule over ranks "
-    "(NoveltyConfig.score='rank', --score rank), spreads novelty more evenly."
+    "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
+    "(NoveltyConfig.score='rank'), spreads novelty more evenly."
 )
 _NO_NOVELTY: Final = (
     "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
-    "(source_id) and year are in WORKS. Read the cited works too, or use balance='disruption' (--balance disruption). "
+    "(source_id) and year are in WORKS. Read the cited works too, or use SplitConfig.balance='disruption'. "
     "If the null model is that of a background, it has to hold their years and pairs of venues: take another, or none."
 )
 
@@ -191,26 +179,26 @@ def split_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
 
 
 def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.DataFrame:
-    """Draw the train and test works of a release.
+    """Draw the train and test works of a release, with equal class counts.
 
-    A work is in the test split if ``split_key % (n_train + n_test) < n_test``; in each split, each class gets
-    its quota of works with the lowest keys. So more data, or other data, never moves a work across splits.
-    (With ``balance="none"`` it can: there, the place is the rank among all works.)
+    A work is in the test split if ``split_key % (n_train + n_test) < n_test``. In each split, each class gets its quota
+    of works with the lowest keys. So more data, or other data, never moves a work to the other split. (With
+    ``balance="none"`` it can: there the place is the rank among all works.)
 
     Args:
-        labelled: eligible works, one row each: ``work_id`` Int64 and the label columns that ``balance``
-            names; for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Further
-            columns pass through; the frame is collected once, so leave texts out.
+        labelled: eligible works, one row each: ``work_id`` Int64 and the label columns (String) that ``balance`` names;
+            for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Other columns pass
+            through. The frame is collected once, so leave out texts.
         config: ``SplitConfig()`` when None.
 
     Returns:
-        The drawn rows with ``split`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train
-        first, and each split in the order of its keys.
+        The drawn rows with ``split`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train first,
+        each split in the order of its keys.
 
     Raises:
         SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
-        WorkIdError: a ``work_id`` is null or appears twice.
-        NotEnoughWorksError: names every class of every split that falls short.
+        WorkIdError: a ``work_id`` is null or repeated.
+        NotEnoughWorksError: a class of a split is too small; the message names all of them.
 
     Example:
         >>> labels = ["disruptive", "consolidating", "neutral"] * 20

@@ -18,7 +18,7 @@ from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
 from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
-from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests.novelty import oracle
 
@@ -155,7 +155,7 @@ def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique
     entries = np.array([random.choice([math.nan, random.gauss(0, 3), 1.0]) for _ in range(n_entries)])
     flat = np.array([n for work in counts for n in work], np.int32)
     n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
-    work_quantile_kernels.work_quantiles(offsets, flat, starts, entries, n_pairs, low, middle, unique)
+    work_quantile_kernels.work_quantiles(offsets, flat, starts, entries, LOW_QUANTILE, n_pairs, low, middle, unique)
     place = itertools.count()
     for w, work in enumerate(counts):
         values = []

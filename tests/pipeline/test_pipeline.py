@@ -35,7 +35,7 @@ from sciscidata.pipeline import build, write_background
 from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.draw import draw_after_text
+from sciscidata.sampling.draw import DrawRules, draw_after_text
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
@@ -382,7 +382,7 @@ def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
         join_atypicality(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
         LabelThresholds(),
     )
-    early = draw_after_text(works.lazy(), scores, world.citations, EligibilityConfig(), split, window_years=5)
+    early = draw_after_text(works.lazy(), scores, world.citations, DrawRules(EligibilityConfig(), split, 5))
     assert drawn == set(early.drawn["work_id"])
     assert drawn & set(chained) <= {chained[0], chained[31]}
     assert late.manifest["counts"]["filters"]["duplicate"] > 20

@@ -50,6 +50,7 @@ from sciscidata.release.export import _batches, write_labelled
 from sciscidata.release.json_lines import render_jsonl, render_lines
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
+from sciscidata.sampling.draw import DrawRules
 from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_removals
 from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
@@ -355,7 +356,7 @@ def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypa
 
     def draw():
         reader = Reader(texts)
-        late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+        late = draw_before_text(structure.lazy(), reader, DrawRules(EligibilityConfig(), split, 5))
         return late.drawn, late.counts, reader.read
 
     kept, readings = [], []
@@ -787,7 +788,7 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
     structure = structure.with_columns(novelty_label=words.gather(structure["work_id"] % 3))
     split = SplitConfig(n_train=60, n_test=9, seed=seed, balance=balance)
     reader = Reader(texts)
-    late = draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+    late = draw_before_text(structure.lazy(), reader, DrawRules(EligibilityConfig(), split, 5))
     marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
     columns = ["work_id", "split", "split_key", *VOCABULARIES]
     assert late.drawn.select(columns).equals(drawn.select(columns))
@@ -812,7 +813,7 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
 def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(seed):
     structure, texts = world(3_000, seed, repeats=2_500)
     split = SplitConfig(n_train=90, n_test=9, seed=seed)
-    late = draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+    late = draw_before_text(structure.lazy(), Reader(texts), DrawRules(EligibilityConfig(), split, 5))
     assert late.works.collect()["title"].is_duplicated().sum() == 0
     # The definition, read off one pass over everything.
     marked, _ = filter_everything_first(
@@ -851,7 +852,7 @@ def test_a_class_that_falls_short_is_named_when_all_of_it_was_read():
     structure, texts = world(300, 0)
     split = SplitConfig(n_train=150, n_test=30)
     with pytest.raises(NotEnoughWorksError, match="train needs 50 'disruptive' works, found"):
-        draw_before_text(structure.lazy(), Reader(texts), EligibilityConfig(), split, window_years=5)
+        draw_before_text(structure.lazy(), Reader(texts), DrawRules(EligibilityConfig(), split, 5))
 
 
 def test_a_work_without_a_text_at_all_has_no_title():
@@ -859,7 +860,7 @@ def test_a_work_without_a_text_at_all_has_no_title():
     split = SplitConfig(n_train=30, n_test=3)
     config = EligibilityConfig(require_abstract=False, languages=())
     kept = texts.filter(pl.col("work_id") % 2 == 0)
-    late = draw_before_text(structure.lazy(), Reader(kept), config, split, window_years=5)
+    late = draw_before_text(structure.lazy(), Reader(kept), DrawRules(config, split, 5))
     assert (late.drawn["work_id"] % 2 == 0).all()
     assert late.counts["filters"]["no_title"] > 0
 
@@ -1230,9 +1231,9 @@ def test_a_late_draw_that_falls_short_says_how_many_works_it_has_not_read():
     split = SplitConfig(n_train=900, n_test=3)  # test is full after one reading, train never
     reader = Reader(texts)
     with pytest.raises(NotEnoughWorksError, match=r"train needs 300 'disruptive' works, found") as error:
-        draw_before_text(structure.lazy(), reader, EligibilityConfig(), split, window_years=5)
+        draw_before_text(structure.lazy(), reader, DrawRules(EligibilityConfig(), split, 5))
     eligible = draw_before_text(
-        structure.lazy(), Reader(texts), EligibilityConfig(), SplitConfig(n_train=3, n_test=0), window_years=5
+        structure.lazy(), Reader(texts), DrawRules(EligibilityConfig(), SplitConfig(n_train=3, n_test=0), 5)
     ).counts["text"]
     n_unread = eligible["read"] + eligible["not_read"] - len(reader.read)
     assert n_unread > 0
