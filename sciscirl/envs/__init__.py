@@ -1,4 +1,5 @@
 """The task as environments of the Tinker cookbook: one paper, one answer, one reward.
 
-Papers are ordered, resampled and challenged here. Read first: ``env.py``.
+Read first: ``env.py`` (LabelEnv), then ``dataset.py`` (which papers, in which order). The adversarial task is in
+``adversarial.py``, its challenger and judge in ``adversarial_opponents.py``.
 """

@@ -1,4 +1,4 @@
-"""Predict, be challenged, defend or revise: the adversarial task as the cookbook's ``Env`` and its builders."""
+"""The adversarial task: predict, be challenged, defend or revise, as the cookbook's ``Env`` and its builders."""
 
 from __future__ import annotations
 
@@ -30,14 +30,7 @@ from sciscirl.envs.adversarial_opponents import (
     render_request,
 )
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder
-from sciscirl.envs.env import (
-    LabelEnv,
-    LabelGroupBuilder,
-    build_messages,
-    end_episode,
-    measure_answer,
-    show_view,
-)
+from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
 from sciscirl.metrics.adversarial import flip_metrics, make_adversarial_prediction
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.task.adversarial_rewards import (
@@ -56,7 +49,7 @@ from sciscirl.task.rules import TaskRules
 
 @dataclass(frozen=True)
 class Opponents:
-    """Who meets an answer, and what it then earns. Pickles if challenger and judge do.
+    """The challenger and the judge of an answer, and what it then earns. Pickles if both do.
 
     Attributes:
         rules: what correctness, reasoning and adaptation are worth.
@@ -70,20 +63,20 @@ class Opponents:
 
 
 class AdversarialEnv(LabelEnv):
-    """Shows a model one paper, challenges its answer, and pays for the answer after that.
+    """Shows a model one paper, challenges its answer, and rewards the answer after that.
 
-    - A first answer that is valid meets the challenger, which sees the paper as the model saw it, and the answer.
-    - One that is not valid meets no challenger: the model is asked to mend its form, and loses R_adaptation.
-    - One that was cut off, or ended in more than one way, ends the episode: nobody knows where the model's turn ends.
-      It counts as the final answer too, which is not valid then.
+    - A valid first answer meets the challenger, which sees the paper as the model saw it, and the answer.
+    - An invalid first answer meets no challenger: the model is asked to correct the form, and loses R_adaptation.
+    - A first answer that was cut off, or ended in more than one way, ends the episode, because nothing shows where the
+      model's turn ends. It also counts as the final answer, which is then invalid.
 
-    The reward comes with the last turn. Training sees each turn in the words that were sampled, markup in them apart.
+    The reward comes with the last turn. Training sees each turn as it was sampled, except that markup is escaped.
 
     Args:
-        paper: what is shown, and the labels that are right.
+        paper: the paper and its gold labels.
         rules: labels, prompt and contract.
         renderer: of the model's chat format.
-        opponents: who meets the answer, and what that earns.
+        opponents: challenger and judge, and what the answer earns.
     """
 
     def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer, opponents: Opponents) -> None:
@@ -94,12 +87,12 @@ class AdversarialEnv(LabelEnv):
         self._challenge = ""
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
-        """Challenge a first answer; score the episode by a second one.
+        """Challenge a first answer; score the episode after the second.
 
         Returns:
-            Of the first turn no reward. Of the last one the reward; its parts, what was predicted and what the
-            challenge changed, as metrics that can be averaged; and as logs a row of
-            ``adversarial_predictions.adversarial_schema``, without what is null there.
+            After the first turn no reward. After the last one the reward; its parts, the prediction and the effect of
+            the challenge, as metrics that can be averaged; and as logs a row of ``adversarial_schema`` without its
+            nulls.
         """
         text, answer, end = self._read(action, extra)
         if self._first is None:
@@ -109,12 +102,7 @@ class AdversarialEnv(LabelEnv):
         first, first_text = self._first
         self.answer = answer
         episode = Episode(
-            view=self.view,
-            first=first,
-            first_text=first_text,
-            challenge=self._challenge,
-            final=answer,
-            final_text=text,
+            view=self.view, first=first, first_text=first_text, challenge=self._challenge, final=answer, final_text=text
         )
         return await self._score(episode, end)
 
@@ -155,7 +143,7 @@ class AdversarialEnv(LabelEnv):
         return self._end(reward.total, metrics, row)
 
     def _show_episode(self, episode: Episode, gold: dict[str, str], reward: AdversarialParts) -> None:
-        """Write the episode into the run's readable log, where one is open."""
+        """Write the episode into the readable log of the run, if one is open."""
         turns = (
             build_messages(self.paper, self.rules, self.renderer)
             if episode.first is episode.final
@@ -182,11 +170,7 @@ def _reward_metrics(reward: AdversarialParts, rubric: Reasoning) -> Metrics:
 
 @dataclass(frozen=True)
 class AdversarialGroupBuilder(LabelGroupBuilder):
-    """Several episodes about one paper, whose rewards training centres.
-
-    Attributes:
-        opponents: who meets the answers, and what that earns.
-    """
+    """A group: several episodes about one paper, whose rewards training centres."""
 
     opponents: Opponents = field(default_factory=Opponents)
 
@@ -196,23 +180,14 @@ class AdversarialGroupBuilder(LabelGroupBuilder):
 
 
 class AdversarialDataset(RLDataset):
-    """The batches of another dataset, with opponents.
-
-    Args:
-        plain: papers, rules and sizes.
-        opponents: who meets the answers, and what that earns.
-    """
+    """The batches of a LabelDataset, with opponents."""
 
     def __init__(self, plain: LabelDataset, opponents: Opponents) -> None:
         self.plain = plain
         self.opponents = opponents
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
-        """Return the groups of one step.
-
-        Raises:
-            IndexError: if there is no batch of that number.
-        """
+        """Return the groups of one step; IndexError if there is no such batch."""
         return [
             AdversarialGroupBuilder(
                 **{own.name: getattr(group, own.name) for own in fields(group)}, opponents=self.opponents
@@ -231,18 +206,14 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
 
     Attributes:
         adversarial: what correctness, reasoning and adaptation are worth, and who challenges and judges.
-        base_url: the server that is to sample from challenger and judge; else ``TINKER_BASE_URL``, else Tinker.
+        base_url: the server that samples from challenger and judge; None: ``TINKER_BASE_URL``, else Tinker.
     """
 
     adversarial: AdversarialRules = AdversarialRules()
     base_url: str | None = None
 
     def opponents(self) -> Opponents:
-        """Return challenger and judge; no server is asked before they are.
-
-        Raises:
-            SciSciRLError: if the cookbook knows no chat format for a model.
-        """
+        """Return challenger and judge, as ``make_opponents``; each connects when it is first used."""
         return make_opponents(self.adversarial, self.model_name, self.renderer_name, self.base_url)
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
@@ -260,16 +231,16 @@ def _oppose(dataset: RLDataset, opponents: Opponents) -> AdversarialDataset:
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
-    """Make challenger and judge as the rules name them.
+    """Make the challenger and the judge that the rules name.
 
     Args:
         rules: what is paid, and who challenges and judges.
-        model: the model that they meet; where one of them is the same, it has the same chat format.
+        model: the model in training; a challenger or judge of the same name has the same chat format.
         renderer_name: that chat format.
         base_url: a Tinker server.
 
     Raises:
-        SciSciRLError: if the cookbook knows no chat format for a model.
+        SciSciRLError: the cookbook knows no chat format for a model.
     """
     challenger, judge = (
         None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)

@@ -1,4 +1,8 @@
-"""A judge model for the reasoning of an answer that was challenged, in place of the rubric."""
+"""The opponents of the adversarial task: a challenger (Agent B) and a judge, each by rules or by a model.
+
+A challenger sees the paper and the answer. A judge replaces the rubric for R_reasoning. Neither knows a gold label or
+a score, and neither is trained. Their prompts are the constants of this file.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,9 @@ from sciscirl.task.contracts import read_json
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView, TargetName
 from sciscirl.task.prompts import MEANING, escape_markup, render_record
 
-# ---------- Agent B: a fixed challenger that sees the paper and the answer, and nothing else.
-
-
-#: A challenge is cut to so many characters.
+#: A challenge is cut to this many characters.
 MAX_CHALLENGE: Final = 1200
-#: A challenger's or judge's model says no more than so many tokens.
+#: The most tokens that the model of a challenger or judge may say.
 MAX_TOKENS: Final = 256
 
 _TASK: Final = """\
@@ -56,7 +57,7 @@ Your answer cannot be read: it is not one JSON object of the form that was asked
 object and nothing else.
 {question}"""
 _NO_WORDS: Final = "I am not convinced."
-#: What the challenger by rules says for a label.
+#: The argument of RuleBasedChallenger for each label.
 _ARGUMENTS: Final = {
     "disruptive": "those who cite it could take it up without going back to what it built on",
     "consolidating": "those who cite it would cite the line of work that it extends as well",
@@ -70,7 +71,7 @@ _N_QUOTED: Final = 8  # words
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a challenger gets to know. There is no field for a score or a label that is right: none can leak.
+    """All that a challenger gets to know. There is no field for a score or a gold label, so none can leak.
 
     Attributes:
         view: the paper as the model saw it.
@@ -84,31 +85,25 @@ class Seen:
 
 
 def render_challenge_prompt(seen: Seen) -> list[Message]:
-    """Write what a challenger is asked, in two messages; a function of paper and answer alone."""
+    """Write the two messages that ask a challenger; they depend on paper and answer alone."""
     meanings = "\n\n".join(MEANING[column] for column in TARGETS[seen.target])
     answer = escape_markup(json.dumps(read_json(seen.answer)[0], ensure_ascii=False))
     case = _CASE.format(record=render_record(seen.view), answer=answer)
-    return [
-        Message(role="system", content=_TASK.format(meanings=meanings)),
-        Message(role="user", content=case),
-    ]
+    return [Message(role="system", content=_TASK.format(meanings=meanings)), Message(role="user", content=case)]
 
 
 async def ask_challenger(challenger: MessageCompleter, seen: Seen) -> str:
-    """Return the objection of a challenger: not blank, at most MAX_CHALLENGE characters.
-
-    Of a message with thinking, the text counts. A challenger that says nothing is one that is not convinced.
-    """
+    """Return the objection of a challenger without its thinking: not blank, at most MAX_CHALLENGE characters."""
     text = get_text_content(await challenger(render_challenge_prompt(seen))).strip()
     return text[:MAX_CHALLENGE] or _NO_WORDS
 
 
 def render_request(challenge: str, question: str) -> Message:
-    """Write what the model is asked after its first answer: to answer a challenge; or, of ``""``, to mend its form.
+    """Write what the model is asked after its first answer: to meet the challenge; or, if ``""``, to correct its form.
 
     Args:
-        challenge: what ``ask_challenger`` returned.
-        question: what ended the prompt (``prompts.render_question``).
+        challenge: from ``ask_challenger``.
+        question: the question that ended the prompt (``prompts.render_question``).
     """
     objection = escape_markup(json.dumps(challenge, ensure_ascii=False))
     text = _REQUEST if challenge else _MEND
@@ -116,10 +111,10 @@ def render_request(challenge: str, question: str) -> Message:
 
 
 class RuleBasedChallenger(MessageCompleter):
-    """Objects to every label by arguing for another one, chosen by SHA-256 of what it was asked.
+    """Objects to every label with an argument for another one, chosen by SHA-256 of the request.
 
-    So its objections say nothing about what is right: a wrong answer and a right one meet the same. Deterministic, and
-    free.
+    So a right answer and a wrong one meet the same kind of objection, which says nothing about the gold label. It is
+    deterministic and costs nothing.
 
     Example:
         >>> import asyncio
@@ -132,7 +127,7 @@ class RuleBasedChallenger(MessageCompleter):
     """
 
     async def __call__(self, messages: list[Message]) -> Message:
-        """Return an objection to the answer in the last of these messages, which ``render_challenge_prompt`` wrote."""
+        """Return an objection to the answer in the messages of ``render_challenge_prompt``."""
         case = get_text_content(messages[-1])
         record, answer = (json.loads(line) for line in case.splitlines()[1:3])
         key = hashlib.sha256(case.encode()).digest()
@@ -155,13 +150,13 @@ def _quote(record: dict[str, Any], key: bytes) -> str:
 
 
 class ModelCompleter(MessageCompleter):
-    """A base model on a Tinker server, as it is. Pickles: the connection is made when it is first asked.
+    """A base model on a Tinker server, not trained. Pickles: it connects when it is first used.
 
     Args:
         model: a base model that the server offers, or the folder of the one that it serves.
-        renderer_name: its chat format; by default the model's own, without thinking.
-        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
-        max_tokens: of what it says.
+        renderer_name: its chat format; None: the model's own, without thinking.
+        base_url: the server; None: ``TINKER_BASE_URL``, else Tinker.
+        max_tokens: the most that it may say.
         temperature: of sampling.
     """
 
@@ -182,9 +177,9 @@ class ModelCompleter(MessageCompleter):
         self._inner: TinkerMessageCompleter | None = None
 
     async def __call__(self, messages: list[Message]) -> Message:
-        """Sample an answer to a conversation; one that its chat format cannot read is empty."""
+        """Sample an answer to a conversation; empty if the chat format cannot read it."""
         if self._inner is None:
-            # Without an await, so that of many that ask at once the first one connects for all.
+            # Without an await, so that the first of many concurrent calls connects for all.
             service = tinker.ServiceClient(base_url=find_server(self.base_url))
             client = service.create_sampling_client(base_model=self.model).result()
             renderer = make_renderer(self.model, self.renderer_name)
@@ -204,17 +199,7 @@ class ModelCompleter(MessageCompleter):
 def make_completer(
     who: str, *, model: str | None = None, renderer_name: str | None = None, base_url: str | None = None
 ) -> MessageCompleter:
-    """Make a challenger or judge of what a preset or a user calls it.
-
-    Args:
-        who: ``"rules"`` or a base model.
-        model: the model in training: if it is the same, it has the same chat format.
-        renderer_name: that chat format.
-        base_url: the server.
-
-    Raises:
-        SciSciRLError: if the cookbook knows no chat format for the model.
-    """
+    """Make a challenger or judge from its name: ``"rules"`` or a base model. Arguments as ``make_opponents``."""
     if who == BY_RULES:
         return RuleBasedChallenger()
     return ModelCompleter(who, renderer_name=renderer_name if who == model else None, base_url=base_url)
@@ -242,7 +227,7 @@ How many points?"""
 
 
 def render_judge_prompt(episode: Episode) -> list[Message]:
-    """Write what a judge is asked, in two messages; a function of what was shown and said alone."""
+    """Write the two messages that ask a judge; they depend on what was shown and said alone."""
     texts = {"first": episode.first_text, "objection": episode.challenge, "final": episode.final_text}
     quoted = {name: escape_markup(json.dumps(text, ensure_ascii=False)) for name, text in texts.items()}
     case = _JUDGE_CASE.format(record=render_record(episode.view), **quoted)
@@ -250,7 +235,7 @@ def render_judge_prompt(episode: Episode) -> list[Message]:
 
 
 async def ask_judge(judge: MessageCompleter, episode: Episode) -> int | None:
-    """Return the points that a judge gives, 0 to N_STEPS; None if its answer breaks the contract, which earns 0."""
+    """Return the points that a judge gives, 0 to N_STEPS; None if its answer breaks the contract, which counts as 0."""
     return read_points(get_text_content(await judge(render_judge_prompt(episode))))
 
 

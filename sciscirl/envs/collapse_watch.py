@@ -1,4 +1,4 @@
-"""The collapse alarm between evaluations: it looks at what training samples anyway, and asks nothing more."""
+"""The collapse alarm between evaluations: it reads the answers that training samples anyway."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sciscirl.task.papers import TargetName
 
 
 class TrainingWatch:
-    """Looks at the answers of a run in windows of whole batches, each once: when the batch after it is made.
+    """Checks the answers of a run in windows of whole batches, each once, when the batch after it is made.
 
-    It reads what the cookbook's loop has written of each step into the folder of the run. So it needs no memory: a
-    run that was killed and goes on is judged as if it had not been, and answers are seen that another process sampled.
+    It reads the rollouts that the cookbook's loop wrote into the run folder, and keeps no memory. So a run that was
+    killed and resumed is judged as if it had never stopped, and answers that another process sampled count too.
 
     Args:
         run: the folder.
         target: the task.
-        batch_size: papers a batch.
-        action: what is done about a collapse; see CollapseAlarm.
-        config: how many papers make a window, how many windows in a row a collapse, and the thresholds.
+        batch_size: papers in a batch.
+        action: what to do about a collapse, as in CollapseAlarm.
+        config: papers in a window, windows in a row that make a collapse, and the thresholds.
 
     Raises:
-        SciSciRLError: on construction, if there is no such action.
+        SciSciRLError: on construction; the action is unknown.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -52,11 +52,11 @@ class TrainingWatch:
         self.n_batches = -(-self.config.n_papers // batch_size)
 
     def __call__(self, batch: int) -> None:
-        """Look at the batches before this one, if they end a window.
+        """Check the batches before this one, if they end a window.
 
         Raises:
-            CollapseError: if the model has collapsed, and that ends the run. It holds the metrics of the last window,
-                each after ``train/``.
+            CollapseError: the model has collapsed and the action is ``"stop"``. It holds the metrics of the last
+                window, each after ``train/``.
         """
         if self.action == "off" or batch == 0 or batch % self.n_batches:
             return

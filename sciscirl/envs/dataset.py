@@ -1,4 +1,4 @@
-"""Which papers a run sees, in which order: the cookbook's ``RLDataset`` and its builder."""
+"""Which papers a run sees, and in which order: the cookbook's ``RLDataset`` and its builder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -28,32 +28,25 @@ from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, Target
 from sciscirl.task.prompts import PromptStyle, render_record
 from sciscirl.task.rules import TaskRules, check_positive
 
-# ---------- In which order papers are shown, epoch after epoch.
-
-
-_N_KEPT = 3  # epochs: a batch may straddle two, and find its spares in a third
+_N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens")
 
 
 def order_papers(
-    papers: Iterable[Paper],
-    seed: int,
-    epoch: int = 0,
-    *,
-    interleave: bool = False,
-    target: TargetName = "disruption",
+    papers: Iterable[Paper], seed: int, epoch: int = 0, *, interleave: bool = False, target: TargetName = "disruption"
 ) -> list[Paper]:
-    """Put papers in the order in which an epoch shows them.
+    """Sort papers into the order in which an epoch shows them.
 
-    By SHA-256 of seed, epoch and id, so that the order is the same with every version of every library, and a paper
-    more or less moves no other past a third.
+    The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library, and adding or
+    removing a paper keeps the order of all others.
 
     Args:
         papers: in any order.
-        seed: another seed, another order.
-        epoch: likewise.
-        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the
-            whole. Of balanced classes every batch then has equally many, give or take one.
-        target: whose labels are the classes; of a joint task every pair of labels is one.
+        seed: another seed gives another order.
+        epoch: another epoch gives another order.
+        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the whole.
+            With equal class counts, the counts in a batch then differ by at most one.
+        target: whose labels are the classes; in the joint task every pair of labels is a class.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -62,7 +55,7 @@ def order_papers(
         >>> [paper.gold.disruption_label[0] for paper in order_papers(papers, seed=0, interleave=True)]
         ['d', 'n', 'd', 'n', 'd', 'n', 'd', 'n']
     """
-    ordered = sorted(papers, key=lambda paper: _key(seed, epoch, paper.openalex_id))
+    ordered = sorted(papers, key=lambda paper: hashlib.sha256(f"{seed}:{epoch}:{paper.openalex_id}".encode()).digest())
     if not interleave:
         return ordered
     classes: dict[tuple[str, ...], list[Paper]] = defaultdict(list)
@@ -77,26 +70,19 @@ def order_papers(
 
 
 def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
-    """Return the labels of a paper that a task asks for: papers that share them are of one class."""
+    """Return the class of a paper: the labels that the task asks for."""
     return tuple(paper.labels(target).values())
 
 
-def _key(seed: int, epoch: int, openalex_id: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{epoch}:{openalex_id}".encode()).digest()
-
-
 class Epochs(Sequence[Paper]):
-    """The same papers epoch after epoch, each time in another order, which is found when it is asked for.
+    """The same papers epoch after epoch, each time in another order, which is computed when needed.
 
     Args:
-        papers: of one epoch, in any order.
-        n_shown: how many papers are shown in all, each as often as any other or once more.
-        seed: see ``order_papers``, like the next two.
-        interleave: spread each class evenly.
-        target: whose labels are the classes.
-
-    Attributes:
-        papers: of one epoch, as they were given.
+        papers: of one epoch, in any order; kept as the attribute ``papers``.
+        n_shown: the length over all epochs; the last one may be incomplete.
+        seed: as for ``order_papers``.
+        interleave: as for ``order_papers``.
+        target: as for ``order_papers``.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -121,11 +107,11 @@ class Epochs(Sequence[Paper]):
         self._kept: dict[int, list[Paper]] = {}
 
     def first(self, n_shown: int) -> Epochs:
-        """Return the first so many papers, or all, without going through them."""
+        """Return the first ``n_shown`` papers, or all, without going through them."""
         return Epochs(self.papers, min(n_shown, len(self)), *self._order.args[1:], **self._order.keywords)
 
     def __len__(self) -> int:
-        """Return how many papers are shown."""
+        """Return the length over all epochs."""
         return self._n_shown
 
     @overload
@@ -133,7 +119,7 @@ class Epochs(Sequence[Paper]):
     @overload
     def __getitem__(self, index: slice) -> list[Paper]: ...
     def __getitem__(self, index: int | slice) -> Paper | list[Paper]:
-        """Return the paper at a place, or those of a slice, in order."""
+        """Return one paper, or those of a slice."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         epoch, place = divmod(range(len(self))[index], len(self.papers))
@@ -143,65 +129,53 @@ class Epochs(Sequence[Paper]):
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
-    """Make sure before a run that no paper will stop it.
+    """Check before a run that every paper fits into its prompt.
 
     Raises:
-        PromptError: if a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
+        PromptError: a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
     """
     for paper in papers.papers if isinstance(papers, Epochs) else papers:
-        # A token has a byte at least: of most papers no token has to be counted.
+        # A token has at least one byte, so for most papers no token has to be counted.
         if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
             build_messages(paper, rules, renderer)
 
 
+@dataclass(eq=False)
 class LabelDataset(RLDataset):
     """Batches of groups over a list of papers.
 
-    Args:
+    Attributes:
         papers: in the order in which they are shown.
         rules: labels, prompt, contract and reward.
         renderer: from ``get_renderer``.
-        batch_size: groups a batch.
-        group_size: answers a group.
-        n_refills: papers that each group has to spare; the next ones of its class that its batch does not show.
-        tracker: of what was said of late, where the reward has a batch term.
-        watch: told of each batch before it is made.
-        keep_rest: whether a last, smaller batch is one: yes where every paper counts, no in training, where all
-            steps are to be alike.
+        batch_size: groups in a batch.
+        group_size: answers in a group.
+        n_spares: spare papers of each group, for dynamic sampling: the next ones of its class outside its batch.
+        tracker: counts what was said recently, for a reward with a batch term.
+        watch: called before each batch is made.
+        keep_rest: whether to keep a last, smaller batch: yes for evaluation, no for training with equal steps.
     """
 
-    def __init__(
-        self,
-        papers: Sequence[Paper],
-        rules: TaskRules,
-        renderer: Renderer,
-        *,
-        batch_size: int,
-        group_size: int,
-        n_refills: int = 0,
-        tracker: ShareTracker | None = None,
-        watch: TrainingWatch | None = None,
-        keep_rest: bool = False,
-    ) -> None:
-        check_positive(batch_size=batch_size, group_size=group_size)
-        self.papers = papers
-        # Any two epochs' stretch holds every paper: further on there is no other spare.
-        self._reach = min(len(papers), 2 * len(papers.papers)) if isinstance(papers, Epochs) else len(papers)
-        self.rules = rules
-        self.renderer = renderer
-        self.batch_size = batch_size
-        self.group_size = group_size
-        self.n_refills = n_refills
-        self.tracker = tracker
-        self.watch = watch
-        self.keep_rest = keep_rest
+    papers: Sequence[Paper]
+    rules: TaskRules
+    renderer: Renderer
+    _: KW_ONLY
+    batch_size: int
+    group_size: int
+    n_spares: int = 0
+    tracker: ShareTracker | None = None
+    watch: TrainingWatch | None = None
+    keep_rest: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(batch_size=self.batch_size, group_size=self.group_size)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
         """Return the groups of one step.
 
         Raises:
-            IndexError: if there is no batch of that number.
-            CollapseError: if the batches before it show a collapsed model, and that ends the run.
+            IndexError: there is no batch of that number.
+            CollapseError: the batches before it show a collapsed model, and the run is set to stop then.
         """
         if not 0 <= index < len(self):
             msg = f"batch {index} of {len(self)}"
@@ -217,20 +191,23 @@ class LabelDataset(RLDataset):
         ]
 
     def _find_spares(self, start: int, papers: Sequence[Paper]) -> list[tuple[Paper, ...]]:
-        """Give each paper the next ones of its class, from the batch's end on and round to its start."""
-        if not self.n_refills:
+        """Give each paper the next ones of its class, from the end of the batch on and round to its start."""
+        if not self.n_spares:
             return [()] * len(papers)
+        # Any two epochs' stretch holds every paper: further on there is no other spare.
+        n_all = len(self.papers)
+        reach = min(n_all, 2 * len(self.papers.papers)) if isinstance(self.papers, Epochs) else n_all
         shown = {paper.openalex_id for paper in papers}
         wanted = Counter(class_of(paper, self.rules.target) for paper in papers)
         found: dict[tuple[str, ...], dict[str, Paper]] = defaultdict(dict)
-        for place in range(len(papers), self._reach):
-            paper = self.papers[(start + place) % len(self.papers)]
+        for place in range(len(papers), reach):
+            paper = self.papers[(start + place) % n_all]
             own = class_of(paper, self.rules.target)
-            if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_refills:
+            if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_spares:
                 found[own].setdefault(paper.openalex_id, paper)
-            if all(len(found[own]) == count * self.n_refills for own, count in wanted.items()):
+            if all(len(found[own]) == count * self.n_spares for own, count in wanted.items()):
                 break
-        # Dealt out in turn, so that where there are too few no paper of the batch gets them all.
+        # Dealt out in turn, so that if there are too few, no paper of the batch gets them all.
         dealt = {own: list(spares.values()) for own, spares in found.items()}
         turn = Counter[tuple[str, ...]]()
         spares: list[tuple[Paper, ...]] = []
@@ -247,27 +224,27 @@ class LabelDataset(RLDataset):
 
 @chz.chz
 class LabelDatasetBuilder(RLDatasetBuilder):
-    """From a released slice to the training batches, and the held-out ones.
+    """From a release to the training batches and the held-out ones.
 
     Attributes:
-        release: the folder of the slice.
-        model_name: whose tokenizer is used: a name on the Hugging Face hub or a folder.
+        release: the folder of the release.
+        model_name: whose tokenizer is used: a name on the Hugging Face hub, or a folder.
         renderer_name: the chat format.
-        target: see TaskRules, like the next four.
-        batch_size: papers a step.
+        target: as in TaskRules; also the next four.
+        batch_size: papers in a step.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
         seed: of the order.
-        n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two.
-        interleave: see ``paper_order.order_papers``.
-        n_refills: see LabelDataset.
-        share_window: see ShareTracker; used where the reward has a batch term.
-        run: the folder of the run: what its answers said of late is read back from its rollouts.
-        first_step: at which it begins or goes on.
-        collapse: what is done about a model that says one label for all; see TrainingWatch. Needs ``run``.
-        n_train: use the first so many papers of the training split only.
-        n_test: likewise of the test split.
-        has_test: whether to return the held-out batches, for the cookbook's own evaluator. ``launch`` has another.
+        n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
+        interleave: as in ``order_papers``.
+        n_spares: as in LabelDataset.
+        share_window: as ``window`` in ShareTracker, for a reward with a batch term.
+        run: the folder of the run; the answers of earlier steps are read back from its rollouts.
+        first_step: the step at which the run begins or continues.
+        collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
+        n_train: use only the first papers of the training split, this many.
+        n_test: use only the first papers of the test split, this many.
+        has_test: whether to return the held-out batches, for the cookbook's own evaluator.
     """
 
     release: str
@@ -284,7 +261,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     seed: int = 0
     n_epochs: int = 1
     interleave: bool = False
-    n_refills: int = 0
+    n_spares: int = 0
     share_window: int = 256
     run: str | None = None
     first_step: int = 0
@@ -294,40 +271,34 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     has_test: bool = True
 
     def rules(self) -> TaskRules:
-        """Return labels, prompt, contract and reward as one; a balanced reward is fitted to the training papers.
+        """Return labels, prompt, contract and reward; a balanced reward is fitted to the training papers.
 
         Raises:
-            ReleaseError: if the slice is missing or was altered, and the reward needs it.
-            RewardError: if a label has no training paper, and the reward needs one.
+            ReleaseError: the release is missing or was altered, and the reward needs it.
+            RewardError: a label has too few training papers for the reward.
         """
-        rules = TaskRules(
-            target=self.target,
-            style=self.style,
-            contract=self.contract,
-            reward=self.reward,
-            max_paper_tokens=self.max_paper_tokens,
-        )
+        rules = TaskRules(**{name: getattr(self, name) for name in _OF_RULES})
         return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
 
     def _read(self, split: SplitName) -> list[Paper]:
         return read_split(self.release, split, needs=TARGETS[self.target])
 
     def renderer(self) -> Renderer:
-        """Return the renderer, of a kind that pickles."""
+        """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
     def train_papers(self) -> Epochs:
         """Return the training papers in the order in which they are shown, epoch after epoch.
 
         Raises:
-            ReleaseError: if the slice is missing or was altered.
-            SciSciRLError: if it has too few papers for one batch.
+            ReleaseError: the release is missing or was altered.
+            SciSciRLError: it has too few papers for one batch.
         """
         check_positive(n_epochs=self.n_epochs)
         every = self._read("train")
         papers = every[: self.n_train]
         if len(papers) < self.batch_size:
-            what, more = f"{self.release} has {len(papers):,} training papers", "build a larger slice"
+            what, more = f"{self.release} has {len(papers):,} training papers", "build a larger release"
             if len(papers) < len(every):
                 what, more = f"n_train={self.n_train} takes {len(papers):,} of {len(every):,} papers", "raise n_train"
             msg = f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
@@ -339,7 +310,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the held-out papers in the order of the release.
 
         Raises:
-            ReleaseError: if the slice is missing or was altered.
+            ReleaseError: the release is missing or was altered.
         """
         return self._read("test")[: self.n_test]
 
@@ -356,58 +327,48 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Build the training batches, and the held-out ones in the order of the release.
 
         Raises:
-            ReleaseError: if the slice is missing or was altered.
-            PromptError: if a paper does not fit under ``max_paper_tokens`` even without its abstract.
-            SciSciRLError: if the slice has too few papers for one batch, or the tokenizer is not to be had.
+            ReleaseError: the release is missing or was altered.
+            PromptError: a paper does not fit under ``max_paper_tokens`` even without its abstract.
+            SciSciRLError: the release has too few papers for one batch, or the tokenizer cannot be loaded.
         """
         rules, renderer = self.rules(), self.renderer()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
+        watch = None
+        if self.run is not None:
+            watch = TrainingWatch(self.run, self.target, batch_size=self.batch_size, action=self.collapse)
         train = LabelDataset(
             papers,
             rules,
             renderer,
             batch_size=self.batch_size,
             group_size=self.group_size,
-            n_refills=self.n_refills,
+            n_spares=self.n_spares,
             tracker=self._tracker(rules) if rules.table.share_penalty else None,
-            watch=None
-            if self.run is None
-            else TrainingWatch(self.run, self.target, batch_size=self.batch_size, action=self.collapse),
+            watch=watch,
         )
         if not self.has_test:
             return train, None
         held_out = self.test_papers()
         check_fit(held_out, rules, renderer)
-        test = LabelDataset(
-            held_out,
-            rules,
-            renderer,
-            batch_size=self.batch_size,
-            group_size=self.eval_group_size,
-            keep_rest=True,
+        return train, LabelDataset(
+            held_out, rules, renderer, batch_size=self.batch_size, group_size=self.eval_group_size, keep_rest=True
         )
-        return train, test
 
 
 def name_fields(
     preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
 ) -> dict[str, Any]:
-    """Name what a builder takes of a preset, by reinforcement or on gold answers.
+    """Return the fields of a builder that follow from a preset, for reinforcement learning and for supervised training.
 
     Raises:
-        SciSciRLError: if no renderer is named, and the cookbook knows none for the model.
+        SciSciRLError: no renderer is named, and the cookbook knows none for the model.
     """
-    rules = preset.rules
     return {
         "release": release,
         "model_name": preset.model,
         "renderer_name": renderer or choose_renderer(preset.model),
-        "target": rules.target,
-        "style": rules.style,
-        "contract": rules.contract,
-        "reward": rules.reward,
-        "max_paper_tokens": rules.max_paper_tokens,
+        **{name: getattr(preset.rules, name) for name in _OF_RULES},
         "batch_size": preset.batch_size,
         "seed": preset.seed,
         "interleave": preset.interleave,

@@ -1,4 +1,4 @@
-"""Another paper for a group that taught nothing: dynamic sampling, class by class."""
+"""Dynamic sampling: another paper of the same class for a group whose rewards are all equal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sciscirl.envs.env import LabelGroupBuilder
 
 @dataclass(frozen=True)
 class DynamicSampling(RolloutStrategy):
-    """Samples a group anew, of the next of its spare papers, for as long as its rewards are all equal.
+    """Samples a group again, on the next of its spare papers, while its rewards are all equal.
 
-    The cookbook drops constant groups (``remove_constant_reward_groups``), and in its asynchronous mode waits for
-    others to fill the batch; its synchronous mode trains on what is left. This fills the batch there, and since
-    spare papers are of the class of the first, leaves the classes as they were: to take whatever prompt comes next
-    would favour the classes that the model is unsure about. A group whose last spare ties too is left to the cookbook
-    to drop. What was sampled of a paper that was passed over is not trained on, and not logged.
+    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others; its
+    synchronous mode trains on what is left, and this strategy fills the batch there. Spare papers are of the same
+    class, so the classes keep their shares: taking any next paper would favour the classes that the model is unsure
+    about. If the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are
+    neither trained on nor logged.
 
     Args:
         inner: how the answers of one group are collected.

@@ -36,18 +36,18 @@ from sciscirl.task.rules import TaskRules
 
 
 class LabelEnv(Env):
-    """Shows a model one paper and pays for one answer, of whatever labels. Single-use, like every ``Env``.
+    """Shows a model one paper and rewards one answer, for any task. Single-use, like every ``Env``.
 
-    Not an ``EnvFromMessageEnv``: that one ends an answer that was cut off with a flat reward and without its text,
-    while here such an answer is read, logged, and scored as the invalid answer that it is.
+    This is not an ``EnvFromMessageEnv``, which gives an answer that was cut off a flat reward and drops its text. Here
+    that answer is read, logged, and scored as an invalid answer.
 
     Args:
-        paper: what is shown, and the label that is right.
+        paper: the paper and its gold labels.
         rules: labels, prompt, contract and reward.
         renderer: of the model's chat format, from ``tinker_cookbook.renderers.get_renderer``.
 
     Attributes:
-        answer: what became of the model's output, once there is one.
+        answer: the verdict on the model's output, after ``step``.
     """
 
     def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer) -> None:
@@ -59,30 +59,32 @@ class LabelEnv(Env):
 
     @cached_property
     def prompt(self) -> list[Message]:
-        """What is asked, written once."""
+        """The prompt, rendered once."""
         return build_messages(self.paper, self.rules, self.renderer)
 
     async def initial_observation(self) -> tuple[Observation, StopCondition]:
-        """Return the prompt as tokens, and what ends an answer."""
+        """Return the prompt as tokens, and the stop condition of an answer."""
         return self.renderer.build_generation_prompt(self.prompt), self.renderer.get_stop_sequences()
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
-        """Score the answer; the episode is over.
+        """Score the answer, which ends the episode.
 
         Returns:
-            Reward; its parts and what was predicted, as metrics that can be averaged; and as logs a row of
-            ``metrics.PREDICTIONS``, without what is null there.
+            The reward; its parts and the prediction, as metrics that can be averaged; and as logs a row of
+            ``predictions.PREDICTIONS`` without its nulls.
         """
         text, answer, end = self._read(action, extra)
         self.answer = answer
         gold = self.paper.labels(self.rules.target)
         reward = score_answer(answer, gold, self.rules.table)
         self._show(text, answer, gold, reward)
-        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end) | self._ties(answer)
+        metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
+        if self.rules.contract == "probabilities":
+            metrics["forecast_tie_rate"] = float(answer.problem == "tie")
         return self._end(reward.total, metrics, make_prediction(self.paper.openalex_id, gold, answer, reward, text))
 
     def _read(self, action: Action, extra: ActionExtra | None) -> tuple[str, Answer, StopReason]:
-        """Return what was said, what became of it, and how it ended."""
+        """Return the text of an answer, the verdict on it, and how it ended."""
         text, is_ended = read_action(action, self.renderer)
         answer = self.rules.parse(text)
         if (extra or {}).get("stop_reason", "stop") == "length":
@@ -101,13 +103,8 @@ class LabelEnv(Env):
             logs={name: value for name, value in row.items() if value is not None},
         )
 
-    def _ties(self, answer: Answer) -> dict[str, float]:
-        if self.rules.contract != "probabilities":
-            return {}
-        return {"forecast_tie_rate": float(answer.problem == "tie")}
-
     def _show(self, text: str, answer: Answer, gold: Mapping[str, str], reward: RewardParts) -> None:
-        """Write the episode into the run's readable log, where one is open."""
+        """Write the episode into the readable log of the run, if one is open."""
         with logtree.scope_header("Prompt"):
             logtree.log_formatter(ConversationFormatter(messages=self.prompt))
         with logtree.scope_header("Answer"):
@@ -120,18 +117,18 @@ class LabelEnv(Env):
 
 @dataclass(frozen=True)
 class LabelGroupBuilder(EnvGroupBuilder):
-    """Several answers to one paper, whose rewards training centres. Pickles.
+    """A group: several answers to one paper, whose rewards training centres. Pickles.
 
     Attributes:
-        paper: what every environment of the group shows.
+        paper: the paper that every environment of the group shows.
         rules: labels, prompt, contract and reward.
-        renderer: from ``get_renderer``, which gives it what pickling needs.
-        group_size: how many answers.
-        spares: papers of the same class to ask about instead where the rewards are all equal
+        renderer: from ``get_renderer``, so that it pickles.
+        group_size: number of answers.
+        spares: papers of the same class to ask about instead if the rewards are all equal
             (``dynamic_sampling.DynamicSampling``).
-        excess: what each label was said too often of late, for the batch term; empty: no such term.
-        tracker: counts what the answers of this group say.
-        batch: the number under which it does.
+        excess: how much too often each label was said recently, for the batch term; empty: no batch term.
+        tracker: counts the labels that the answers of this group say.
+        batch: the number of the batch, for the tracker.
     """
 
     paper: Paper
@@ -150,10 +147,9 @@ class LabelGroupBuilder(EnvGroupBuilder):
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
     ) -> list[tuple[float, Metrics]]:
-        """Add the batch term, if there is one; log it, and how far the rewards of the group tie.
+        """Add the batch term, if there is one, and log it with the tie rates of the group.
 
-        Tied rewards have no advantage, so that a group of equal ones teaches nothing. A group of one has no pair
-        to tie, and no such metrics.
+        Tied rewards have no advantage, so a group of equal rewards teaches nothing. A group of one has no tie rates.
         """
         terms = [self._batch_term(env) for env in env_group]
         rewards = [
@@ -163,7 +159,7 @@ class LabelGroupBuilder(EnvGroupBuilder):
         shared: Metrics = dict(tie_metrics([rewards]))
         if self.spares:
             papers = [env.paper for env in env_group if isinstance(env, LabelEnv)]
-            shared["refills"] = (self.paper, *self.spares).index(papers[0])
+            shared["spares_used"] = (self.paper, *self.spares).index(papers[0])
         if self.tracker is None:
             return [(0.0, shared) for _ in trajectory_group]
         shared["batch_term_answers"] = self.tracker.count_answers(self.batch)
@@ -187,19 +183,17 @@ def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[M
 
 
 def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> PaperView:
-    """Return what a model gets to see of a paper: cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
+    """Return what the model sees of a paper: cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
     return cap_view(
-        paper.view,
-        rules.max_paper_tokens,
-        lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
+        paper.view, rules.max_paper_tokens, lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False))
     )
 
 
 def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:
-    """Read sampled tokens as text: what the renderer frames is taken off, whatever the model wrote is kept.
+    """Decode sampled tokens: the frame of the renderer is removed, everything that the model wrote is kept.
 
-    A renderer parses thinking and tool calls out of an answer. They are not allowed here, so where there are any the
-    text is as it was sampled, and the contract gets to see them.
+    A renderer parses thinking and tool calls out of an answer. They are not allowed here. So if there are any, the text
+    stays as it was sampled, and the contract sees them.
 
     Returns:
         The text, and whether the model ended it by itself.
@@ -225,7 +219,7 @@ def _without_end(action: Action, renderer: Renderer) -> str:
 
 
 def void(answer: Answer) -> Answer:
-    """Make an answer that was cut off invalid, however well it reads so far.
+    """Make an answer that was cut off invalid, even if its text is complete so far.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -244,10 +238,10 @@ def _reward_metrics(reward: RewardParts, gold: Mapping[str, str]) -> Metrics:
 
 
 def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
-    """Number what was predicted; the cookbook averages each key over the answers that have it.
+    """Return the metrics of one answer; the cookbook averages each key over the answers that have it.
 
-    So ``recall/neutral`` becomes the recall of a batch, since only answers to neutral papers have the key. Of a joint
-    task, what is of one label has its name before it, as in ``metrics.compute_metrics``.
+    Only answers to neutral papers have the key ``recall/neutral``, so its average is the recall in a batch. In the
+    joint task, metrics of one label have its name before them, as in ``metrics.compute_metrics``.
     """
     by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
     metrics: Metrics = {}
@@ -268,7 +262,7 @@ def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
 
 
 def end_episode(end: StopReason) -> Metrics:
-    """Number how an episode ended, under the names that the cookbook reads."""
+    """Return how an episode ended, as 0 and 1 under the names that the cookbook reads."""
     return {
         "max_tokens_reached": float(end == StopReason.MAX_TOKENS),
         "parse_error": float(end == StopReason.PARSE_ERROR),

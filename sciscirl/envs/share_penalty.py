@@ -1,4 +1,4 @@
-"""The batch term: what an answer pays for saying what has been said too often, and the memory of that."""
+"""The batch term of a reward: an answer pays for a label that was said too often in recent batches."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import check_positive
 
-_UNIT = 10**6  # shares are added up as whole numbers of it: then the order of answers cannot change a sum
+_UNIT: Final = 10**6  # shares are added up as whole millionths, so the order of answers cannot change a sum
 
 
 def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
-    """Return what an answer pays for saying what has been said too often of late.
+    """Return what an answer pays for a label that was said too often recently.
 
-    ``-share_penalty * (how much more often its label was said than it should be)``, of a forecast the mean over its
-    probabilities, of two labels the mean of both. This is the policy gradient of ``-share_penalty / 2 * sum((said
-    share - due share)**2)``, so that it pulls the predictions as a whole, and no answer on its own, to the shares of
-    the labels. An invalid answer has no label, and 0.
+    ``-share_penalty * excess`` of its label; for a forecast the mean over its probabilities, for two labels the mean of
+    both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
+    predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
 
     Args:
-        answer: a judged one.
-        excess: of each label, its share among recent valid answers less its share in the training split.
-        table: whose ``share_penalty`` applies.
+        answer: from ``parse_answer``.
+        excess: of each label, its share among recent valid answers minus its share in the training split.
+        table: its ``share_penalty`` applies.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -56,10 +55,9 @@ def shares_said(answer: Answer) -> dict[str, float]:
 
 
 def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the same of an answer that was put into a row of predictions; nothing of one that is not valid.
+    """Return ``shares_said`` for a row of ``predictions.make_prediction``; nothing for an invalid answer.
 
-    Args:
-        row: of ``predictions.make_prediction``; what is null may be missing, as in a rollout's logs.
+    Nulls may be missing, as in the logs of a rollout.
 
     Example:
         >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
@@ -77,14 +75,14 @@ def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
 class ShareTracker:
     """Counts which labels the answers of each batch say, and by how much each label is in excess.
 
-    A batch is judged by the batches before it only. Its groups get their excess when the batch is made, as plain
-    numbers, so that a reward depends neither on the order in which the answers of a batch come in nor on anything
-    that a group, once sent elsewhere, could not know. Pickled, a tracker leaves its memory behind: answers that were
-    sampled by another process are not counted here, and then the excess stays 0 (``n_answers`` tells).
+    A batch is judged only by the batches before it. Its groups get their excess as plain numbers when the batch is
+    made. So a reward does not depend on the order in which answers arrive, and groups can be sampled elsewhere. A
+    pickled tracker loses its memory: answers that another process sampled are not counted here, and then the excess
+    stays 0 (``count_answers`` shows it).
 
     Args:
-        class_counts: training papers of each label; each label is due the share that it has among them.
-        window: the excess is taken over the last batches that have so many valid answers together, or all there are.
+        class_counts: training papers of each label; each label is due its share among them.
+        window: the excess is taken over the last batches that together have this many valid answers, or over all.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -106,11 +104,11 @@ class ShareTracker:
         self._count(batch, shares_said(answer))
 
     def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
-        """Count the answers of earlier batches, as many as the excess of a batch is taken over: what a resumed run had.
+        """Count the answers of earlier batches again, as many as the window needs, for a resumed run.
 
         Args:
-            batch: at which the run goes on.
-            read_rows: gives the rows of predictions that the answers of an earlier batch were put into.
+            batch: the batch at which the run continues.
+            read_rows: returns the rows of predictions of an earlier batch.
         """
         for earlier in range(batch - 1, -1, -1):
             if self.count_answers(batch) >= self.window:
@@ -124,11 +122,9 @@ class ShareTracker:
             self._n_answers[batch] += 1
 
     def find_excess(self, batch: int) -> dict[str, float]:
-        """Return how much more of each label was said in the batches before this one than it is due.
+        """Return for each label its share in the batches before this one, minus the share that it is due.
 
-        Returns:
-            For each label, share said less share due, -1 to 1; over a vocabulary they add up to 0. All 0 where
-            nothing was counted.
+        From -1 to 1, adding up to 0 over a vocabulary; all 0 if nothing was counted.
         """
         recent = Counter[str]()
         for earlier in self._find_recent(batch):
@@ -145,7 +141,7 @@ class ShareTracker:
         return excess
 
     def count_answers(self, batch: int) -> int:
-        """Return over how many answers the excess of a batch is taken."""
+        """Return the number of answers that the excess of a batch is taken over."""
         return sum(self._n_answers[earlier] for earlier in self._find_recent(batch))
 
     def _find_recent(self, batch: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Answers that were challenged as a table, and how often the challenge changed right and wrong."""
+"""The adversarial task as a table: challenged answers, and how often the challenge made them right or wrong."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.metrics.predictions import column_ends, make_prediction, prediction_schema
 from sciscirl.task.adversarial_rewards import AdversarialParts, Episode
-from sciscirl.task.papers import TARGETS, TargetName, short_name
+from sciscirl.task.papers import TargetName, short_name
 from sciscirl.task.rewards import RewardParts
 
 _PARTS: Final = ("correctness", "reasoning", "adaptation")
 
 
 def adversarial_schema(target: TargetName) -> pl.Schema:
-    """Return the columns of the predictions of a task whose answers are challenged.
+    """Return the columns of the predictions of challenged answers.
 
-    Those of the task (``predictions.prediction_schema``), which say what the final answer was, so that whatever reads
-    them reads these too; the parts of the reward are ``reward_correctness``, ``reward_reasoning`` and
-    ``reward_adaptation``. Besides ``first_label``, once for each label like ``label``; ``first_is_valid``,
-    ``first_problem`` and ``first_text``; and ``challenge``, null where there was none.
+    The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply. The
+    parts of the reward are ``reward_correctness``, ``reward_reasoning`` and ``reward_adaptation``. Further columns:
+    ``first_label``, once for each label as ``label`` is; ``first_is_valid``, ``first_problem``, ``first_text``; and
+    ``challenge``, null if there was none.
 
     Example:
         >>> [name for name in adversarial_schema("joint") if name.startswith(("reward", "first"))]
@@ -37,7 +37,7 @@ def adversarial_schema(target: TargetName) -> pl.Schema:
             **kept,
             **{f"reward_{part}": pl.Float64() for part in _PARTS},
             "text": text,
-            **{f"first_label{end}": pl.String() for end in _ends(target).values()},
+            **{f"first_label{end}": pl.String() for end in column_ends(target).values()},
             "first_is_valid": pl.Boolean(),
             "first_problem": pl.String(),
             "first_text": pl.String(),
@@ -49,43 +49,43 @@ def adversarial_schema(target: TargetName) -> pl.Schema:
 def make_adversarial_prediction(
     openalex_id: str, gold: Mapping[str, str], episode: Episode, reward: AdversarialParts
 ) -> dict[str, str | float | bool | None]:
-    """Put one episode into a row of its task's predictions (``adversarial_schema``).
+    """Make the row of one episode (``adversarial_schema``).
 
     Args:
         openalex_id: of the paper.
         gold: its labels, by label column.
-        episode: what happened.
-        reward: what ``score_episode`` returned.
+        episode: what was said.
+        reward: from ``score_episode``.
     """
-    total = RewardParts(0.0, 0.0, 0.0, 0.0, reward.total)  # the parts of an answer that was not challenged do not exist
+    total = RewardParts(0.0, 0.0, 0.0, 0.0, reward.total)  # an episode has parts of its own
     target = episode.final.target
     row = make_prediction(openalex_id, gold, episode.final, total, episode.final_text)
     row |= {f"reward_{part}": getattr(reward, part) for part in _PARTS}
-    row |= {f"first_label{end}": episode.first.labels.get(column) for column, end in _ends(target).items()}
+    row |= {f"first_label{end}": episode.first.labels.get(column) for column, end in column_ends(target).items()}
     row["first_is_valid"], row["first_problem"] = episode.first.is_valid, episode.first.problem
     row["first_text"], row["challenge"] = episode.first_text, episode.challenge or None
     return {name: row[name] for name in adversarial_schema(target)}
 
 
 def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
-    """Say what a challenge did to one answer: 0 or 1 each, to be averaged over the answers that have the key.
+    """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over the answers that have the key.
 
     An answer that is not valid is wrong, here as everywhere.
 
     Args:
-        gold: the labels that are right, by label column.
-        first: those of the first answer; empty if it is not valid.
-        final: likewise of the final one.
+        gold: the gold labels, by label column.
+        first: the labels of the first answer; empty if it is not valid.
+        final: the labels of the final answer; empty if it is not valid.
 
     Returns:
-        - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: of all answers;
-          they add up to 1. Two labels are right if both are.
-        - ``flip_rate/right_to_wrong``: of the answers that were right at first. ``flip_rate/wrong_to_right``: of those
-          that were not. ``flip_rate/changed_while_wrong``: the share with another label in the end, of those that were
-          wrong and valid both times.
-        - ``first/label_match``, ``first/invalid``: of the first answer; of two labels the mean, and of each one
-          ``first/disruption/label_match`` and so on.
-        - where there are two labels, the flips of each as well: ``disruption/flip/right_to_wrong`` and so on.
+        - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all
+          answers, which add up to 1. A joint answer is right if both labels are.
+        - ``flip_rate/right_to_wrong``: among the answers that were right at first. ``flip_rate/wrong_to_right``: among
+          those that were wrong at first. ``flip_rate/changed_while_wrong``: the share with another label in the end,
+          among those that were wrong and valid both times.
+        - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and
+          each as ``first/disruption/label_match`` and so on.
+        - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
 
     Example:
         >>> flips = flip_metrics({"novelty_label": "novel"}, {"novelty_label": "balanced"}, {"novelty_label": "novel"})
@@ -105,18 +105,14 @@ def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mappi
 
 
 def measure_flips(predictions: pl.DataFrame, target: TargetName) -> dict[str, float]:
-    """Average ``flip_metrics`` over a table; of one without first answers, nothing.
-
-    Args:
-        predictions: columns of ``adversarial_schema``, one row for each answer.
-        target: the task.
+    """Average ``flip_metrics`` over a table with columns of ``adversarial_schema``; without first answers, nothing.
 
     Example:
         >>> rows = {"gold": ["novel"] * 2, "first_label": ["novel"] * 2, "label": ["novel", None]}
         >>> measure_flips(pl.DataFrame(rows), "novelty")["flip_rate/right_to_wrong"]
         0.5
     """
-    ends = _ends(target)
+    ends = column_ends(target)
     if not {f"first_label{end}" for end in ends.values()} <= set(predictions.columns):
         return {}
     found: dict[str, list[float]] = defaultdict(list)
@@ -130,11 +126,6 @@ def measure_flips(predictions: pl.DataFrame, target: TargetName) -> dict[str, fl
 def _labels(row: Mapping[str, Any], name: str, ends: Mapping[str, str]) -> dict[str, str]:
     labels = {column: row[f"{name}{end}"] for column, end in ends.items()}
     return {column: label for column, label in labels.items() if label is not None}
-
-
-def _ends(target: TargetName) -> dict[str, str]:
-    columns = TARGETS[target]
-    return {column: f"_{short_name(column)}" if len(columns) > 1 else "" for column in columns}
 
 
 def _flips(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:

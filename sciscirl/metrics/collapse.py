@@ -1,4 +1,4 @@
-"""Class collapse: a model that answers with one label whatever the paper. Said early, from answers that there are."""
+"""Class collapse: find early, from its answers, that a model gives the same label to nearly every paper."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class CollapseConfig:
 
 
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Say how evenly one evaluation's labels are spread.
+    """Measure how evenly the labels of one evaluation are spread.
 
     Args:
-        metrics: of ``metrics.compute_metrics``.
+        metrics: from ``metrics.compute_metrics``.
         prefix: what stands before each name there.
 
     Returns:
-        ``largest_share``, of all answers, and, where an answer is valid, ``entropy`` of the valid ones' labels, as
-        a share of the entropy of all labels equally often.
+        ``largest_share``, of all answers; and ``entropy`` of the labels of valid answers, if there are any, divided by
+        the entropy of equal class counts.
 
     Example:
         >>> shares = {"disruptive": 0.5, "consolidating": 0.0, "neutral": 0.25, "invalid": 0.25}
@@ -87,10 +87,10 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 
 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
-    """Name what is a sign of collapse in one evaluation; nothing if nothing is.
+    """List the signs of collapse in one evaluation.
 
     Args:
-        metrics: of ``metrics.compute_metrics``, whatever stands before the names; several labels are each looked at.
+        metrics: from ``metrics.compute_metrics``, with any prefix before the names; each label of a task is checked.
         config: the thresholds.
 
     Example:
@@ -120,12 +120,12 @@ class CollapseAlarm:
 
     Args:
         config: the thresholds.
-        action: ``"warn"`` logs, ``"stop"`` also ends the run.
+        action: ``"warn"`` logs a warning, ``"stop"`` ends the run, ``"off"`` does nothing.
         history: metrics of earlier evaluations of the run, oldest first.
-        watched: what they are of, in words.
+        watched: what the metrics are of, in words, for the message.
 
     Raises:
-        SciSciRLError: on construction, if there is no such action.
+        SciSciRLError: on construction; the action is unknown.
 
     Example:
         >>> alarm = CollapseAlarm(CollapseConfig(n_evaluations=1), "stop")
@@ -149,14 +149,14 @@ class CollapseAlarm:
         self._signs = [find_signs(metrics, config) for metrics in history]
 
     def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> dict[str, float]:
-        """Look at one more evaluation.
+        """Check one more evaluation.
 
         Returns:
-            To be logged beside the others, each after what stands before those: ``collapse/largest_share``,
-            ``collapse/entropy`` and ``collapse/alarm``, 1 or 0.
+            Further metrics for the log, with the same prefix: ``collapse/largest_share``, ``collapse/entropy`` and
+            ``collapse/alarm`` (1 or 0).
 
         Raises:
-            CollapseError: if the model has collapsed and that ends the run. It holds all metrics of the evaluation.
+            CollapseError: the model has collapsed and the action is ``"stop"``. It holds all metrics of the evaluation.
         """
         if self.action == "off":
             return {}
@@ -173,8 +173,8 @@ class CollapseAlarm:
             what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} {self.watched} in a row)."
             if self.action == "stop":
                 msg = (
-                    f"{what} The run was ended. Choose an earlier checkpoint (select_checkpoint.py), or a balanced "
-                    "reward, or go on all the same: resume=True collapse=warn."
+                    f"{what} The run was ended. Choose an earlier checkpoint (select_checkpoint.py), train with a "
+                    "balanced reward, or continue anyway with resume=True collapse=warn."
                 )
                 raise CollapseError(msg, metrics={**metrics, **more}, step=step)
             _log.warning(what)
@@ -182,10 +182,10 @@ class CollapseAlarm:
 
 
 def check_action(action: str) -> CollapseAction:
-    """Return an action, or refuse one that does not exist.
+    """Return an action on collapse, checked.
 
     Raises:
-        SciSciRLError: if it does not.
+        SciSciRLError: the action is unknown.
 
     Example:
         >>> check_action("panic")

@@ -180,7 +180,10 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
             msg = f"{name} does not say which papers it is of: no column openalex_id. Use what an evaluation wrote."
             raise PredictionsError(msg)
         if n_more := len(table) - table["openalex_id"].n_unique():
-            msg = f"{name} has {n_more:,} more answers than papers, needs one to each. Evaluate with group_size 1."
+            msg = (
+                f"{name} has {n_more:,} more answers than papers, needs one to each. Evaluate with "
+                "EvaluationConfig.group_size=1."
+            )
             raise PredictionsError(msg)
         aligned[name] = table.sort("openalex_id")
     (first, reference), *others = aligned.items()

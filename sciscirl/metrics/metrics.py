@@ -1,4 +1,4 @@
-"""How good a set of answers is. An answer that is not valid counts as wrong in every metric, and is never left out."""
+"""The metrics of a set of answers. An answer that is not valid counts as wrong in every one, and is never left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REWARDS: Final = (
     *(name for name in PREDICTIONS if name.startswith("reward")),
     "reward_correctness", "reward_reasoning", "reward_adaptation",
 )  # fmt: skip
-#: What stands for both labels of a joint task by its mean; ``min_class_recall`` does by the least.
+#: Metrics whose mean over both labels also has the plain name in the joint task; ``min_class_recall`` has the least.
 AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
 )  # fmt: skip
@@ -35,24 +35,24 @@ _N_BINS: Final = 10
 def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Compute every metric of one evaluation.
 
-    A metric that is undefined is not among the keys, for example the recall of a class that no paper has, or the
-    precision of one that was never predicted. F1 is 0 for a class that was never predicted.
+    An undefined metric has no key, for example the recall of a class without papers, or the precision of a class that
+    was never predicted. F1 is 0 for a class that was never predicted.
 
     Args:
         predictions: PREDICTIONS, at least ``gold``, ``label``, ``confidence``, ``is_json`` and ``is_valid``; one row
-            per answer, as a frame or as rows of :func:`make_prediction`. Labels are those of the vocabulary that the
-            gold labels are of. Or those of a joint task, with two of some (``predictions.prediction_schema``).
+            per answer, as a frame or as rows of :func:`make_prediction`. Or predictions of the joint task, with two
+            columns for some (``predictions.prediction_schema``).
 
     Returns:
-        All between 0 and 1 unless said otherwise, C being each label:
+        All between 0 and 1 unless said otherwise, for each label C:
 
-        - ``n``: answers.
+        - ``n``: number of answers.
         - ``label_match``: share with the right label, of all answers (accuracy).
-        - ``parse_ok``, ``format_strict_ok``, ``invalid``: share that is JSON, that keeps the contract, that does not.
+        - ``parse_ok``, ``format_strict_ok``, ``invalid``: share that is JSON, keeps the contract, breaks it.
         - ``think``, ``tolerant_label_match``: share with ``<think>``; share that a lenient reader would call right.
-        - ``recall/C``, ``precision/C``, ``f1/C``: an invalid answer is a miss of its class and a prediction of none.
+        - ``recall/C``, ``precision/C``, ``f1/C``: an invalid answer is a miss of its class and predicts no class.
         - ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``: mean F1, mean recall and least recall of the
-          classes that some paper has.
+          classes that have papers.
         - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as a fourth predicted class;
           by convention 0 for a constant prediction.
         - ``predicted_share/C``, ``predicted_share/invalid``: of all answers; they add up to 1.
@@ -61,23 +61,22 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
         - ``brier``: mean squared distance of confidence and being right (0 or 1); an invalid answer costs 1.
         - ``ece``: expected calibration error in ten bins of equal width, (0, 0.1] and so on, 0 in the first; an
           invalid answer counts as wrong with confidence 1.
-        - ``forecast_brier``: where there are forecasts, half the mean squared distance of all probabilities from what
-          was so; an invalid answer costs 1. The uniform forecast of three labels has 1/3.
-        - ``forecast_tie_rate``: likewise, share of answers whose probabilities tie at the top. They name no label and
-          are invalid, so that this is a part of ``invalid``.
+        - ``forecast_brier``: with forecasts, half the mean squared distance of all probabilities from the truth; an
+          invalid answer costs 1. The uniform forecast of three labels has 1/3.
+        - ``forecast_tie_rate``: with forecasts, share of answers whose probabilities tie at the top. They name no
+          label, so they are a part of ``invalid``.
         - ``reward``, ``reward_parse`` and so on: means, in units of reward, where the columns are there.
 
-        Of a joint task: what is of one label as ``disruption/...`` and ``novelty/...``; of label_match,
-        tolerant_label_match, macro_f1, balanced_accuracy, mcc and forecast_brier also the mean of both, and of
-        min_class_recall the least, under the plain name; ``both_match``, share with both labels right, which is what
-        confidence, brier and ece are about.
+        In the joint task, metrics of one label are ``disruption/...`` and ``novelty/...``. The plain name has the mean
+        of both for AVERAGED, and the least for min_class_recall. ``both_match`` is the share with both labels right;
+        confidence, brier and ece are about that.
 
-        Of answers that were challenged, all this of the final answer, and what the challenge changed, as
-        ``adversarial_predictions.flip_metrics`` has it.
+        For challenged answers, all of this is about the final answer, and ``adversarial.flip_metrics`` says what the
+        challenge changed.
 
     Raises:
-        PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or ``label``
-            and ``confidence`` are not there for exactly the valid answers.
+        PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or ``label`` and
+            ``confidence`` are null in a valid answer, or set in an invalid one.
 
     Source: MCC, Gorodkin 2004, doi:10.1016/j.compbiolchem.2004.09.006; its value for constant predictions, Chicco &
     Jurman 2020, doi:10.1186/s12864-019-6413-7; ECE, Guo et al. 2017, arXiv:1706.04599.
@@ -112,7 +111,7 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
 
 
 def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Put the metrics of several labels under one roof: each with its label before it, and what stands for all.
+    """Merge the metrics of several labels: each after the name of its label, and those that stand for both.
 
     Example:
         >>> merged = merge_labels({"disruption": {"macro_f1": 0.25}, "novelty": {"macro_f1": 0.75}})
@@ -128,13 +127,13 @@ def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float
 
 
 def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
-    """Say how often the rewards of one prompt's answers tie, which leaves nothing to learn from.
+    """Measure how often rewards tie within a group, the answers to one prompt. A tie leaves nothing to learn from.
 
     Args:
         rewards_by_group: the total rewards of each group, one per answer.
 
     Returns:
-        Of the groups with two answers or more (empty if there is none):
+        Over the groups with two answers or more (empty without one):
 
         - ``reward_tie_group_rate``: share of groups in which a reward repeats.
         - ``reward_uniform_group_rate``: share in which all are equal.
@@ -148,14 +147,13 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
     groups = [list(group) for group in rewards_by_group if len(group) > 1]
     if not groups:
         return {}
-    distinct = [len(set(group)) for group in groups]
+    counts = [(len(set(group)), len(group)) for group in groups]
     pairs = [left == right for group in groups for left, right in combinations(group, 2)]
-    sizes = [len(group) for group in groups]
     return {
-        "reward_tie_group_rate": sum(d < n for d, n in zip(distinct, sizes, strict=True)) / len(groups),
-        "reward_uniform_group_rate": distinct.count(1) / len(groups),
+        "reward_tie_group_rate": sum(distinct < n for distinct, n in counts) / len(groups),
+        "reward_uniform_group_rate": sum(distinct == 1 for distinct, _ in counts) / len(groups),
         "reward_tie_pair_rate": sum(pairs) / len(pairs),
-        "reward_unique_fraction_mean": math.fsum(d / n for d, n in zip(distinct, sizes, strict=True)) / len(groups),
+        "reward_unique_fraction_mean": math.fsum(distinct / n for distinct, n in counts) / len(groups),
     }
 
 
@@ -164,7 +162,7 @@ def _ties(frame: pl.DataFrame) -> int:
 
 
 def find_right(predictions: pl.DataFrame) -> pl.Series:
-    """Say of each answer whether every label it was asked for is right; that of an invalid one is not.
+    """Return for each answer whether all its labels are right; an invalid answer is wrong.
 
     Example:
         >>> find_right(pl.DataFrame({"gold": ["neutral", "neutral"], "label": ["neutral", None]})).to_list()
@@ -179,7 +177,7 @@ def _find_hits(frame: pl.DataFrame) -> pl.Series:
 
 
 class ConfidenceBin(NamedTuple):
-    """The answers whose confidence lies in one tenth of 0 to 1: how many, how many right, and their confidences."""
+    """The answers whose confidence lies in one bin: their number, how many are right, and the sum of confidences."""
 
     n: int
     n_right: int
@@ -227,14 +225,12 @@ def _class_metrics(gold: list[str], predicted: list[str], labels: tuple[str, ...
         precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=cast("Any", 0)),
     )
     metrics: dict[str, float] = {}
-    held: dict[str, tuple[float, float]] = {}
     for label, precision, recall, f1, support in zip(labels, *scores, strict=True):
         if label in predicted:
             metrics[f"precision/{label}"] = float(precision)
         if support:
-            held[label] = float(recall), float(f1)
             metrics |= {f"recall/{label}": float(recall), f"f1/{label}": float(f1)}
-    recalls, f1s = zip(*held.values(), strict=True)
+    recalls, f1s = ([value for name, value in metrics.items() if name.startswith(kind)] for kind in ("recall/", "f1/"))
     metrics |= {
         "macro_f1": math.fsum(f1s) / len(f1s),
         "balanced_accuracy": math.fsum(recalls) / len(recalls),

@@ -1,4 +1,4 @@
-"""Predictions as a table: one row per answer, from which every metric can be recomputed without any model."""
+"""Predictions as a table: one row per answer. Every metric can be recomputed from it without a model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sciscirl.task.rewards import RewardParts
 if TYPE_CHECKING:
     from tinker_cookbook.rl.types import TrajectoryGroup
 
-#: What is predicted where there is no valid answer: never right.
+#: The prediction of an answer that is not valid; it is never right.
 INVALID: Final = "invalid"
-#: One row per answer to a task with one label: what an evaluation writes, and what every metric is computed from.
+#: One row per answer to a task with one label, as an evaluation writes it and the metrics read it.
 PREDICTIONS: Final = pl.Schema(
     {
         "openalex_id": pl.String(),
@@ -42,48 +42,52 @@ PREDICTIONS: Final = pl.Schema(
         "text": pl.String(),
     }
 )
-#: What there is of each label where an answer has two; ``confidence`` then is that both are right.
+#: Columns that the joint task has once for each label; ``confidence`` then is that both are right.
 _PER_LABEL: Final = ("gold", "label", "forecast", "tolerant_label", "reward_task")
-#: What the metrics read; the rest is used where it is there.
-_READ: Final = ("is_json", "is_valid")
+_OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem", "tolerant_confidence")
+
+
+def column_ends(target: TargetName) -> dict[str, str]:
+    """Return what the names of a label's columns end with, by label column: nothing if the task has one label.
+
+    Example:
+        >>> column_ends("joint")
+        {'disruption_label': '_disruption', 'novelty_label': '_novelty'}
+    """
+    columns = TARGETS[target]
+    return {column: f"_{short_name(column)}" if len(columns) > 1 else "" for column in columns}
 
 
 def prediction_schema(target: TargetName) -> pl.Schema:
-    """Return the columns of the predictions of a task.
+    """Return the columns of the predictions of a task: PREDICTIONS if it has one label.
 
-    PREDICTIONS, where a task has one label. Of the joint task, ``gold``, ``label``, ``forecast`` and
-    ``tolerant_label`` are there once for each label, as ``gold_disruption``, ``gold_novelty`` and so on, and there is a
-    ``reward_task_disruption`` and ``reward_task_novelty`` beside ``reward_task``, their mean.
+    The joint task has ``gold``, ``label``, ``forecast`` and ``tolerant_label`` once for each label, as
+    ``gold_disruption``, ``gold_novelty`` and so on. It also has ``reward_task_disruption`` and ``reward_task_novelty``,
+    and their mean ``reward_task``.
 
     Example:
         >>> [name for name in prediction_schema("joint") if name.startswith("label")]
         ['label_disruption', 'label_novelty']
     """
-    names = [short_name(column) for column in TARGETS[target]]
-    if len(names) == 1:
-        return PREDICTIONS
     schema: dict[str, Any] = {}
     for column, dtype in PREDICTIONS.items():
         if column not in _PER_LABEL or column == "reward_task":
             schema[column] = dtype
         if column in _PER_LABEL:
-            schema |= {f"{column}_{name}": dtype for name in names}
+            schema |= {f"{column}{end}": dtype for end in column_ends(target).values()}
     return pl.Schema(schema)
-
-
-_JOINT: Final = prediction_schema("joint")
 
 
 def make_prediction(
     openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
 ) -> dict[str, str | float | bool | None]:
-    """Put one answer into a row of its task's predictions (``prediction_schema``).
+    """Make the row of one answer (``prediction_schema``).
 
     Args:
         openalex_id: of the paper.
         gold: its label, or one for each label column.
-        answer: what ``parse_answer`` returned.
-        reward: what ``score_answer`` returned.
+        answer: from ``parse_answer``.
+        reward: from ``score_answer``.
         text: what the model wrote.
 
     Example:
@@ -97,12 +101,11 @@ def make_prediction(
     """
     parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
     row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
-    row |= {name: getattr(answer, name) for name in PREDICTIONS if name in _OF_ANSWER}
+    row |= {name: getattr(answer, name) for name in _OF_ANSWER}
     golds = name_gold(gold, answer.target)
-    for column, label in golds.items():
-        end = f"_{short_name(column)}" if len(golds) > 1 else ""
+    for column, end in column_ends(answer.target).items():
         forecast = {name: answer.forecast[name] for name in VOCABULARIES[column]} if answer.forecast else None
-        row[f"gold{end}"], row[f"label{end}"] = label, answer.labels.get(column)
+        row[f"gold{end}"], row[f"label{end}"] = golds[column], answer.labels.get(column)
         row[f"forecast{end}"] = json.dumps(forecast) if forecast else None
         row[f"tolerant_label{end}"] = answer.tolerant_labels.get(column)
         if end:
@@ -110,11 +113,8 @@ def make_prediction(
     return {name: row[name] for name in prediction_schema(answer.target)}
 
 
-_OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem", "tolerant_confidence")
-
-
 def find_target(predictions: pl.DataFrame) -> TargetName:
-    """Say which task a table of predictions is of: by its columns, and by the vocabulary of its gold labels.
+    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels.
 
     Example:
         >>> find_target(pl.DataFrame({"gold": ["novel"]}))
@@ -127,48 +127,40 @@ def find_target(predictions: pl.DataFrame) -> TargetName:
 
 
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Part a table of predictions into one for each label: ``"disruption"``, ``"novelty"``, or both of a joint task.
+    """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, or both for the joint task.
 
     Returns:
-        By label, tables with columns of PREDICTIONS. That of a task with one label is ``predictions`` itself; in the
-        others ``confidence`` and ``tolerant_confidence`` are missing, since they are not of one label, and rewards but
-        for ``reward_task``.
+        Tables with columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
+        each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
 
     Example:
         >>> rows = pl.DataFrame({"gold_disruption": ["neutral"], "gold_novelty": ["novel"], "is_json": [False]})
         >>> split_by_label(rows)["novelty"].to_dicts()
         [{'is_json': False, 'gold': 'novel'}]
     """
-    target = find_target(predictions)
-    names = [short_name(column) for column in TARGETS[target]]
-    if len(names) == 1:
-        return {names[0]: predictions}
-    own = {f"{column}_{name}" for column in _PER_LABEL for name in names}
+    ends = column_ends(find_target(predictions))
+    if len(ends) == 1:
+        return {short_name(column): predictions for column in ends}
+    of_one = {f"{name}{end}" for name in _PER_LABEL for end in ends.values()}
     of_both = {"confidence", "tolerant_confidence", *(name for name in PREDICTIONS if name.startswith("reward"))}
-    shared = [name for name in predictions.columns if name not in own | of_both]
-    return {
-        name: predictions.select(
-            *shared,
-            *(
-                pl.col(f"{column}_{name}").alias(column)
-                for column in _PER_LABEL
-                if f"{column}_{name}" in predictions.columns
-            ),
-        )
-        for name in names
-    }
+    shared = [name for name in predictions.columns if name not in of_one | of_both]
+    tables: dict[str, pl.DataFrame] = {}
+    for column, end in ends.items():
+        own = {name: f"{name}{end}" for name in _PER_LABEL if f"{name}{end}" in predictions.columns}
+        tables[short_name(column)] = predictions.select(*shared, **own)
+    return tables
 
 
 def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Read rows into a frame and refuse what no evaluation can have made.
+    """Make a frame of predictions, and refuse a table that no evaluation can have written.
 
     Args:
-        predictions: as a frame or as rows of :func:`make_prediction`; at least gold, label and confidence of each
+        predictions: a frame, or rows of :func:`make_prediction`; at least gold label, label and confidence of each
             answer, ``is_json`` and ``is_valid``.
 
     Raises:
-        PredictionsError: if there is no row, a column is missing, a gold label or a label is unknown, or label and
-            confidence are not there for exactly the valid answers.
+        PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or label and
+            confidence are null in a valid answer, or set in an invalid one.
 
     Example:
         >>> check_predictions([])
@@ -178,7 +170,7 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
     """
     if not isinstance(predictions, pl.DataFrame):
         rows = [dict(row) for row in predictions]
-        dtypes = {**PREDICTIONS, **_JOINT}
+        dtypes = {**PREDICTIONS, **prediction_schema("joint")}
         schema = {name: dtype for name, dtype in dtypes.items() if rows and name in rows[0]}
         try:
             predictions = pl.DataFrame(rows, schema=schema)
@@ -190,8 +182,9 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         raise PredictionsError(msg)
     target = find_target(predictions)
     schema = prediction_schema(target)
-    ends = [f"_{short_name(column)}" for column in TARGETS[target]] if target == "joint" else [""]
-    needed = {*_READ, "confidence", *(f"{name}{end}" for name in ("gold", "label") for end in ends)}
+    ends = column_ends(target)
+    labels = (f"{name}{end}" for name in ("gold", "label") for end in ends.values())
+    needed = {"is_json", "is_valid", "confidence", *labels}
     wrong = [
         f"{name} {predictions.schema.get(name, 'missing')}, needs {schema[name]}"
         for name in schema
@@ -200,7 +193,7 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
     if wrong:
         msg = f"the predictions have {'; '.join(wrong)}. Use the table that an evaluation wrote."
         raise PredictionsError(msg)
-    for end, column in zip(ends, TARGETS[target], strict=True):
+    for column, end in ends.items():
         _check_values(predictions, end, VOCABULARIES[column])
     return predictions
 
@@ -237,9 +230,7 @@ def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ..
 
 def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
     value, _ = read_json(text)
-    if not isinstance(value, dict):
-        return False
-    chances = cast("dict[str, Any]", value)
+    chances = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return set(chances) == set(vocabulary) and all(
         isinstance(chance, float) and 0 <= chance <= 1 for chance in chances.values()
     )
@@ -248,15 +239,12 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
 def collect_predictions(
     groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
 ) -> pl.DataFrame:
-    """Read the rows that the environments logged.
+    """Read the rows that the environments logged, in the order of groups and of the answers in each.
 
     Args:
-        groups: of answers.
+        groups: of rollouts.
         target: the task.
-        schema: the columns, where they are not those of ``prediction_schema``.
-
-    Returns:
-        These columns, in the order of groups and of the answers in each.
+        schema: the columns; None: those of ``prediction_schema``.
     """
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
     schema = schema or prediction_schema(target)
@@ -264,23 +252,20 @@ def collect_predictions(
 
 
 def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
-    """Write a table of predictions as Parquet, whole or not at all.
+    """Write a table of predictions as Parquet, completely or not at all.
 
     Raises:
-        StorageError: if it cannot be written.
+        StorageError: it cannot be written.
     """
     with atomic_file(path) as unfinished:
         predictions.write_parquet(unfinished)
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """Read what ``write_predictions`` wrote, and check it.
-
-    Returns:
-        Predictions, at least the columns that the metrics need, in the order of the file.
+    """Read a file of predictions and check it with ``check_predictions``. The order of the file is kept.
 
     Raises:
-        PredictionsError: if there is no such file, or it holds no table of predictions.
+        PredictionsError: the file does not exist, or holds no table of predictions.
 
     Example:
         >>> read_predictions(Path("no-such.parquet"))

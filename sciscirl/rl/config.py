@@ -112,7 +112,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
-        n_refills=preset.n_refills,
+        n_spares=preset.n_refills,
         collapse=check_action(options.collapse),
     )
     if options.n_epochs is not None:

@@ -277,7 +277,7 @@ def test_a_constant_group_is_sampled_anew_about_another_paper(papers, toy_render
     builder = AdversarialGroupBuilder(papers[0], RULES, toy_renderer, 2, (spare,), opponents=objecting)
     group = asyncio.run(do_group_rollout(builder, policy, DynamicSampling()))
     assert sorted(group.get_total_rewards()) == [-1.0, 1.0]
-    assert group.metrics_G[0]["refills"] == 1
+    assert group.metrics_G[0]["spares_used"] == 1
     assert last(group).logs["openalex_id"] == spare.openalex_id
 
 

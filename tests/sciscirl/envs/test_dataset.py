@@ -66,7 +66,7 @@ def test_epochs_are_the_orders_one_after_the_other_wherever_one_looks_first(pape
 
 
 def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_slice, toy_model):
-    builder = builder_of(toy_slice, toy_model, n_epochs=10**8, n_refills=2, interleave=True)
+    builder = builder_of(toy_slice, toy_model, n_epochs=10**8, n_spares=2, interleave=True)
     train, _ = asyncio.run(builder())
     assert len(train) == 24 * 10**8 // 16
     last = train.get_batch(len(train) - 1)
@@ -210,7 +210,7 @@ def test_a_balanced_reward_is_fitted_to_the_training_papers_that_are_used(toy_sl
 
 
 def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(toy_slice, toy_model):
-    builder = builder_of(toy_slice, toy_model, batch_size=6, n_refills=2, interleave=True, n_epochs=2)
+    builder = builder_of(toy_slice, toy_model, batch_size=6, n_spares=2, interleave=True, n_epochs=2)
     train, _ = asyncio.run(builder())
     for index in range(len(train)):
         groups = train.get_batch(index)
@@ -224,25 +224,25 @@ def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(to
     assert [group.spares for group in again.get_batch(1)] == [group.spares for group in train.get_batch(1)]
 
 
-@pytest.mark.parametrize("n_refills", [1, 3, 99])
-def test_no_spare_is_missed_by_looking_two_epochs_far(toy_slice, toy_model, toy_renderer, n_refills):
+@pytest.mark.parametrize("n_spares", [1, 3, 99])
+def test_no_spare_is_missed_by_looking_two_epochs_far(toy_slice, toy_model, toy_renderer, n_spares):
     papers = read_split(toy_slice, "train")[:11]
     shown = Epochs(papers, 11 * 7, 3, interleave=True)
-    options = {"batch_size": 4, "group_size": 2, "n_refills": n_refills}
+    options = {"batch_size": 4, "group_size": 2, "n_spares": n_spares}
     near, far = (LabelDataset(these, TaskRules(), toy_renderer, **options) for these in (shown, list(shown)))
     for index in range(len(near)):
         assert [group.spares for group in near.get_batch(index)] == [group.spares for group in far.get_batch(index)]
 
 
 def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, toy_model):
-    train, _ = asyncio.run(builder_of(toy_slice, toy_model, batch_size=18, n_refills=3, interleave=True)())
+    train, _ = asyncio.run(builder_of(toy_slice, toy_model, batch_size=18, n_spares=3, interleave=True)())
     spares = [len(group.spares) for group in train.get_batch(0)]
     assert sum(spares) == 6  # all that 24 papers have left
     assert set(spares) == {0, 1}
 
 
 def test_only_the_training_side_has_spares_and_a_batch_term(toy_slice, toy_model):
-    options = {"contract": "two_keys", "batch_size": 3, "n_refills": 2}
+    options = {"contract": "two_keys", "batch_size": 3, "n_spares": 2}
     train, test = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced_shares", share_window=5, **options)())
     assert (train.tracker.window, train.tracker.class_counts) == (5, builder_counts(toy_slice))
     assert test.tracker is None

@@ -276,7 +276,7 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
     assert all(spares[1].view.title in prompt for prompt in policy.prompts[4:])
     assert group.get_total_rewards() == [1.05, -0.55]
     assert last(group).logs["openalex_id"] == spares[1].openalex_id
-    assert group.metrics_G[0]["refills"] == 2
+    assert group.metrics_G[0]["spares_used"] == 2
 
 
 def test_a_group_whose_spares_all_tie_is_left_to_be_dropped(papers, toy_renderer):

@@ -59,12 +59,12 @@ def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
 
 def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
     config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
-    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (True, 3)
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (True, 3)
     assert config.remove_constant_reward_groups is True
     assert isinstance(config.effective_rollout_strategy(), DynamicSampling)
     given = {"n_refills": 0, "interleave": False, "remove_constant_reward_groups": False}
     config = make_config(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5))
-    assert (config.dataset_builder.interleave, config.dataset_builder.n_refills) == (False, 0)
+    assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (False, 0)
     assert config.remove_constant_reward_groups is False
     assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
 
