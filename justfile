@@ -26,7 +26,11 @@ test *ARGS:
 quick:
     {{bin}}/pytest -q -m 'not slow'
 
-# a small slice from the synthetic world, verified
+# the documentation site, into site/; a warning is an error
+docs:
+    NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict
+
+# a small release from the synthetic world, verified
 smoke:
     {{bin}}/python scripts/build_slice.py --source synthetic --n-works 5000 --n-train 90 --n-test 9 --out slices/smoke --overwrite
     {{bin}}/sciscidata verify slices/smoke

@@ -60,7 +60,7 @@ def pins_of(constraints: str, names: tuple[str, ...]) -> str:
 def main() -> None:
     """Make the environment, and install into it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, test, dev")
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, docs, test, dev")
     parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
     options = parser.parse_args()
     if sys.version_info < (3, 11):  # noqa: UP036 (whatever python3 is, it starts this)

@@ -22,7 +22,7 @@ def main(words: Sequence[str]) -> None:
         return
     backend, words = take_word(words, "backend", BACKENDS)
     if backend is None:
-        show(f"{__doc__}\nbackends: {', '.join(BACKENDS)} (docs/sft.md)")
+        show(f"{__doc__}\nbackends: {', '.join(BACKENDS)} (docs/rl/sft.md)")
     elif backend == "tinker":
         from sciscirl.sft import tinker_backend
 

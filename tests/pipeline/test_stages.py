@@ -45,7 +45,6 @@ from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from sciscidata.storage import BLANK_SEAL, seal_text, year_parts
-from tests.conftest import REPOSITORY
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -629,18 +628,6 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
     run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "c", *small)
     assert before == {path: path.stat().st_mtime_ns for path in texts.iterdir()}
     assert isinstance(SnapshotConfig(folder=str(folder)), SnapshotConfig)
-
-
-def test_the_examples_in_the_documentation_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / "stages.md").read_text(), flags=re.DOTALL):
-        exec(compile(block, "stages.md", "exec"), names)
-    *_, counts, low, own = capsys.readouterr().out.splitlines()
-    share, whole = map(int, counts.split())
-    assert 0 < share < whole == 2_000
-    assert int(low) > 0
-    assert int(own) == pl.read_parquet(tmp_path / "cd5.parquet")["cd_index"].count() > 0
 
 
 # The commands

@@ -69,10 +69,10 @@ def run_script(script: str, *words: str, environment=os.environ, check: bool = T
     return done
 
 
-def readme_commands(server: TinkerServer) -> list[list[str]]:
-    """What README.md tells a user of a local server to type, as script and words, its variables filled in."""
-    readme = (REPOSITORY / "README.md").read_text("utf-8")
-    block = re.search(r"paste the four lines.*?```bash\n(.*?)```", readme, re.DOTALL)[1].replace("\\\n", "")
+def page_commands(server: TinkerServer) -> list[list[str]]:
+    """What the page of the local server says to type, as script and words, its variables filled in."""
+    page = (REPOSITORY / "docs" / "rl" / "local_server.md").read_text("utf-8")
+    block = re.search(r"paste the four lines.*?```bash\n(.*?)```", page, re.DOTALL)[1].replace("\\\n", "")
     lines = [shlex.split(Template(line).substitute(server.environment)) for line in block.splitlines()]
     assert {line[0] for line in lines} == {".venv/bin/python"}
     return [[line[1].removeprefix("scripts/"), *line[2:]] for line in lines]

@@ -1,4 +1,4 @@
-"""README's tour of a real Tinker server of one's own, from a slice to a judged policy, killed on the way."""
+"""The tour of docs/rl/local_server.md: a real Tinker server, from a release to a judged policy, killed on the way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sciscirl.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, readme_commands, served
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, page_commands, served
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def read_metrics(run: Path) -> list[dict]:
 
 @dataclass(frozen=True)
 class Tour:
-    """README's tour of a local server, its training killed after the first checkpoint and resumed.
+    """The tour of a local server, its training killed after the first checkpoint and resumed.
 
     Attributes:
         home: the folder in which all of it was typed.
@@ -53,7 +53,7 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
     home = tmp_path_factory.mktemp("tour")
     (home / "slices").mkdir()
     (home / "slices" / "small").symlink_to(tinker_server.slice)
-    training, *others = readme_commands(tinker_server)
+    training, *others = page_commands(tinker_server)
     run = home / "runs" / "baseline"
     log, environment = home / "first.log", tinker_server.environment
     with (
@@ -159,7 +159,7 @@ def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(
 
 
 def test_what_a_server_refuses_is_one_line(tour, tinker_server):
-    script, *words = readme_commands(tinker_server)[0]
+    script, *words = page_commands(tinker_server)[0]
     retired = [word for word in words if not word.startswith("model=")]
     offer = f"retired it on 2026-06-12.*Choose one that it offers: model={re.escape(tinker_server.model)}"
     with locked_folder(tour.run):

@@ -160,7 +160,7 @@ def test_the_rubric_reads_any_texts_at_all(view, challenge, reason, signals, lab
 
 
 def oracle(first, final, gold, rules, n_steps):
-    """The table of docs/adversarial.md, case by case; ``first`` and ``final`` are labels, None if invalid."""
+    """The table of docs/rl/adversarial.md, case by case; ``first`` and ``final`` are labels, None if invalid."""
     if final is None:
         return -1.0, 0.0, 0.0
     right = [final[column] == gold[column] for column in gold]

@@ -1,0 +1,131 @@
+"""MkDocs hooks of the documentation site: they make pages from code, and MathML from formulas.
+
+Pages made from code: both command lines (from their parsers), both Python references (from ``__init__.pyi`` and
+docstrings), and the architecture (from the layers in pyproject.toml and the first docstring line of each module).
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+HOME = Path(__file__).resolve().parent.parent
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {
+        "reference/sciscidata_command.md": render_command("sciscidata"),
+        "reference/sciscirl_command.md": render_command("sciscirl"),
+        "reference/sciscidata.md": render_api("sciscidata"),
+        "reference/sciscirl.md": render_api("sciscirl"),
+        "reference/architecture.md": render_architecture(),
+    }
+    for name, content in pages.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_content(content: str, **_: object) -> str:
+    """Turn LaTeX into MathML: browsers draw it themselves, so no page loads a script for formulas."""
+    return _FORMULA.sub(_render_formula, content)
+
+
+def _render_formula(found: re.Match[str]) -> str:
+    latex = html.unescape(found[2]).strip()[2:-2]  # between \( and \), or \[ and \]
+    display = "block" if found[1] == "div" else "inline"
+    return f'<{found[1]} class="formula">{convert(latex, display=display)}</{found[1]}>'
+
+
+def read_layers() -> list[list[str]]:
+    """Read the layers of both packages, lowest first, from pyproject.toml."""
+    return tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["tool"]["house"]["layers"]
+
+
+def read_first_line(path: Path) -> str:
+    """Return the first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+
+
+def render_architecture() -> str:
+    """List every module below its layer, each with the first line of its docstring."""
+    lines = [
+        "# Architecture",
+        "",
+        "This page is made from the code: the layers in `pyproject.toml`, and the first docstring line of each module.",
+        "Layers are listed from low to high. A test checks that a module imports only from lower layers, and that no",
+        "imports form a cycle. A file that starts with `_` is private to its folder. `sciscidata` never imports",
+        "`sciscirl`.",
+        "",
+    ]
+    package = ""
+    for layer in read_layers():
+        for unit in layer:
+            if unit.partition(".")[0] != package:
+                package = unit.partition(".")[0]
+                lines += [f"## {package}", "", *_render_table(HOME / package / "__init__.py")]
+            if unit != package:
+                path = HOME / unit.replace(".", "/")
+                lines += _render_unit(path if path.is_dir() else path.with_suffix(".py"))
+    return "\n".join(lines) + "\n"
+
+
+def _render_unit(path: Path) -> list[str]:
+    relative = path.relative_to(HOME).as_posix()
+    if path.is_file():
+        return [f"### {relative}", "", read_first_line(path), ""]
+    modules = [path / "__init__.py", *sorted(set(path.rglob("*.py")) - {path / "__init__.py"})]
+    return [f"### {relative}/", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
+
+
+def _render_table(*modules: Path, below: Path | None = None) -> list[str]:
+    rows = [(m.relative_to(below or HOME).as_posix(), read_first_line(m).replace("|", "\\|")) for m in modules]
+    return (
+        ["| file | what it does |", "|---|---|", *(f"| `{name}` | {line} |" for name, line in rows), ""] if rows else []
+    )
+
+
+def read_public(package: str) -> dict[str, str]:
+    """Map the public names of a package to where they are defined, in the order of ``__init__.pyi``."""
+    stub = HOME / package / "__init__.pyi"
+    if not stub.exists():
+        return {}
+    found: dict[str, str] = {}
+    for node in ast.parse(stub.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {name.asname or name.name: f"{package}.{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def render_api(package: str) -> str:
+    """Show every public name of a package: its signature and its docstring."""
+    doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
+    parts = [f"# {package}", doc]
+    groups: dict[str, list[str]] = {"Functions": [], "Configurations and other classes": []}
+    public = read_public(package)
+    for name in public:
+        groups["Functions" if name[0].islower() else "Configurations and other classes"].append(name)
+    for title, names in groups.items():
+        if names:
+            links = ", ".join(f"[`{name}`][{public[name]}]" for name in names)
+            parts.append(f"**{title}**: {links}")
+    for name, where in public.items():
+        parts.append(f"::: {where}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}")
+    return "\n\n".join(parts) + "\n"
+
+
+def render_command(program: str) -> str:
+    """Describe a command line as its own parsers do."""
+    try:
+        return importlib.import_module(f"{program}.cli.main").render_reference()
+    except (ImportError, AttributeError):
+        return f"# {program}\n"

@@ -1,0 +1,88 @@
+"""Every example of the site and the README runs, in the order of its page, and prints what the page says.
+
+A block of Python runs; a block of text right after it is its output. A block of bash has ``<!-- runs -->`` or
+``<!-- not run: REASON -->`` above it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>runs|not run: .+?|tests|end) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```\n",
+    re.DOTALL | re.MULTILINE,
+)
+_MATCHING = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Block(NamedTuple):
+    language: str
+    mark: str
+    code: str
+    output: str | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    found = list(_BLOCK.finditer(text))
+    blocks = []
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        between = text[block.end() : following.start()] if following else "-"
+        output = following["code"] if following and following["language"] == "text" and not between.strip() else None
+        blocks.append(Block(block["language"], block["mark"] or "", block["code"], output))
+    return blocks
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+WITH_EXAMPLES = [page for page in PAGES if any(b.language == "python" or b.mark == "runs" for b in blocks_of(page))]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_the_examples_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    names: dict[str, object] = {}
+    for block in blocks_of(page):
+        if block.language == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block.code, str(page), "exec"), names)
+            out = printed.getvalue()
+        elif block.mark == "runs":
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.code], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{block.code}\n{done.stdout}{done.stderr}"
+            out = done.stdout
+        else:
+            continue
+        if block.output is not None:
+            assert doctest.OutputChecker().check_output(block.output, out, _MATCHING), f"{block.code}\nprinted:\n{out}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_command_that_does_not_run_here_says_why(page):
+    for block in blocks_of(page):
+        if block.language == "bash":
+            assert block.mark, (
+                f"mark this block of {page.name} as <!-- runs --> or <!-- not run: REASON -->:\n{block.code}"
+            )
+        assert block.language, f"name the language of this block of {page.name}:\n{block.code}"
