@@ -1,1 +1,22 @@
-"""Turns a released slice into reinforcement-learning environments; reads nothing of sciscidata but the release."""
+"""Train language models to judge scientific impact by verifiable rewards, on a release of sciscidata.
+
+``read_split(folder, "train")`` reads the papers of a release. ``find_preset("exp4")`` returns an experiment: prompt,
+contract, reward and model. ``LabelEnv`` and ``LabelDatasetBuilder`` serve papers to the cookbook's training loop.
+``await train_preset(TrainOptions(...))`` trains a model, ``await evaluate_model(EvaluationConfig(...))`` judges one on
+held-out papers. ``compute_metrics`` and ``compare_predictions`` measure its answers, and
+``write_report(ReportConfig(...))`` shows runs in one page. Everything runs when it is called.
+
+Example:
+    >>> import sciscirl
+    >>> rules = sciscirl.find_preset("exp4").rules
+    >>> answer = rules.parse('{"disruption_label": "neutral", "confidence": 0.5}')
+    >>> sciscirl.score_answer(answer, "neutral", rules.table).total
+    1.05
+"""
+
+import lazy_loader
+
+# Names are loaded on first use, because most of them load PyTorch; __init__.pyi lists them.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+__version__ = "0.1.0"

@@ -1,19 +1,23 @@
-"""The published runs, and those that go on from them, as presets: nothing but data.
+"""Presets: the published experiments and our own, each a named set of options.
 
 Source of baseline to exp5, novelty, joint and adversarial: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026).
-What they do not state is marked so. The others are ours.
+Values that the notes do not state are marked. The other presets are ours.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
+from msgspec import Meta
+
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
-from sciscirl.task.rules import TaskRules, check_positive
+from sciscirl.task.rules import TaskRules
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -26,27 +30,29 @@ class Preset:
     """One experiment, whole.
 
     Attributes:
-        name: what ``preset=`` on the command line takes.
+        name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
         rules: labels, prompt, contract and reward.
-        max_tokens: an answer that is longer is cut off, and invalid. 64 is published for Exp4; 256 is ours.
-        model: the base model; ``model=`` on the command line goes over it.
-        batch_size: papers a step.
-        group_size: answers to each paper while training; rewards are centred within these.
+        max_tokens: longest answer; a longer one is cut off and invalid. 64 is published for exp4, 256 is ours.
+        model: the base model.
+        batch_size: papers in a step.
+        group_size: answers to each paper in training; rewards are centred within them.
         eval_group_size: answers to each held-out paper.
         seed: of the order of the papers.
         learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
         lora_rank: not published, the cookbook's default.
         temperature: of sampling, in training and evaluation; not published, the cookbook's default.
-        interleave: whether each class is spread evenly over the batches.
-        remove_constant_reward_groups: whether groups whose rewards are all equal, and teach nothing, are left out.
-        n_refills: how often such a group is first sampled anew, each time of another training paper of its class.
-        adversarial: how an answer is challenged, and what it then earns in place of ``rules.reward``; None: it is not.
+        interleave: spread each class evenly over the batches.
+        remove_constant_reward_groups: leave out groups whose rewards are all equal; they teach nothing.
+        dynamic_sampling: how often a group with equal rewards is first sampled again, each time with another training
+            paper of its class.
+        adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
 
     Raises:
-        SciSciRLError: on construction, if a number is not positive, or one that counts is not whole; if the model
-            has no name; or if answers are challenged that give no reasons, or with a reward that is fitted to the
-            slice.
+        SciSciRLError: on construction, if a value is impossible, or an adversarial preset has no reasons to challenge
+            or a balanced reward.
+
+    Source: dynamic sampling, Yu et al. 2025, DAPO, arXiv:2503.14476.
 
     Example:
         >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
@@ -56,39 +62,28 @@ class Preset:
     name: str
     change: str
     rules: TaskRules
-    max_tokens: int = 256
-    model: str = HISTORICAL_MODEL
-    batch_size: int = 16
-    group_size: int = 2
-    eval_group_size: int = 1
+    max_tokens: PositiveInt = 256
+    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
+    batch_size: PositiveInt = 16
+    group_size: PositiveInt = 2
+    eval_group_size: PositiveInt = 1
     seed: int = 0
-    learning_rate: float = 4e-5
-    lora_rank: int = 32
-    temperature: float = 1.0
+    learning_rate: Annotated[float, Meta(gt=0)] = 4e-5
+    lora_rank: PositiveInt = 32
+    temperature: Annotated[float, Meta(gt=0)] = 1.0
     interleave: bool = False
     remove_constant_reward_groups: bool = False
-    n_refills: int = 0
+    dynamic_sampling: Annotated[int, Meta(ge=0)] = 0
     adversarial: AdversarialRules | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
         if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
             msg = (
                 f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
                 f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
             )
             raise SciSciRLError(msg)
-        counts = ("max_tokens", "batch_size", "group_size", "eval_group_size", "lora_rank")
-        check_positive(**{name: getattr(self, name) for name in counts})
-        if not self.model:
-            msg = "model is '', needs the name of a base model, or a folder that the server serves."
-            raise SciSciRLError(msg)
-        if self.n_refills:
-            check_positive(n_refills=self.n_refills)
-        for name in ("learning_rate", "temperature"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
-                msg = f"{name} is {value!r}, needs a number above 0."
-                raise SciSciRLError(msg)
 
 
 _PUBLISHED: Final = (
@@ -149,9 +144,9 @@ _OURS: Final = (
     replace(
         _EXP7,
         name="exp9",
-        change="exp7, constant groups refilled up to 3 times, then dropped",
+        change="exp7, constant groups sampled again up to 3 times, then left out",
         remove_constant_reward_groups=True,
-        n_refills=3,
+        dynamic_sampling=3,
     ),
     replace(_EXP6, name="novelty", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
     replace(
@@ -186,28 +181,30 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for
 
 
 def find_preset(name: str) -> Preset:
-    """Look an experiment up.
+    """Return the preset of a name.
 
     Raises:
         SciSciRLError: if there is none of that name.
 
     Example:
-        >>> find_preset("exp99")
+        >>> find_preset("exp44")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: no preset 'exp99'. There are baseline, exp1, exp2, exp3, ...; see --list.
+        sciscirl.errors.SciSciRLError: no preset 'exp44'. Did you mean exp4? Presets are baseline, exp1, exp2, exp3, ...
     """
     if name not in PRESETS:
-        msg = f"no preset {name!r}. There are {', '.join(PRESETS)}; see --list."
+        close = difflib.get_close_matches(name, PRESETS, 1)
+        guess = f" Did you mean {close[0]}?" if close else ""
+        msg = f"no preset {name!r}.{guess} Presets are {', '.join(PRESETS)}."
         raise SciSciRLError(msg)
     return PRESETS[name]
 
 
 def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
-    """Return what a preset says of challenges, with who challenges and judges, where that is given.
+    """Return the adversarial rules of a preset, with another challenger or judge where one is given.
 
     Raises:
-        SciSciRLError: if it is given, and the preset has no challenges.
+        SciSciRLError: if one is given and the preset is not adversarial.
 
     Example:
         >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger
@@ -215,13 +212,13 @@ def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) 
     """
     given = {name: who for name, who in (("challenger", challenger), ("judge", judge)) if who is not None}
     if given and preset.adversarial is None:
-        msg = f"preset {preset.name!r} has no {' and no '.join(given)}. Choose preset=adversarial, or leave it out."
+        msg = f"preset {preset.name!r} has no {' and no '.join(given)}. Leave it out, or choose preset=adversarial."
         raise SciSciRLError(msg)
     return None if preset.adversarial is None else replace(preset.adversarial, **given)
 
 
 def render_presets() -> str:
-    """Draw the presets as a table for a terminal, one line each.
+    """Write the presets as a table for a terminal, one line each.
 
     Example:
         >>> print(render_presets().splitlines()[0])
@@ -248,7 +245,7 @@ def render_presets() -> str:
 
 
 def describe(preset: Preset) -> dict[str, object]:
-    """Flatten a preset into JSON types, for the record of a run; not the class counts, which the slice decides.
+    """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides.
 
     Example:
         >>> describe(PRESETS["exp5"])["reward"]

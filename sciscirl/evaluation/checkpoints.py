@@ -6,19 +6,20 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Meta
 
 from sciscidata._support.terminal import printable
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.metrics.bootstrap import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE, list_weights
-from sciscirl.task.rules import check_positive
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 Rule = Literal["one_se", "interval", "best"]
@@ -35,17 +36,17 @@ class SelectionConfig:
     """By what a checkpoint is chosen.
 
     Attributes:
-        metric: the more, the better.
-        rule: ``"one_se"``: the earliest that is behind the best by at most one standard error of the difference;
-            ``"interval"``: the earliest whose interval of that difference reaches 0; ``"best"``: the best. Differences
-            are paired: the same resamples of papers for both.
+        metric: the metric to maximize.
+        rule: ``one_se``: the earliest checkpoint that is behind the best by at most one standard error of the
+            difference; ``interval``: the earliest one whose interval of that difference reaches 0; ``best``: the best.
+            Differences are paired: the same resamples of papers for both.
         name: of the evaluations, as in the names of their files.
         n_resamples: of the bootstrap.
         level: of the intervals.
         seed: of the bootstrap.
 
     Raises:
-        SciSciRLError: on construction, if there is no such metric or rule, or a number is out of its range.
+        SciSciRLError: on construction, if a value is impossible.
 
     Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
 
@@ -53,25 +54,18 @@ class SelectionConfig:
         >>> SelectionConfig(metric="loss")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: metric is 'loss', needs one of macro_f1, min_class_recall, ...
+        sciscirl.errors.SciSciRLError: SelectionConfig.metric is 'loss', needs one of macro_f1, min_class_recall, ...
     """
 
     metric: Criterion = "macro_f1"
     rule: Rule = "one_se"
     name: str = "test"
-    n_resamples: int = 2000
-    level: float = 0.95
-    seed: int = 0
+    n_resamples: PositiveInt = 2000
+    level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    seed: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("metric", get_args(Criterion)), ("rule", get_args(Rule))):
-            if getattr(self, name) not in allowed:
-                msg = f"{name} is {getattr(self, name)!r}, needs one of {', '.join(allowed)}."
-                raise SciSciRLError(msg)
-        check_positive(n_resamples=self.n_resamples)
-        if not 0 < self.level < 1 or self.seed < 0:
-            msg = f"level is {self.level}, seed {self.seed}: needs a share between 0 and 1, 0 or more."
-            raise SciSciRLError(msg)
+        check_fields(self, SciSciRLError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import polars as pl
+from msgspec import Meta
 
 from sciscidata._support.terminal import printable
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import StorageError
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
@@ -32,7 +34,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.task.adversarial_rewards import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, read_split, short_name
-from sciscirl.task.rules import TaskRules, check_positive
+from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
     from sciscirl.evaluation.evaluator import LabelEvaluator
@@ -45,77 +47,71 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("name", "style", "contract", "model", "renderer")
 _NUMBERS: Final = ("max_paper_tokens", "max_tokens", "temperature", "lora_rank", "learning_rate", "n_train")
 _LARGEST: Final = 1e9
+_DEFAULT_OUT: Final = Path("evaluations/RELEASE")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationConfig:
-    """What is judged, and on what.
+    """Options of an evaluation.
 
     Attributes:
-        release: the folder of a slice.
-        split: of it.
-        preset: whose prompt, contract, reward and length of answer apply; None: a run's own, else ``"baseline"``.
-        model: the base model; else the preset's.
-        checkpoint: weights to sample from (``tinker://...``); None: the base model as it is.
-        local_model: a folder with a model, or an adapter, to load into this process; no server is asked.
-        run: the folder of a training run: its last checkpoint, preset, model and chat format are taken.
-        step: of the run: not its last checkpoint, but the one that has had so many steps.
-        renderer: chat format; by default the model's own, without thinking.
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
-        temperature: of sampling; None: the preset's; 0 is greedy.
-        max_tokens: of an answer; None: the preset's.
-        n_papers: judge the first so many only.
+        release: the folder of a release.
+        out: the folder of the result; RELEASE is the name of the release's folder. A result is never replaced.
+        split: of the release.
+        preset: prompt, contract, reward and length of answer; by default those of the run, else ``baseline``.
+        model: the base model; by default the preset's.
+        checkpoint: weights to sample from (tinker://...); by default the base model itself.
+        local_model: a folder with a model or adapter to load into this process, without a server.
+        run: the folder of a training run; its last checkpoint, preset, model and chat format are used.
+        step: evaluate the checkpoint of this step of the run, instead of the last one.
+        renderer: the chat format; by default the model's own, without thinking.
+        base_url: a Tinker server; by default TINKER_BASE_URL, else Tinker.
+        temperature: of sampling; 0 is greedy; by default the preset's.
+        max_tokens: longest answer that is sampled; by default the preset's.
+        n_papers: evaluate only the first papers, this many.
         group_size: answers to each paper.
-        challenger: of an adversarial preset: ``"rules"``, or a base model; None: the preset's, or the run's.
-        judge: of an adversarial preset, a base model that judges reasoning in place of the rubric; likewise.
-        out: folder of the result; a model's is never written over another.
+        challenger: of an adversarial preset: rules, or a base model that challenges; by default the preset's.
+        judge: of an adversarial preset: a base model that judges reasoning, instead of the rubric.
 
     Raises:
         SciSciRLError: on construction, if values contradict each other or are impossible.
     """
 
     release: Path
-    out: Path
+    out: Path = _DEFAULT_OUT
     split: SplitName = "test"
     preset: str | None = None
     model: str | None = None
     checkpoint: str | None = None
     local_model: Path | None = None
     run: Path | None = None
-    step: int | None = None
+    step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
     base_url: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    n_papers: int | None = None
-    group_size: int = 1
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    max_tokens: PositiveInt | None = None
+    n_papers: PositiveInt | None = None
+    group_size: PositiveInt = 1
     challenger: str | None = None
     judge: str | None = None
 
     def __post_init__(self) -> None:
-        if self.run is not None and (self.checkpoint is not None or self.model is not None):
-            msg = (
-                "a run says by itself which model and checkpoint it has. Leave --model and --checkpoint out, or --run."
-            )
+        check_fields(self, SciSciRLError)
+        if self.out == _DEFAULT_OUT:
+            object.__setattr__(self, "out", _DEFAULT_OUT.with_name(self.release.resolve().name))
+        is_on_server = self.checkpoint is not None or self.model is not None
+        if is_on_server and (self.run is not None or self.local_model is not None):
+            what = "run" if self.run is not None else "local_model"
+            msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model= and checkpoint=."
             raise SciSciRLError(msg)
         if self.step is not None and self.run is None:
-            msg = f"step is {self.step}, of no run. Give --run too, or leave --step out."
-            raise SciSciRLError(msg)
-        if self.local_model is not None and (self.checkpoint is not None or self.model is not None):
-            msg = "a local model is asked here, not on a server. Leave --model and --checkpoint out, or --local-model."
+            msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run= too, or leave it out."
             raise SciSciRLError(msg)
         if self.checkpoint is not None:
             from sciscirl.runs.server import check_weights  # loads the SDK, which judging a file need not
 
             check_weights(checkpoint=self.checkpoint)
         find_preset(self.preset or "baseline")
-        check_positive(group_size=self.group_size)
-        for name in ("max_tokens", "n_papers"):
-            if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
-        if self.temperature is not None and not 0 <= self.temperature < float("inf"):
-            msg = f"temperature is {self.temperature!r}, needs a number of at least 0."
-            raise SciSciRLError(msg)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

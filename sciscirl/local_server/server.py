@@ -16,8 +16,12 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import platformdirs
+from msgspec import Meta
+
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import LocalServerError
 from sciscirl.runs.folder import locked_folder
 
@@ -33,54 +37,48 @@ _SECONDS_TO_STOP: Final = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalServerConfig:
-    """What to serve, and how much at a time.
+    """Options of the server.
 
     Attributes:
-        model: a model directory as Transformers reads it; clients name the model by this path, made absolute.
-        state: folder for checkpoints, the server's database and its log; checkpoints outlive the server there.
-        port: 0 takes a free one.
+        model: a model directory as Transformers saves it; clients name the model by this path, made absolute.
+        state: the folder of checkpoints, database and log, which stay when the server ends; by default the user's data
+            folder.
+        port: of this machine; 0 takes a free one.
         max_lora_rank: highest LoRA rank that a client may ask for; the cookbook's default is 32.
-        max_lora_adapters: adapters in memory: one for the base model, one for every training run that goes on, one
-            for every other model that is sampled from. On a CPU each costs time in every pass, used or not.
-        sample_batch: answers sampled at a time.
-        train_batch: sequences in one forward and backward pass. These two fixed, batches of other sizes are not
-            compiled anew.
+        max_lora_adapters: adapters in memory: one for the base model, one for each training run, and one for each
+            other model that is sampled from. On a CPU each costs time in every pass, used or not.
+        sample_batch: answers sampled in one pass.
+        train_batch: sequences in one training pass. Both sizes are fixed, so that no other size has to be compiled.
         seconds_to_start: how long loading the model may take.
 
     Raises:
-        LocalServerError: on construction, if the folder holds no model or a number is out of range.
+        LocalServerError: on construction, if the folder holds no model, or a value is impossible.
 
     Example:
-        >>> LocalServerConfig(model=Path("no-such-model"), state=Path("state"))
+        >>> LocalServerConfig(model=Path("no-such-model"))
         Traceback (most recent call last):
         ...
         sciscirl.errors.LocalServerError: no-such-model holds no model: it has no config.json. Name a model directory as
-        Transformers saves it, or make a small one with --tiny.
+        Transformers saves it, or make a small one with get_tiny_model (sciscirl serve --tiny).
     """
 
     model: Path
-    state: Path
-    port: int = 8000
-    max_lora_rank: int = 32
-    max_lora_adapters: int = 4
-    sample_batch: int = 32
-    train_batch: int = 32
-    seconds_to_start: float = 600.0
+    state: Path = platformdirs.user_data_path("sciscirl") / "server"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    max_lora_rank: PositiveInt = 32
+    max_lora_adapters: PositiveInt = 4
+    sample_batch: PositiveInt = 32
+    train_batch: PositiveInt = 32
+    seconds_to_start: Annotated[float, Meta(gt=0)] = 600.0
 
     def __post_init__(self) -> None:
+        check_fields(self, LocalServerError)
         for name in ("config.json", "tokenizer.json"):
             if not (self.model / name).is_file():
                 msg = (
                     f"{self.model} holds no model: it has no {name}. Name a model directory as Transformers saves it, "
-                    "or make a small one with --tiny."
+                    "or make a small one with get_tiny_model (sciscirl serve --tiny)."
                 )
-                raise LocalServerError(msg)
-        if not 0 <= self.port < 65536:
-            msg = f"port is {self.port}, needs a whole number from 0 (any free one) to 65535."
-            raise LocalServerError(msg)
-        for name in ("max_lora_rank", "max_lora_adapters", "sample_batch", "train_batch", "seconds_to_start"):
-            if getattr(self, name) <= 0:
-                msg = f"{name} is {getattr(self, name)}, needs a positive number."
                 raise LocalServerError(msg)
 
 

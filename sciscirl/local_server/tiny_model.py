@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import platformdirs
+from msgspec import Meta
 
+from sciscidata._support.validate import Share, check_fields
 from sciscidata.storage import cached_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
@@ -47,39 +49,34 @@ _PROMPT_END: Final = 24  # tokens
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TinyModelConfig:
-    """How the tiny model is made.
+    """Options of the tiny model.
 
     Attributes:
-        priming_steps: steps of supervised learning, eight answers each, on what answers look like; 0 leaves the
+        priming_steps: steps of supervised learning on what answers look like, eight answers each; 0 leaves the
             weights random.
-        broken_share: share of these answers that break the contract, so that there is something to unlearn.
-        style: the prompt in front of them.
-        contract: the keys that they have.
+        broken_share: share of these answers that break the contract, so that a run has something to unlearn.
+        style: the prompt before these answers.
+        contract: the keys of these answers.
         seed: of weights, answers and their order.
 
     Raises:
-        SciSciRLError: on construction, if steps are negative or the share is not between 0 and 1.
+        SciSciRLError: on construction, if a value is impossible.
 
     Example:
         >>> TinyModelConfig(broken_share=2)
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: broken_share is 2, needs a number from 0 to 1.
+        sciscirl.errors.SciSciRLError: TinyModelConfig.broken_share is 2, needs a number from 0 to 1.
     """
 
-    priming_steps: int = 500
-    broken_share: float = 0.5
+    priming_steps: Annotated[int, Meta(ge=0)] = 500
+    broken_share: Share = 0.5
     style: PromptStyle = "plain"
     contract: ContractName = "two_keys"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.broken_share <= 1:
-            msg = f"broken_share is {self.broken_share}, needs a number from 0 to 1."
-            raise SciSciRLError(msg)
-        if self.priming_steps < 0:
-            msg = f"priming_steps is {self.priming_steps}, needs a whole number from 0."
-            raise SciSciRLError(msg)
+        check_fields(self, SciSciRLError)
 
 
 def get_tiny_model(

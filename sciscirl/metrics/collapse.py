@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
+from sciscidata._support.validate import PositiveInt, Share, check_fields
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.predictions import INVALID
-from sciscirl.task.rules import check_positive
 
 _log = logging.getLogger(__name__)
 
@@ -23,41 +23,35 @@ _SHARE: Final = "predicted_share/"
 class CollapseConfig:
     """When a model counts as collapsed: at least one sign in each of the last evaluations, or windows of training.
 
-    The defaults leave the published runs alone that kept all classes (least recall 0.062 and more) and find the two
-    that lost one: Exp4 (least recall 0.007) and Exp5 (0.013, and 0.83 of its answers *disruptive*, at step 250).
+    The defaults find the two published runs that lost a class, and no other: exp4 (least recall 0.007) and exp5
+    (0.013, and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
 
     Attributes:
         share_max: a sign if one label is a larger share of all answers.
-        entropy_min: a sign if the labels of valid answers have less entropy, as a share of the most that they could
-            have: 1 is all labels equally often, 0 one label only.
+        entropy_min: a sign if the labels of valid answers have less entropy: 1 is all labels equally often, 0 is one
+            label only.
         recall_min: a sign if the least recall of a class is lower.
-        n_evaluations: how many in a row; windows of training likewise.
-        n_papers: of a window of training (``training_watch``), with all answers to them.
+        n_evaluations: how many evaluations, or windows of training, in a row.
+        n_papers: papers in a window of training, with all answers to them.
 
     Raises:
-        SciSciRLError: on construction, if a threshold is not a number from 0 to 1, or a count is not whole and
-            positive.
+        SciSciRLError: on construction, if a value is impossible.
 
     Example:
         >>> CollapseConfig(share_max=80)
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: share_max is 80, needs a number from 0 to 1.
+        sciscirl.errors.SciSciRLError: CollapseConfig.share_max is 80, needs a number from 0 to 1.
     """
 
-    share_max: float = 0.8
-    entropy_min: float = 0.5
-    recall_min: float = 0.05
-    n_evaluations: int = 2
-    n_papers: int = 256
+    share_max: Share = 0.8
+    entropy_min: Share = 0.5
+    recall_min: Share = 0.05
+    n_evaluations: PositiveInt = 2
+    n_papers: PositiveInt = 256
 
     def __post_init__(self) -> None:
-        for name in ("share_max", "entropy_min", "recall_min"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
-                msg = f"{name} is {value!r}, needs a number from 0 to 1."
-                raise SciSciRLError(msg)
-        check_positive(n_evaluations=self.n_evaluations, n_papers=self.n_papers)
+        check_fields(self, SciSciRLError)
 
 
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import polars as pl
+from msgspec import Meta
 
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import Floats, percentile_interval, resample_metrics
 from sciscirl.metrics.metrics import compute_metrics, find_right
 from sciscirl.metrics.predictions import find_target, split_by_label
-from sciscirl.task.rules import check_positive
 
 #: The metrics that are compared; for each, larger is better.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
@@ -22,28 +23,25 @@ COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompareConfig:
-    """How to compare.
+    """Options of a comparison.
 
     Attributes:
-        reference: compare each of the others with this one only; None: every pair.
-        n_resamples: of the papers.
-        level: share of resamples inside an interval.
+        reference: compare every other model with this one only; by default every pair.
+        n_resamples: of the papers, for the intervals.
+        level: of the intervals.
         seed: of the resamples.
 
     Raises:
-        PredictionsError: on construction, if a number is out of its range.
+        PredictionsError: on construction, if a value is impossible.
     """
 
     reference: str | None = None
-    n_resamples: int = 2000
-    level: float = 0.95
-    seed: int = 0
+    n_resamples: PositiveInt = 2000
+    level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    seed: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        check_positive(n_resamples=self.n_resamples)
-        if not 0 < self.level < 1 or self.seed < 0:
-            msg = f"level is {self.level}, seed {self.seed}: needs a share between 0 and 1, 0 or more."
-            raise PredictionsError(msg)
+        check_fields(self, PredictionsError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import jinja2
 from markupsafe import Markup, escape
+from msgspec import Meta
 
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_fields
 from sciscidata.storage import atomic_file, atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.report.figures import is_of_report
@@ -37,34 +39,29 @@ _TEMPLATE: Final = "report.html.jinja"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportConfig:
-    """Of what a report is, and where it goes.
+    """Options of a report.
 
     Attributes:
-        runs: folders of training runs and of evaluations, in the order in which they are shown.
-        out: the HTML file; pictures go into a folder beside it, ``report_pictures`` for ``report.html``.
-        release: the slice, to show the papers of examples.
-        n_examples: right, wrong and invalid answers of each run that are shown, so many of each.
+        runs: folders of training runs and evaluations, in the order in which they are shown.
+        out: the HTML file; its pictures go into a folder beside it, ``report_pictures`` for ``report.html``.
+        release: the folder of a release, to show papers with the answers to them.
+        n_examples: right, wrong and invalid answers of each run to show, this many of each.
         title: of the page.
 
     Raises:
-        SciSciRLError: on construction, if there is no run, or a value is out of its range.
+        SciSciRLError: on construction, if there is no run, or a value is impossible.
     """
 
-    runs: tuple[Path, ...]
+    runs: Annotated[tuple[Path, ...], Meta(min_length=1)]
     out: Path = Path("report.html")
     release: Path | None = None
-    n_examples: int = 3
+    n_examples: Annotated[int, Meta(ge=0)] = 3
     title: str = "Runs on disruption and novelty"
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            msg = "there is no run to report on. Give folders of training runs or evaluations."
-            raise SciSciRLError(msg)
+        check_fields(self, SciSciRLError)
         if self.out.suffix not in {".html", ".htm"}:
-            msg = f"out is {str(self.out)!r}, needs a name that ends in .html."
-            raise SciSciRLError(msg)
-        if self.n_examples < 0:
-            msg = f"n_examples is {self.n_examples}, needs 0 or more."
+            msg = f"ReportConfig.out is {str(self.out)!r}, needs a name that ends in .html."
             raise SciSciRLError(msg)
 
     @property

@@ -19,56 +19,14 @@ from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
 from sciscirl.envs.dynamic_sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
-from sciscirl.metrics.collapse import CollapseAlarm, check_action
+from sciscirl.metrics.collapse import CollapseAlarm
+from sciscirl.options import TrainOptions
 from sciscirl.presets import Preset, choose_opponents, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
-from sciscirl.runs.server import DAYS_KEPT, check_weights, seconds_to_keep
+from sciscirl.runs.server import check_weights
 from sciscirl.task.papers import read_split
-from sciscirl.task.rules import check_positive
 
 _log = logging.getLogger(__name__)
-
-
-@chz.chz
-class TrainOptions:
-    """What ``scripts/train_rl.py`` takes. What is None comes from the preset."""
-
-    preset: str = chz.field(default="baseline", doc="which experiment; --list shows them")
-    release: str = chz.field(default="slices/openalex", doc="the folder of a slice")
-    model: str | None = chz.field(default=None, doc="base model: a name, or a folder that the server serves")
-    renderer: str | None = chz.field(default=None, doc="chat format; by default the model's own, without thinking")
-    log_path: str | None = chz.field(default=None, doc="folder of the run (runs/PRESET)")
-    resume: bool = chz.field(default=False, doc="go on where the run in log_path stopped")
-    dry_run: bool = chz.field(default=False, doc="show config, prompts and cost; ask no server")
-    base_url: str | None = chz.field(default=None, doc="a Tinker server; else TINKER_BASE_URL, else Tinker")
-    max_steps: int = chz.field(default=250, doc="training steps; the published tables are of step 250")
-    n_epochs: int | None = chz.field(default=None, doc="how often each paper may be shown; as many as max_steps takes")
-    eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
-    eval_concurrently: bool | None = chz.field(
-        default=None, doc="train on during evaluations; by default on Tinker, without W&B"
-    )
-    save_every: int = chz.field(default=50, doc="steps between checkpoints")
-    keep_days: int = chz.field(default=DAYS_KEPT, doc="Tinker drops checkpoints before the last after so many days")
-    n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
-    n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
-    interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
-    seed: int | None = chz.field(default=None, doc="of the order of the papers")
-    batch_size: int | None = None
-    group_size: int | None = None
-    max_tokens: int | None = None
-    max_paper_tokens: int | None = chz.field(default=None, doc="a paper's record is cut to so many tokens")
-    learning_rate: float | None = None
-    lora_rank: int | None = None
-    temperature: float | None = None
-    eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; that of training")
-    collapse: str = chz.field(default="warn", doc="where all answers say one label: warn, stop (exit status 3), or off")
-    remove_constant_reward_groups: bool | None = chz.field(default=None, doc="skip groups whose rewards are all equal")
-    n_refills: int | None = chz.field(default=None, doc="sample such groups anew first, so often, of other papers")
-    challenger: str | None = chz.field(default=None, doc="adversarial: rules, or a base model that challenges")
-    judge: str | None = chz.field(default=None, doc="adversarial: a base model that judges reasoning, not the rubric")
-    load_checkpoint: str | None = chz.field(default=None, doc="start from these weights (tinker://...)")
-    wandb_project: str | None = chz.field(default=None, doc="also log to Weights & Biases")
-    wandb_name: str | None = None
 
 
 def resolve_preset(options: TrainOptions) -> Preset:
@@ -86,7 +44,7 @@ def resolve_preset(options: TrainOptions) -> Preset:
         name: value
         for name in (
             "model", "seed", "batch_size", "group_size", "max_tokens", "learning_rate", "lora_rank", "temperature",
-            "interleave", "remove_constant_reward_groups", "n_refills",
+            "interleave", "remove_constant_reward_groups", "dynamic_sampling",
         )
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
@@ -112,8 +70,8 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
-        n_spares=preset.n_refills,
-        collapse=check_action(options.collapse),
+        n_spares=preset.dynamic_sampling,
+        collapse=options.collapse,
     )
     if options.n_epochs is not None:
         return builder
@@ -142,10 +100,6 @@ def make_config(options: TrainOptions) -> train.Config:
         ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible.
     """
-    check_positive(max_steps=options.max_steps, eval_every=options.eval_every, save_every=options.save_every)
-    for name in ("n_train", "n_test", "n_epochs"):
-        if getattr(options, name) is not None:
-            check_positive(**{name: getattr(options, name)})
     check_weights(load_checkpoint=options.load_checkpoint)
     preset = resolve_preset(options)
     if preset.group_size < 2:
@@ -153,9 +107,6 @@ def make_config(options: TrainOptions) -> train.Config:
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
             "teaches nothing."
         )
-        raise SciSciRLError(msg)
-    if options.eval_temperature is not None and not 0 <= options.eval_temperature < float("inf"):
-        msg = f"eval_temperature is {options.eval_temperature!r}, needs a number of at least 0."
         raise SciSciRLError(msg)
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
@@ -174,13 +125,13 @@ def make_config(options: TrainOptions) -> train.Config:
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
-        ttl_seconds=seconds_to_keep(options.keep_days),
+        ttl_seconds=options.keep_days * 86_400,
         log_path=str(log_path),
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
         rollout_error_tolerance=DynamicSampling(default_rollout_strategy_for_model(preset.model))
-        if preset.n_refills
+        if preset.dynamic_sampling
         else None,
         # For some models the cookbook would clamp what a cut-off answer earns; here the table says it, for any model.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
@@ -198,7 +149,7 @@ def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
     """
     rows = read_rows(folder / METRICS_FILE)
     history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
-    return CollapseAlarm(action=check_action(options.collapse), history=filter(None, history))
+    return CollapseAlarm(action=options.collapse, history=filter(None, history))
 
 
 def make_evaluator(

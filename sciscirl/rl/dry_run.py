@@ -11,7 +11,8 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import build_messages
-from sciscirl.rl.config import TrainOptions, builder_of, make_config, make_evaluator, resolve_preset
+from sciscirl.options import TrainOptions
+from sciscirl.rl.config import builder_of, make_config, make_evaluator, resolve_preset
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rewards import BY_RULES
 from sciscirl.task.contracts import render_answer
@@ -61,7 +62,7 @@ def render_dry_run(options: TrainOptions) -> str:
         group_size=preset.group_size,
         n_evaluations=n_evaluations,
         n_test=n_test,
-        n_refills=preset.n_refills,
+        n_refills=preset.dynamic_sampling,
     )
     dollars = usage.dollars(preset.model)
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"

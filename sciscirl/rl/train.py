@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +19,10 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.errors import CollapseError
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.options import TrainOptions
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
-from sciscirl.rl.config import TrainOptions, builder_of, make_alarm, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator, resolve_preset
 from sciscirl.runs.folder import (
     RESUME_HINT,
     begin_run,
@@ -130,7 +132,7 @@ async def train_preset(options: TrainOptions) -> Path:
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
-        warning = options if options.collapse == "off" else chz.replace(options, collapse="warn")
+        warning = options if options.collapse == "off" else replace(options, collapse="warn")
         judged_as = _name_evaluation(options, config)
         async with guarded_run(folder, config.base_url), none_lost_unsaid(evaluator, folder, judged_as):
             # Training answers may end a run of which an evaluation that goes on, or has just ended, says the same.

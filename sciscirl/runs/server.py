@@ -21,11 +21,7 @@ from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.folder import CHECKPOINTS_FILE
 from sciscirl.runs.prices import PRICES
 from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
-from sciscirl.task.rules import check_positive
 
-#: Days that checkpoints before the last are kept: enough to end a run, read its evaluations and choose one.
-DAYS_KEPT: Final = 90
-_DAYS_KEPT_MAX: Final = 3650
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
@@ -81,23 +77,6 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     url = find_server(base_url)
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
-
-
-def seconds_to_keep(days: int) -> int:
-    """Return how long Tinker is to keep a checkpoint before the last one, which it keeps for good.
-
-    Raises:
-        SciSciRLError: if it is not from 1 day to 10 years, which is what Tinker takes.
-
-    Example:
-        >>> seconds_to_keep(7)
-        604800
-    """
-    check_positive(keep_days=days)
-    if days > _DAYS_KEPT_MAX:
-        msg = f"keep_days is {days:,}, needs at most {_DAYS_KEPT_MAX:,}: Tinker keeps such checkpoints no longer."
-        raise SciSciRLError(msg)
-    return days * 24 * 60 * 60
 
 
 def check_weights(**paths: str | None) -> None:

@@ -8,51 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import chz
-
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
-from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
+from sciscirl.options import SftOptions
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.runs.folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
-from sciscirl.task.contracts import ContractName
-from sciscirl.task.prompts import PromptStyle
-from sciscirl.task.rules import check_positive
 
 _OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3
 _N_COUNTED: Final = 64
-
-
-@chz.chz
-class SftOptions:
-    """What ``scripts/train_sft.py`` takes for either backend. What is None comes from the preset."""
-
-    preset: str = chz.field(default="exp4", doc="whose prompt, contract and length of answer; --list shows them")
-    style: PromptStyle | None = chz.field(default=None, doc="another prompt than the preset's")
-    contract: ContractName | None = chz.field(default=None, doc="other keys than the preset's")
-    confidence: float = chz.field(default=1.0, doc="in every target; a release has no gold for it")
-    release: str = chz.field(default="slices/openalex", doc="the folder of a slice")
-    model: str | None = chz.field(default=None, doc="base model: a name, or a folder")
-    renderer: str | None = chz.field(default=None, doc="chat format; by default the model's own, without thinking")
-    log_path: str | None = chz.field(default=None, doc="folder of the run (runs/sft-BACKEND-PRESET)")
-    resume: bool = chz.field(default=False, doc="go on where the run in log_path stopped")
-    dry_run: bool = chz.field(default=False, doc="show config, and examples with what is trained on; train nothing")
-    n_epochs: int = chz.field(default=3, doc="how often each paper is shown, each time in another order")
-    max_steps: int | None = chz.field(default=None, doc="stop after so many steps")
-    eval_every: int = chz.field(default=50, doc="steps between evaluations; the last step is always followed by one")
-    save_every: int = chz.field(default=50, doc="steps between checkpoints")
-    n_train: int | None = chz.field(default=None, doc="use the first so many training papers")
-    n_test: int | None = chz.field(default=None, doc="use the first so many test papers")
-    interleave: bool | None = chz.field(default=None, doc="spread the classes evenly over the batches")
-    seed: int | None = chz.field(default=None, doc="of the order of the papers, and of new weights")
-    batch_size: int | None = chz.field(default=None, doc="papers a step")
-    learning_rate: float = chz.field(default=1e-4, doc="at the first step; it falls linearly to 0")
-    lora_rank: int | None = None
-    max_tokens: int | None = chz.field(default=None, doc="of an answer in evaluations")
-    max_paper_tokens: int | None = chz.field(default=None, doc="a paper's record is cut to so many tokens")
-    eval_temperature: float | None = chz.field(default=None, doc="of sampling in evaluations; 0 is greedy")
 
 
 def resolve_preset(options: SftOptions) -> Preset:
@@ -95,14 +60,6 @@ def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
     Raises:
         SciSciRLError: if an option is impossible, or the cookbook knows no chat format for the model and none is named.
     """
-    check_positive(n_epochs=options.n_epochs, eval_every=options.eval_every, save_every=options.save_every)
-    for name in ("max_steps", "n_train", "n_test"):
-        if getattr(options, name) is not None:
-            check_positive(**{name: getattr(options, name)})
-    temperature = options.eval_temperature
-    if temperature is not None and not 0 <= temperature < float("inf"):
-        msg = f"eval_temperature is {temperature!r}, needs a number of at least 0."
-        raise SciSciRLError(msg)
     preset = resolve_preset(options)
     return LabelDatasetBuilder(
         **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),

@@ -6,15 +6,16 @@ import logging
 import shutil
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import chz
 import torch
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments, set_seed
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
+from sciscirl.options import PeftSftOptions
 from sciscirl.runs.folder import (
     ADAPTER,
     begin_run,
@@ -28,14 +29,11 @@ from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import (
     ADAPTER_FILES,
     TRAINED_ON_FILE,
-    Precision,
-    Quantization,
     load_base_model,
     require_packages,
 )
 from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
 from sciscirl.sft.config import (
-    SftOptions,
     list_settings,
     make_evaluator,
     make_examples,
@@ -44,24 +42,10 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.trainer_parts import Judge, Recorder, collate, wait_for_all
-from sciscirl.task.rules import check_positive
 
 logger = logging.getLogger(__name__)
 
 _OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
-
-
-@chz.chz
-class PeftSftOptions(SftOptions):
-    """What ``scripts/train_sft.py --backend peft`` takes."""
-
-    quantize: Quantization = chz.field(default="nf4", doc="the base model: nf4 is four bits, none leaves it as it is")
-    use_dora: bool = chz.field(default=True, doc="train magnitude and direction apart; False: LoRA")
-    lora_alpha: int = chz.field(default=32, doc="scale of the adapter times its rank; Tinker's is always 32")
-    dtype: Precision = chz.field(default="bfloat16", doc="of what is computed, and of weights not quantised")
-    micro_batch_size: int = chz.field(default=1, doc="papers in one pass of one device; batch_size is made up of these")
-    eval_batch_size: int = chz.field(default=16, doc="papers asked about at a time in evaluations")
-    gradient_checkpointing: bool = chz.field(default=True, doc="less memory for more time")
 
 
 def train_with_peft(options: PeftSftOptions) -> Path:
@@ -92,7 +76,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             stack.enter_context(locked_folder(folder))
             settings = list_own_settings(options)
             begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
-            write_json(folder / "config.json", {**chz.asdict(options), "trainer": arguments.to_sanitized_dict()})
+            write_json(folder / "config.json", {**asdict(options), "trainer": arguments.to_sanitized_dict()})
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
@@ -134,11 +118,6 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
         SciSciRLError: if a number is not positive, or a batch cannot be made up of whole passes of all devices.
     """
     preset = resolve_preset(options)
-    check_positive(
-        lora_alpha=options.lora_alpha,
-        micro_batch_size=options.micro_batch_size,
-        eval_batch_size=options.eval_batch_size,
-    )
     has_cuda = torch.cuda.is_available()
     arguments = TrainingArguments(
         output_dir=str(resolve_folder(options, "peft") / CHECKPOINTS),
@@ -221,7 +200,7 @@ def render_dry_run(options: PeftSftOptions) -> str:
         ReleaseError: if the slice is missing or was altered.
         SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
     """
-    return render_plan(options, chz.asdict(options) | list_own_settings(options))
+    return render_plan(options, asdict(options) | list_own_settings(options))
 
 
 def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:

@@ -14,11 +14,11 @@ from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatase
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
-from sciscirl.runs.server import DAYS_KEPT, check_server, seconds_to_keep
+from sciscirl.runs.server import check_server
 from sciscirl.sft.config import (
-    SftOptions,
     list_settings,
     make_evaluator,
     make_examples,
@@ -27,14 +27,6 @@ from sciscirl.sft.config import (
     resolve_preset,
 )
 from sciscirl.sft.examples import GoldExamples, to_datum
-
-
-@chz.chz
-class TinkerSftOptions(SftOptions):
-    """What ``scripts/train_sft.py --backend tinker`` takes."""
-
-    base_url: str | None = chz.field(default=None, doc="a Tinker server; else TINKER_BASE_URL, else Tinker")
-    keep_days: int = chz.field(default=DAYS_KEPT, doc="Tinker drops checkpoints before the last after so many days")
 
 
 class GoldDataset(SupervisedDataset):
@@ -133,7 +125,7 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
         base_url=options.base_url,
         evaluator_builders=[build_evaluator],
         save_every=options.save_every,
-        ttl_seconds=seconds_to_keep(options.keep_days),
+        ttl_seconds=options.keep_days * 86_400,
         eval_every=options.eval_every,
     )
 

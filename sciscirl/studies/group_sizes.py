@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import statistics
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import chz
 import polars as pl
 
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.rl.config import TrainOptions
+from sciscirl.options import GroupSizeOptions, TrainOptions
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import expand_home, is_judged, locked_folder, open_store
 
@@ -54,17 +54,6 @@ GROUP_SIZES: Final = pl.Schema(
 _EVALUATION: Final = "time/run_evaluations_parallel"  # seconds of a step before its training
 
 
-@chz.chz
-class GroupSizeOptions(TrainOptions):
-    """What ``scripts/group_size_sweep.py`` takes: that of a training run, and which group sizes."""
-
-    sizes: tuple[int, ...] = chz.field(default=(4, 8, 16), doc="group sizes")
-    rollouts_per_step: int = chz.field(
-        default=128, doc="answers in a step whatever the group size: the same cost, fewer papers in larger groups"
-    )
-    out: str = chz.field(default="runs/group_sizes", doc="folder of the sweep; one that is there goes on")
-
-
 def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
     """Return the training run of each group size.
 
@@ -92,9 +81,9 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
         )
         raise SciSciRLError(msg)
     out = expand_home(options.out)
-    shared: Any = {name: getattr(options, name) for name in chz.chz_fields(TrainOptions)}
+    shared: Any = {name: getattr(options, name) for name in (field.name for field in fields(TrainOptions))}
     return {
-        size: chz.replace(
+        size: replace(
             TrainOptions(**shared),
             group_size=size,
             batch_size=options.rollouts_per_step // size,

@@ -83,7 +83,7 @@ def served(release: Path, state: Path) -> Generator[TinkerServer]:
     """Run the script as a user would, and read from what it prints how to reach the server."""
     words = (
         "--tiny",
-        "--slice",
+        "--release",
         str(release),
         "--style",
         "plain",

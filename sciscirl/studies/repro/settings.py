@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, get_args
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
 
+from msgspec import Meta
+
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
+from sciscirl.task.papers import SplitName
 
 Dtype = Literal["float32", "bfloat16", "float16", "int8"]
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
+_Threads = Annotated[int, Meta(ge=1, le=1024)]  # PyTorch starts as many, and crashes where the system has no more
 #: The axis of the very same setting once more, and that of another sweep's reference.
 REPEAT: Final = "repeat"
 ELSEWHERE: Final = "elsewhere"
@@ -36,53 +42,42 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axes:
-    """Which values are compared. The first of each make up the reference; then one at a time is another.
+    """Which values are compared. The first of each make up the reference; then one value at a time is another.
 
     Attributes:
-        batch_sizes: see Setting, as for the others.
-        dtypes: likewise.
-        thread_counts: likewise.
-        attentions: likewise.
-        devices: likewise.
+        batch_sizes: prompts in one pass, or requests at a time on a server.
+        dtypes: number formats of a local model.
+        thread_counts: threads of PyTorch, for a local model.
+        attentions: attention kernels of a local model.
+        devices: devices of a local model, as PyTorch names them.
         n_repeats: how often the reference is run again.
 
     Raises:
-        SciSciRLError: on construction, if a list is empty, has something twice, or an impossible value.
+        SciSciRLError: on construction, if a list is empty, has a value twice, or an impossible one.
 
     Example:
         >>> Axes(dtypes=("float8",))
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: dtypes has 'float8', needs some of float32, bfloat16, float16, int8.
+        sciscirl.errors.SciSciRLError: Axes.dtypes is ('float8',), needs ...
     """
 
-    batch_sizes: tuple[int, ...] = (1, 4, 16)
-    dtypes: tuple[Dtype, ...] = get_args(Dtype)
-    thread_counts: tuple[int, ...] = (1, 2)
-    attentions: tuple[Attention, ...] = get_args(Attention)
-    devices: tuple[str, ...] = ("cpu", "cuda")
-    n_repeats: int = 2
+    batch_sizes: Annotated[tuple[PositiveInt, ...], Meta(min_length=1)] = (1, 4, 16)
+    dtypes: Annotated[tuple[Dtype, ...], Meta(min_length=1)] = get_args(Dtype)
+    thread_counts: Annotated[tuple[_Threads, ...], Meta(min_length=1)] = (1, 2)
+    attentions: Annotated[tuple[Attention, ...], Meta(min_length=1)] = get_args(Attention)
+    devices: Annotated[tuple[str, ...], Meta(min_length=1)] = ("cpu", "cuda")
+    n_repeats: Annotated[int, Meta(ge=0)] = 2
 
     def __post_init__(self) -> None:
-        for name, choices in (("dtypes", get_args(Dtype)), ("attentions", get_args(Attention))):
-            for value in getattr(self, name):
-                if value not in choices:
-                    msg = f"{name} has {value!r}, needs some of {', '.join(choices)}."
-                    raise SciSciRLError(msg)
+        check_fields(self, SciSciRLError)
         for name in _AXES.values():
             values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                msg = f"{name} is {values!r}, needs one value or more, each once; the first is the reference's."
+            if len(set(values)) < len(values):
+                msg = f"Axes.{name} is {values!r}, needs each value once; the first is the reference's."
                 raise SciSciRLError(msg)
-        if min(*self.batch_sizes, *self.thread_counts) < 1 or self.n_repeats < 0:
-            msg = "batch sizes and thread counts need to be 1 or more, and repeats 0 or more."
-            raise SciSciRLError(msg)
-        if max(self.thread_counts) > _THREADS_MAX:
-            msg = f"thread_counts has {max(self.thread_counts):,}, needs at most {_THREADS_MAX:,}."
-            raise SciSciRLError(msg)
 
 
-_THREADS_MAX: Final = 1024  # PyTorch starts as many as it is told to, and crashes where the system has no more
 #: The fields of Setting, and which of Axes has their values.
 _AXES: Final = {
     "batch_size": "batch_sizes",
@@ -137,3 +132,58 @@ def plan_cells(axes: Axes, *, on_server: bool = False) -> list[Cell]:
         for name, choices in values.items()
         for value in choices[1:]
     ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReproConfig:
+    """Options of a sweep over settings.
+
+    Attributes:
+        release: the folder of a release.
+        out: the folder of the sweep; a sweep that is there goes on, with the same options.
+        local_model: a folder with a model to load into this process, without a server.
+        model: a base model on a Tinker server.
+        checkpoint: weights on that server (tinker://...).
+        base_url: that server; by default TINKER_BASE_URL, else Tinker.
+        preset: prompt, contract and length of answer.
+        renderer: the chat format; by default the model's own, without thinking.
+        split: of the release.
+        n_papers: ask about the first papers, this many.
+        max_tokens: longest answer; by default the preset's.
+        temperature: of the sampled runs; every setting is also asked greedily.
+        seed: of the sampled runs.
+        axes: the settings.
+        against: folders of sweeps of the same prompts and weights made elsewhere; their references are compared too.
+
+    Raises:
+        SciSciRLError: on construction, if values contradict each other or are impossible.
+    """
+
+    release: Path
+    out: Path
+    local_model: Path | None = None
+    model: str | None = None
+    checkpoint: str | None = None
+    base_url: str | None = None
+    preset: str = "baseline"
+    renderer: str | None = None
+    split: SplitName = "test"
+    n_papers: PositiveInt = 32
+    max_tokens: PositiveInt | None = None
+    temperature: Annotated[float, Meta(gt=0)] = 1.0
+    seed: int = 0
+    axes: Axes = field(default_factory=Axes)
+    against: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+        if (self.local_model is None) == (self.model is None):
+            msg = "a sweep needs one model: set local_model= (a folder) or model= (a name on a server)."
+            raise SciSciRLError(msg)
+        if self.local_model is not None and (self.checkpoint is not None or self.base_url is not None):
+            msg = "ReproConfig.local_model needs no server. Leave checkpoint= and base_url= out."
+            raise SciSciRLError(msg)
+        if self.checkpoint is not None:
+            from sciscirl.runs.server import check_weights  # loads the SDK
+
+            check_weights(checkpoint=self.checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,75 +22,17 @@ from sciscirl.evaluation.evaluate import fit_rules
 from sciscirl.presets import find_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import describe_run, locked_folder
-from sciscirl.runs.server import check_server, check_weights, open_sampling
+from sciscirl.runs.server import check_server, open_sampling
 from sciscirl.studies.repro.cells import hash_prompts, read_cell, run_cell, write_cell
 from sciscirl.studies.repro.local_runner import describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.server_runner import ServerRunner
-from sciscirl.studies.repro.settings import ELSEWHERE, Axes, Cell, plan_cells
+from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
 from sciscirl.studies.repro.sweep_folder import begin_sweep, check_comparable
 from sciscirl.studies.repro.table import make_table, render_table
-from sciscirl.task.papers import TARGETS, Paper, SplitName, read_split
-from sciscirl.task.rules import TaskRules, check_positive
+from sciscirl.task.papers import TARGETS, Paper, read_split
+from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReproConfig:
-    """What is asked, of which model, and what is varied.
-
-    Attributes:
-        release: the folder of a slice.
-        out: folder of the sweep; one that is there goes on, with the same settings.
-        local_model: a folder with a model, to load into this process; or
-        model: the base model on a Tinker server.
-        checkpoint: weights on that server (``tinker://...``).
-        base_url: that server; else ``TINKER_BASE_URL``, else Tinker.
-        preset: whose prompt, contract and length of answer apply.
-        renderer: chat format; by default the model's own, without thinking.
-        split: of the slice.
-        n_papers: prompts: the first so many.
-        max_tokens: of an answer; None: the preset's.
-        temperature: of the sampled runs; every setting is asked greedily too.
-        seed: of the sampled runs.
-        axes: the settings.
-        against: folders of other sweeps, of the same prompts and weights on other machines or servers, whose
-            references the reference here is compared with.
-
-    Raises:
-        SciSciRLError: on construction, if values contradict each other or are impossible.
-    """
-
-    release: Path
-    out: Path
-    local_model: Path | None = None
-    model: str | None = None
-    checkpoint: str | None = None
-    base_url: str | None = None
-    preset: str = "baseline"
-    renderer: str | None = None
-    split: SplitName = "test"
-    n_papers: int = 32
-    max_tokens: int | None = None
-    temperature: float = 1.0
-    seed: int = 0
-    axes: Axes = field(default_factory=Axes)
-    against: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        if (self.local_model is None) == (self.model is None):
-            msg = "a sweep asks one model: give a folder (--local-model), or a name on a server (--model)."
-            raise SciSciRLError(msg)
-        if self.local_model is not None and (self.checkpoint is not None or self.base_url is not None):
-            msg = "a local model is asked here, not on a server. Leave --checkpoint and --base-url out."
-            raise SciSciRLError(msg)
-        check_weights(checkpoint=self.checkpoint)
-        check_positive(n_papers=self.n_papers)
-        if self.max_tokens is not None:
-            check_positive(max_tokens=self.max_tokens)
-        if not 0 < self.temperature < float("inf"):
-            msg = f"temperature is {self.temperature!r}, needs a number above 0: of the runs that are not greedy."
-            raise SciSciRLError(msg)
 
 
 class Sweep:

@@ -24,8 +24,9 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions,
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
+from sciscirl.options import TrainOptions
 from sciscirl.presets import PRESETS, Preset, describe
-from sciscirl.rl.config import TrainOptions, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.config import make_config, make_evaluator, resolve_preset
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.server import check_opponents

@@ -20,8 +20,8 @@ from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
 from sciscirl.metrics.collapse import CollapseConfig
+from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
-from sciscirl.rl.config import TrainOptions
 from sciscirl.rl.train import train_preset
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES

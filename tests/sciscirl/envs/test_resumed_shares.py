@@ -13,7 +13,7 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.rl.config import TrainOptions
+from sciscirl.options import TrainOptions
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import begin_run
 from sciscirl.task.contracts import render_answer

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib.util
 import json
 import logging
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import polars as pl
 import pytest
 
 from sciscidata.errors import StorageError
+from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
 from sciscirl.evaluation.evaluate import (
@@ -30,14 +28,14 @@ from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import check_predictions, write_predictions
+from sciscirl.options import TrainOptions
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.config import TrainOptions, make_config
+from sciscirl.rl.config import make_config
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.task.papers import Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules
-from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice
@@ -63,12 +61,7 @@ def ask(config: EvaluationConfig):
 
 
 def main(*words: str) -> None:
-    spec = importlib.util.spec_from_file_location("evaluate_script", REPOSITORY / "scripts" / "evaluate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.main(words)
+    run_command(["evaluate", *words])
 
 
 @pytest.mark.parametrize("name", ["run.json", "predictions.parquet"])
@@ -156,14 +149,14 @@ def test_a_folder_in_place_of_a_predictions_file_is_not_said_to_be_missing(tmp_p
 
 
 def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
-    with pytest.raises(SciSciRLError, match="got from_predictions, preset"):
+    with pytest.raises(SciSciRLError, match=r"^--from-predictions takes no other option\. Leave out --preset\.$"):
         main("--from-predictions", str(tmp_path / "p.parquet"), "--preset", "exp5")
 
 
 @pytest.mark.parametrize("name", ["n_train", "n_test", "n_epochs"])
 @pytest.mark.parametrize("value", [0, -3])
 def test_a_number_of_papers_or_epochs_below_one_is_refused_and_not_counted_from_the_end(toy_slice, name, value):
-    with pytest.raises(SciSciRLError, match=f"^{name} is {value}, needs a whole number of at least 1"):
+    with pytest.raises(SciSciRLError, match=rf"^TrainOptions\.{name} is {value}, needs a whole number from 1"):
         make_config(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value}))
 
 
@@ -252,26 +245,8 @@ def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_
 def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_model):
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
-    once, often = (render_dry_run(TrainOptions(**options, n_refills=n)).splitlines()[-1] for n in (None, 3))
+    once, often = (render_dry_run(TrainOptions(**options, dynamic_sampling=n)).splitlines()[-1] for n in (None, 3))
     # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 refills each answer of training up to 4 times.
     assert f" {(16 + 6) * 64:,} sampled, " in once
     assert f" {(64 + 6) * 64:,} sampled, " in often
     assert once.partition(" sampled, ")[2] == often.partition(" sampled, ")[2]
-
-
-SCRIPTS = sorted(path.name for path in (REPOSITORY / "scripts").glob("*.py") if path.stem not in ("install", "lock"))
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_without_its_half_installed_says_what_to_install(script):
-    program = (
-        "import runpy, sys; sys.modules['chz'] = None; sys.argv = [sys.argv[1], '--help']; "
-        "runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    words = (sys.executable, "-c", program, str(REPOSITORY / "scripts" / script))
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
-    if script == "build_slice.py":
-        assert done.returncode == 0
-    else:
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-        assert done.stderr.startswith("error: chz is not installed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib.util
 import json
 import logging
 import shlex
@@ -13,14 +12,15 @@ from pathlib import Path
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
+from sciscirl.cli.commands import evaluate
+from sciscirl.cli.flags import read_words
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.options import TrainOptions
 from sciscirl.rl import concurrent_evaluation
 from sciscirl.rl import train as training
-from sciscirl.rl.config import TrainOptions
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import open_store
-from tests.conftest import REPOSITORY
 
 STEP = 5
 
@@ -97,10 +97,7 @@ def test_the_command_that_is_named_judges_the_weights_of_that_step_as_the_run_wo
     with pytest.raises(SciSciRLError, match="the disk is full"):
         end_run(never, raise_error, [SAMPLED, checkpoint(8)], max_paper_tokens=400, eval_temperature=0.25, n_test=6)
     words = shlex.split(caplog.messages[0].partition("To have it: python scripts/evaluate.py ")[2])
-    spec = importlib.util.spec_from_file_location("evaluate_script", REPOSITORY / "scripts" / "evaluate.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    config = EvaluationConfig(**vars(script._parser().parse_args(words)))
+    config = EvaluationConfig(**read_words(evaluate, words))
     subject = find_subject(config)
     assert (subject.checkpoint, subject.temperature) == ("tinker://x/sampler_weights/5", 0.25)
     assert (subject.preset.rules.max_paper_tokens, subject.preset.name) == (400, "exp4")
@@ -156,7 +153,7 @@ def test_a_step_is_one_of_a_run_whose_weights_of_it_were_kept(end_run, options, 
     more = {"release": Path(options["release"]), "out": tmp_path / "out"}
     with pytest.raises(SciSciRLError, match=r"kept no weights at step 8\. It did at 5: choose one"):
         find_subject(EvaluationConfig(run=Path(options["log_path"]), step=8, **more))
-    with pytest.raises(SciSciRLError, match=r"step is 5, of no run\. Give --run too"):
+    with pytest.raises(SciSciRLError, match=r"step is 5, but no run is given\. Set run= too"):
         EvaluationConfig(model="a/b", step=5, **more)
 
 

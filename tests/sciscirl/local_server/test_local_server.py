@@ -241,4 +241,4 @@ def test_two_servers_do_not_share_a_state_folder(tiny, tmp_path):
 def test_the_script_says_a_mistake_in_one_line(tmp_path):
     done = run_script("serve_local_tinker.py", "--model", str(tmp_path / "none"), check=False)
     assert done.returncode == 1
-    assert re.fullmatch(r"error: .*none holds no model: .*--tiny\.\n", done.stderr)
+    assert re.fullmatch(r"error: .*none holds no model: .*--tiny\)\.\n", done.stderr)

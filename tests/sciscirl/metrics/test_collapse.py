@@ -17,13 +17,13 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.labels import DISRUPTION_LABELS
-from sciscirl.cli.command_line import run_script
+from sciscirl.cli.main import main
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import INVALID
+from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
-from sciscirl.rl.config import TrainOptions
 from sciscirl.rl.train import train_preset
 from tests.sciscirl.metrics.test_metrics import PREDICTED, PUBLISHED, row
 from tests.sciscirl.tinker_stub import serve_models
@@ -170,11 +170,9 @@ def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_rend
     assert "collapsed" not in caplog.text  # said once, by the error
 
 
-def test_a_script_whose_run_has_collapsed_says_so_in_one_line_and_by_a_status_of_its_own(capsys):
-    def main(_):
-        CollapseAlarm(ONE, "stop")(COLLAPSED, 7)
-
-    assert run_script(main) == CollapseError.exit_code == 3
+def test_a_script_whose_run_has_collapsed_says_so_in_one_line_and_by_a_status_of_its_own(capsys, monkeypatch):
+    monkeypatch.setattr("sciscirl.cli.main.COMMANDS", {"presets": lambda: CollapseAlarm(ONE, "stop")(COLLAPSED, 7)})
+    assert main(["presets"]) == CollapseError.exit_code == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: the model has collapsed: at step 7 predicted_share/disruptive 1.000 > 0.8")
 

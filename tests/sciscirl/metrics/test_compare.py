@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import runpy
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from sciscirl.cli.main import run
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
@@ -245,8 +245,7 @@ def test_files_of_different_slices_or_equal_names_are_refused(folders, tmp_path)
 
 
 def test_the_script_prints_both_tables(folders, capsys):
-    script = runpy.run_path(str(REPOSITORY / "scripts" / "compare.py"))
-    script["main"]([*map(str, folders), "--n-resamples", "30", "--reference", "base"])
+    run(["compare", *map(str, folders), "--n-resamples", "30", "--reference", "base"])
     shown = capsys.readouterr().out
     assert "rl - base" in shown
     assert "McNemar p" in shown
@@ -254,8 +253,7 @@ def test_the_script_prints_both_tables(folders, capsys):
 
 def test_a_tilde_that_the_shell_leaves_is_a_home(folders, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    script = runpy.run_path(str(REPOSITORY / "scripts" / "compare.py"))
-    script["main"]([*map(str, folders), "--n-resamples", "30", "--out=~/found"])
+    run(["compare", *map(str, folders), "--n-resamples", "30", "--out=~/found"])
     assert (tmp_path / "found" / "comparison.json").is_file()
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-import runpy
 import shutil
 import struct
 import subprocess
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sciscidata.errors import StorageError
+from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
 from sciscirl.presets import find_preset
@@ -385,7 +385,7 @@ def test_a_folder_that_is_no_run_is_one_clear_error(tmp_path, content):
 def test_mistakes_are_refused(home, tmp_path):
     with pytest.raises(RunFolderError, match="given twice"):
         read_runs([home / "exp4", home / "sft" / ".." / "exp4"])
-    for options, match in (({"runs": ()}, "no run"), ({"out": tmp_path}, r"\.html"), ({"n_examples": -1}, "-1")):
+    for options, match in (({"runs": ()}, "runs is"), ({"out": tmp_path}, r"\.html"), ({"n_examples": -1}, "-1")):
         with pytest.raises(SciSciRLError, match=match):
             ReportConfig(**{"runs": (home / "exp4",), **options})
     (tmp_path / "r_pictures").mkdir()
@@ -510,7 +510,7 @@ def test_a_picture_shows_what_it_is_given():
 
 def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys):
     script = REPOSITORY / "scripts" / "report.py"
-    runpy.run_path(str(script))["main"]([str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
+    run_command(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
     assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\npictures: {tmp_path / 'r_pictures'}\n"
     assert "<title>Mine</title>" in (tmp_path / "r.html").read_text("utf-8")
     done = subprocess.run(

@@ -15,6 +15,7 @@ import pytest
 import tinker
 
 from sciscidata.errors import StorageError
+from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation import evaluate
 from sciscirl.evaluation.checkpoints import select_checkpoint
@@ -26,19 +27,19 @@ from sciscirl.evaluation.evaluate import (
     save_evaluation,
 )
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
+from sciscirl.options import GroupSizeOptions, SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.report.runs import name_folders
-from sciscirl.rl.config import TrainOptions, make_config
+from sciscirl.rl.config import make_config
 from sciscirl.rl.train import guarded_run, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
 from sciscirl.runs.local_model import load_base_model
-from sciscirl.sft.config import SftOptions, resolve_folder
-from sciscirl.studies.group_sizes import GroupSizeOptions, plan_runs
+from sciscirl.sft.config import resolve_folder
+from sciscirl.studies.group_sizes import plan_runs
 from sciscirl.studies.repro.sweep import ReproConfig
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
-from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER, say
 
@@ -297,7 +298,7 @@ def test_what_is_no_path_of_weights_is_refused_before_a_server_is_asked(options,
 def test_a_group_that_can_teach_nothing_and_a_model_without_a_name_are_refused(options):
     with pytest.raises(SciSciRLError, match="group_size is 1, needs at least 2: rewards are centred"):
         make_config(TrainOptions(**options, group_size=1))
-    with pytest.raises(SciSciRLError, match="model is '', needs the name"):
+    with pytest.raises(SciSciRLError, match=r"^Preset\.model is '', needs text that is not empty"):
         Preset(name="x", change="", rules=TaskRules(), model="")
 
 
@@ -312,13 +313,10 @@ def test_a_gpu_that_is_not_there_is_one_line(toy_model, monkeypatch):
 
 
 def test_baselines_that_cannot_be_judged_are_said_before_a_model_is_asked(toy_slice, toy_model, tmp_path, asked):
-    import runpy
-
-    main = runpy.run_path(str(REPOSITORY / "scripts" / "evaluate.py"))["main"]
     with serve_models([{"model_name": toy_model}]) as url:
         words = ["--release", toy_slice, "--model", toy_model, "--renderer", RENDERER, "--base-url", url]
         words += ["--baselines", "--split", "train", "--out", tmp_path / "out"]
         with pytest.raises(SciSciRLError, match="baselines learn from the training split"):
-            main([str(word) for word in words])
+            run_command(["evaluate", *map(str, words)])
     assert not asked
     assert not (tmp_path / "out").exists()

@@ -18,11 +18,12 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.checkpoints import select_checkpoint
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.options import PeftSftOptions
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.local_model import load_local_model
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.merge import merge_adapter
-from sciscirl.sft.peft_backend import PeftSftOptions, train_with_peft
+from sciscirl.sft.peft_backend import train_with_peft
 from sciscirl.sft.trainer_parts import Judge
 from sciscirl.task.papers import read_split
 from tests.sciscirl.toy import RENDERER

@@ -19,12 +19,13 @@ from transformers import AutoModelForCausalLM
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.options import PeftSftOptions
 from sciscirl.runs.local_model import find_base_model, load_base_model, load_local_model
 from sciscirl.sft import peft_backend
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.sft.merge import merge_adapter
-from sciscirl.sft.peft_backend import PeftSftOptions, make_arguments, make_model, render_dry_run, train_with_peft
+from sciscirl.sft.peft_backend import make_arguments, make_model, render_dry_run, train_with_peft
 from sciscirl.sft.trainer_parts import Recorder, collate
 from sciscirl.task.papers import VOCABULARIES, read_split
 from tests.sciscirl.toy import RENDERER

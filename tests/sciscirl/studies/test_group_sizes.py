@@ -7,16 +7,9 @@ import polars as pl
 import pytest
 
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.rl.config import TrainOptions
+from sciscirl.options import GroupSizeOptions, TrainOptions
 from sciscirl.studies import group_sizes
-from sciscirl.studies.group_sizes import (
-    GroupSizeOptions,
-    draw_group_sizes,
-    plan_runs,
-    read_steps,
-    run_group_sizes,
-    summarize,
-)
+from sciscirl.studies.group_sizes import draw_group_sizes, plan_runs, read_steps, run_group_sizes, summarize
 
 TIES = {
     "reward_tie_group_rate": 0.5, "reward_uniform_group_rate": 0.25, "reward_tie_pair_rate": 0.4,
@@ -140,7 +133,7 @@ def test_both_sweeps_run_against_a_real_server(tinker_server, tmp_path):
 
     tinker_server.run(
         "repro_sweep.py", "--release", str(tinker_server.slice), "--model", tinker_server.model, "--renderer",
-        tinker_server.renderer, "--n-papers", "2", "--max-tokens", "8", "--batch-sizes", "1", "2", "--repeats", "1",
+        tinker_server.renderer, "--n-papers", "2", "--max-tokens", "8", "--batch-sizes", "1", "2", "--n-repeats", "1",
         "--out", str(tmp_path / "sweep"),
     )  # fmt: skip
     found = pl.read_parquet(tmp_path / "sweep" / "sweep.parquet")

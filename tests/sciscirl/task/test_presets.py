@@ -31,7 +31,7 @@ def test_the_published_runs_come_first_each_a_change_of_the_one_before():
         preset = PRESETS[name]
         sizes = preset.batch_size, preset.group_size, preset.eval_group_size, preset.seed
         assert (*sizes, preset.model, preset.rules.target) == (16, 2, 1, 0, HISTORICAL_MODEL, "disruption")
-        assert (preset.interleave, preset.remove_constant_reward_groups, preset.n_refills) == (False, False, 0)
+        assert (preset.interleave, preset.remove_constant_reward_groups, preset.dynamic_sampling) == (False, False, 0)
 
 
 def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
@@ -43,7 +43,7 @@ def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
     assert exp7.rules == dataclasses.replace(exp6.rules, reward="balanced")
     assert PRESETS["exp8"].rules == dataclasses.replace(exp7.rules, contract="probabilities")
     assert PRESETS["exp9"].rules == exp7.rules
-    assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].n_refills) == (True, 3)
+    assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].dynamic_sampling) == (True, 3)
     assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp6"]
     for name in set(PRESETS) - set(PUBLISHED):
         assert PRESETS[name].model in PRICES
@@ -83,7 +83,7 @@ def test_a_preset_goes_into_json_and_back():
     [
         ("batch_size", 0), ("group_size", 1.5), ("max_tokens", True), ("learning_rate", 0.0),
         ("learning_rate", float("inf")), ("temperature", -1.0), ("temperature", "hot"), ("lora_rank", None),
-        ("n_refills", -1), ("n_refills", 0.5),
+        ("dynamic_sampling", -1), ("dynamic_sampling", 0.5),
     ],
 )  # fmt: skip
 def test_impossible_values_are_refused_by_name(name, value):

@@ -1,0 +1,23 @@
+"""The public names, in the order of the flow; what is here is all that ``import sciscirl`` shows."""
+
+from .envs.dataset import LabelDatasetBuilder as LabelDatasetBuilder
+from .envs.env import LabelEnv as LabelEnv
+from .envs.env import LabelGroupBuilder as LabelGroupBuilder
+from .envs.env import build_messages as build_messages
+from .errors import SciSciRLError as SciSciRLError
+from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
+from .evaluation.evaluate import evaluate_model as evaluate_model
+from .metrics.compare import compare_predictions as compare_predictions
+from .metrics.metrics import compute_metrics as compute_metrics
+from .options import TrainOptions as TrainOptions
+from .presets import PRESETS as PRESETS
+from .presets import Preset as Preset
+from .presets import find_preset as find_preset
+from .report.report import ReportConfig as ReportConfig
+from .report.report import write_report as write_report
+from .rl.train import train_preset as train_preset
+from .task.papers import Paper as Paper
+from .task.papers import read_split as read_split
+from .task.rewards import score_answer as score_answer
+
+__version__: str

@@ -1,0 +1,298 @@
+"""The subcommands of ``sciscirl``: their parameters are their options, their docstrings their help."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import signal
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from sciscidata._support.terminal import printable
+from sciscirl.cli.flags import Command, UsageError
+
+if TYPE_CHECKING:
+    import sciscirl.evaluation.checkpoints
+    import sciscirl.evaluation.evaluate
+    import sciscirl.local_server.server
+    import sciscirl.local_server.tiny_model
+    import sciscirl.metrics.compare
+    import sciscirl.options
+    import sciscirl.report.report
+    import sciscirl.runs.local_model
+    import sciscirl.studies.repro.settings
+
+_N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
+
+
+def show(text: str, *, flush: bool = False) -> None:
+    """Print for a terminal; what a model, run or server said stays text."""
+    print(printable(text, lines=True), flush=flush)  # noqa: T201
+
+
+def train(options: sciscirl.options.TrainOptions) -> None:
+    """Train by reinforcement learning.
+
+    An option without a value in brackets takes it from the preset.
+
+    Example:
+        sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
+    """
+    from sciscirl.rl.dry_run import render_dry_run
+    from sciscirl.rl.train import train_preset
+
+    show(render_dry_run(options) if options.dry_run else f"run: {asyncio.run(train_preset(options))}")
+
+
+def sft(
+    tinker: partial[sciscirl.options.TinkerSftOptions],
+    peft: partial[sciscirl.options.PeftSftOptions],
+    *,
+    backend: Literal["tinker", "peft"],
+) -> None:
+    """Train on the gold answers (supervised fine-tuning).
+
+    An option without a value in brackets takes it from the preset.
+
+    Options:
+        backend: where to train: a Tinker server, or your own GPUs with PEFT.
+
+    Example:
+        sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
+    """
+    chosen, other = (tinker, peft) if backend == "tinker" else (peft, tinker)
+    if strange := [name for name in other.keywords if name not in chosen.keywords]:
+        msg = f"--backend {backend} has no option --{strange[0].replace('_', '-')}."
+        raise UsageError(msg)
+    if backend == "tinker":
+        from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
+
+        options = tinker()
+        show(render_dry_run(options) if options.dry_run else f"run: {asyncio.run(train_on_tinker(options))}")
+    else:
+        from sciscirl.sft import peft_backend
+
+        own = peft()
+        show(peft_backend.render_dry_run(own) if own.dry_run else f"run: {peft_backend.train_with_peft(own)}")
+
+
+def evaluate(
+    config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
+    *,
+    baselines: bool = False,
+    from_predictions: Path | None = None,
+    seed: int = 0,
+) -> None:
+    """Judge a model, a checkpoint, a run or baselines on held-out papers.
+
+    Options:
+        baselines: judge three simple baselines too: majority, random by prior, regression on TF-IDF.
+        from_predictions: compute the metrics of this predictions file again; takes no other option.
+        seed: of the random baseline.
+
+    Example:
+        sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
+    """
+    from sciscirl.errors import SciSciRLError
+    from sciscirl.evaluation.evaluate import evaluate_baselines, evaluate_model, evaluate_predictions, render_metrics
+
+    given = set(config.keywords)
+    if from_predictions is not None:
+        if given or baselines:
+            others = ", ".join(f"{name}=" for name in sorted(given) or ["baselines"])
+            msg = f"from_predictions= takes no other option. Leave out {others}."
+            raise SciSciRLError(msg)
+        show(render_metrics({from_predictions.stem: evaluate_predictions(from_predictions)}))
+        return
+    has_model = bool({"model", "checkpoint", "local_model", "run"} & given)
+    if "release" not in given or not (has_model or baselines):
+        msg = (
+            "nothing to do. Give --release with --model, --checkpoint, --local-model, --run or --baselines; or give "
+            "--from-predictions."
+        )
+        raise SciSciRLError(msg)
+    options = config()
+    judged = evaluate_baselines(options, seed=seed) if baselines else {}  # first: an error of theirs costs nothing yet
+    results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
+    show(render_metrics(results | judged))
+    show(f"result: {options.out}")
+
+
+def compare(predictions: list[str], config: sciscirl.metrics.compare.CompareConfig, *, out: Path | None = None) -> None:
+    """Compare models on the same held-out papers.
+
+    Options:
+        predictions: [NAME=]PATH of each: the folder of a run or of an evaluation, or a predictions file.
+        out: also write ``comparison.json`` and pictures into this folder.
+
+    Example:
+        sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority
+    """
+    from sciscirl.report.comparison import compare_files, render_comparison
+
+    show(render_comparison(compare_files(predictions, config, out)))
+    if out is not None:
+        show(f"result: {out}")
+
+
+def select(run: Path, config: sciscirl.evaluation.checkpoints.SelectionConfig) -> None:
+    """Choose a checkpoint of a training run by its evaluations.
+
+    Options:
+        run: the folder of the run.
+
+    Example:
+        sciscirl select runs/exp6 --metric min_class_recall
+    """
+    from sciscirl.evaluation.checkpoints import render_selection, select_checkpoint
+
+    show(render_selection(select_checkpoint(run, config)))
+
+
+def report(runs: list[Path], config: partial[sciscirl.report.report.ReportConfig]) -> None:
+    """Show runs and evaluations in one HTML page.
+
+    Options:
+        runs: folders of training runs and evaluations.
+
+    Example:
+        sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
+    """
+    from sciscirl.report.report import write_report
+
+    options = config(runs=tuple(runs))
+    show(f"report: {write_report(options)}\npictures: {options.pictures}")
+
+
+def serve(
+    config: partial[sciscirl.local_server.server.LocalServerConfig],
+    tiny_config: sciscirl.local_server.tiny_model.TinyModelConfig,
+    *,
+    tiny: bool = False,
+    release: Path | None = None,
+    cuda: bool = False,
+    cache: Path | None = None,
+) -> None:
+    """Serve Tinker's API on this machine.
+
+    Options:
+        tiny: make and serve a tiny model that knows nothing, to try the machinery.
+        release: with --tiny: make its tokenizer for the papers of this release.
+        cuda: use an NVIDIA GPU.
+        cache: the folder of the server's environment and of tiny models; by default the user's cache folder.
+
+    Example:
+        sciscirl serve --tiny --release slices/synthetic
+    """
+    from sciscirl.errors import LocalServerError
+    from sciscirl.local_server import server
+    from sciscirl.local_server.environment import set_up_environment
+    from sciscirl.local_server.tiny_model import TINY_RENDERER, get_tiny_model
+    from sciscirl.task.papers import read_split
+
+    if tiny == ("model" in config.keywords):
+        msg = "serve needs one of --tiny and --model."
+        raise UsageError(msg)
+    logging.basicConfig(format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
+    if tiny:
+        views = [paper.view for paper in read_split(release, "train")[:_N_PAPERS]] if release else []
+        config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
+    options = config()
+    python = set_up_environment(cuda=cuda, cache=cache)
+    with server.serve(options, python) as served:
+        exported = served.environment | {"MODEL": served.model} | ({"RENDERER": TINY_RENDERER} if tiny else {})
+        for name, value in exported.items():
+            show(f"export {name}={shlex.quote(value)}")
+        show(f"# log: {served.log}; stop with Ctrl-C", flush=True)
+        status = served.wait()
+    msg = f"the server ended by itself with status {status}. Its log: {served.log}."
+    raise LocalServerError(msg)
+
+
+def merge(
+    adapter: Path, *, out: Path, dtype: sciscirl.runs.local_model.Precision = "bfloat16", device: str = "cpu"
+) -> None:
+    """Merge an adapter of PEFT into one 16-bit model.
+
+    Options:
+        adapter: its folder, or that of the run.
+        out: the folder of the model.
+        dtype: of its weights.
+        device: where to compute: cpu, cuda, cuda:1.
+
+    Example:
+        sciscirl merge runs/sft-peft-exp4 --out models/merged --device cuda
+    """
+    from sciscirl.sft.merge import merge_adapter
+
+    show(f"model: {merge_adapter(adapter, out, dtype=dtype, device=device)}")
+
+
+def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:
+    """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
+
+    The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
+    do is reported. A sweep that was stopped goes on with the same command.
+
+    Example:
+        sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
+    """
+    from sciscirl.studies.repro.sweep import run_sweep
+
+    asyncio.run(run_sweep(config))
+    show((config.out / "sweep.md").read_text("utf-8"))
+    show(f"result: {config.out}")
+
+
+def sweep_group_sizes(options: sciscirl.options.GroupSizeOptions) -> None:
+    """Train with groups of several sizes and compare.
+
+    Example:
+        sciscirl sweep group-sizes --preset exp6 --release slices/synthetic --model Qwen/Qwen3-8B --sizes 4 8 16
+    """
+    from sciscirl.studies.group_sizes import render_group_sizes, run_group_sizes
+
+    show(render_group_sizes(asyncio.run(run_group_sizes(options))))
+    show(f"result: {options.out}")
+
+
+def presets() -> None:
+    """List the presets: every experiment by name."""
+    from sciscirl.presets import render_presets
+
+    show(render_presets())
+
+
+#: Every subcommand by name.
+COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
+    {
+        "train": train,
+        "sft": sft,
+        "evaluate": evaluate,
+        "compare": compare,
+        "select": select,
+        "report": report,
+        "serve": serve,
+        "merge": merge,
+        "sweep repro": sweep_repro,
+        "sweep group-sizes": sweep_group_sizes,
+        "presets": presets,
+    }
+)
+_RUN: Final = "preset release model log_path max_steps n_train batch_size learning_rate eval_every resume dry_run"
+#: The options that ``--help`` shows; ``--help-all`` shows all. A command that is not here shows all of them.
+SHOWN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "train": f"{_RUN} group_size",
+        "sft": f"{_RUN} backend n_epochs",
+        "evaluate": "run release model local_model split preset temperature n_papers baselines out from_predictions",
+        "serve": "tiny model release port cuda state cache priming_steps contract style",
+        "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
+        "sweep group-sizes": "preset release model max_steps n_train n_test learning_rate sizes rollouts_per_step out",
+    }
+)
