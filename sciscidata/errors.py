@@ -78,7 +78,7 @@ class ApiKeyError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """OpenAlex has no such work: the id never existed, or the work was merged or deleted."""
+    """OpenAlex does not have the work: its id never existed, or the work was merged or deleted."""
 
 
 class OfflineError(SciSciDataError, RuntimeError):
