@@ -140,8 +140,8 @@ def _find_result(out: Path) -> dict[str, Any]:
         return read_score_facts(out)
     except InputNotFoundError as error:
         msg = (
-            f"{out} is no file of scores, or too damaged to be recognised as one, so it is not replaced. Choose another "
-            "file, or remove it."
+            f"{out} is no file of scores, or too damaged to be recognised as one, so it is not replaced. Choose "
+            "another file, or remove it."
         )
         raise ReleaseExistsError(msg) from error
     except VerificationError:
