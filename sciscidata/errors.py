@@ -1,11 +1,11 @@
-"""Every error a user can cause. Each message says what happened, what was found, what is needed, and the remedy."""
+"""Every error that a user can cause. A message says what happened, what was given, what is needed, and the remedy."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
 
-#: How to keep one row of every work, the same one whatever the order of rows: part of messages.
+#: Part of messages: keeps one row of every work, the same one for any order of rows.
 ONE_ROW_EACH: Final = ".sort(pl.all()).unique('work_id', keep='first', maintain_order=True)"
 
 
@@ -62,7 +62,7 @@ class MemoryLimitError(SciSciDataError, MemoryError):
 
 
 class UnsafeNameError(SciSciDataError, ValueError):
-    """A file names another file outside the folder it belongs to."""
+    """A file names another file outside its folder."""
 
 
 class ApiError(SciSciDataError, RuntimeError):
@@ -78,7 +78,7 @@ class ApiKeyError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """OpenAlex has no such work: the id never existed, or the work was merged or deleted."""
+    """OpenAlex does not have the work: its id never existed, or the work was merged or deleted."""
 
 
 class OfflineError(SciSciDataError, RuntimeError):
@@ -86,7 +86,7 @@ class OfflineError(SciSciDataError, RuntimeError):
 
 
 class ResumableError(SciSciDataError, RuntimeError):
-    """A clean stop: everything paid for is kept, and the same command goes on where this one ended."""
+    """A clean stop: everything paid for is kept, and the same command continues from here."""
 
     #: For the command line: EX_TEMPFAIL of sysexits.h, "try again later".
     exit_code: Final = 75

@@ -1,4 +1,4 @@
-"""The frames that flow between stages, and the one check that each stage runs on its input."""
+"""The columns of every frame that flows between stages, and the check that each stage runs on its input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKS = pl.Schema(
     }
 )
 
-#: One row per reference: ``citing_id`` lists ``cited_id``. Repeats and self-citations are allowed on input.
+#: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats and self-citations.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 
 #: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined.
@@ -55,7 +55,7 @@ CD_FAMILY = pl.Schema(
     }
 )
 
-#: One row per work of WORKS. ``n_pairs`` is null for a work that was not looked at; the rest when undefined.
+#: One row per work of WORKS. ``n_pairs`` is null for a work that is not scored; the rest when undefined.
 ATYPICALITY = pl.Schema(
     {
         "work_id": pl.Int64(),
@@ -67,7 +67,7 @@ ATYPICALITY = pl.Schema(
     }
 )
 
-#: One row per work of WORKS. ``n_pairs`` is null for a work that was not looked at; the rest when undefined.
+#: One row per work of WORKS. ``n_pairs`` is null for a work that is not scored; the rest when undefined.
 COMMONNESS = pl.Schema(
     {
         "work_id": pl.Int64(),
@@ -81,8 +81,8 @@ COMMONNESS = pl.Schema(
 #: One row per work of WORKS; both are null when undefined, and 0 is a value.
 WANG_NOVELTY = pl.Schema({"work_id": pl.Int64(), "n_new_pairs": pl.Int64(), "wang_novelty": pl.Float64()})
 
-#: One row per (citing year, venue pair) of a corpus; source_id_a <= source_id_b. ``std`` is null where the count cannot
-#: vary under the null model.
+#: One row per (citing year, venue pair) of a corpus; source_id_a <= source_id_b. ``std`` is null where the null model
+#: allows only one count.
 PAIR_STATISTICS = pl.Schema(
     {
         "publication_year": pl.Int32(),
@@ -121,17 +121,17 @@ def require_columns(
     stage: str,
     columns: Iterable[str] | None = None,
 ) -> pl.LazyFrame:
-    """Check the columns a stage reads, before any row is read, and hand the frame back as lazy.
+    """Check the columns that a stage reads, before any row is read, and return the frame as lazy.
 
     Args:
-        frame: lazy or eager; extra columns are fine.
-        schema: the frame's definition in this module.
+        frame: lazy or eager; extra columns are allowed.
+        schema: the definition of the frame in this module.
         frame_name: its name in messages, for example ``"WORKS"``.
         stage: the function that needs it.
-        columns: the columns actually read; all of ``schema`` when None.
+        columns: the columns that it reads; all of ``schema`` when None.
 
     Raises:
-        SchemaMismatchError: at once, naming every missing or mistyped column and the cast that mends it.
+        SchemaMismatchError: a column is missing or has another dtype; names all of them, and the cast that mends it.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})
@@ -164,10 +164,10 @@ def require_columns(
 
 
 class Corpus(NamedTuple):
-    """What every source returns, so that the stages after it need not know which one it was.
+    """The result of every source, the same for the stages after it.
 
-    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy; ``provenance`` says, in JSON types only, what
-    was read (kind, inputs with their SHA-256, rows, what was skipped) and goes into the release's manifest.
+    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy. ``provenance`` states in JSON types what was read
+    (kind, inputs with their SHA-256, rows, skipped records); it goes into the manifest of a release.
     """
 
     works: pl.LazyFrame

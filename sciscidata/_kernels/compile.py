@@ -1,4 +1,4 @@
-"""How every loop worth it is compiled. For kernel modules only: numba takes a while to load."""
+"""Compile a loop with numba, without the GIL, and keep the machine code on disk. Import late: numba loads slowly."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ logger = logging.getLogger(__name__)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function without the GIL on its first call, and keep the machine code on disk for later runs.
+    """Compile a function on its first call, and keep the machine code on disk for later runs.
 
-    numba keeps it beside the source, or in the user's cache folder. Where it may write to neither (a read-only
-    installation without a home), every run compiles anew, which costs seconds and changes nothing else.
+    numba keeps it beside the source, or in the user's cache folder. Where it can write to neither (a read-only
+    installation without a home), every run compiles again, which takes seconds.
 
     Example:
         >>> @kernel

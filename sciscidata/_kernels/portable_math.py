@@ -1,6 +1,6 @@
-"""exp and log as sigmoid and natural_log: the same bits on every platform, unlike those of the C library.
+"""sigmoid and natural_log with the same bits on every platform, unlike exp and log of the C library.
 
-Nothing but additions, multiplications and divisions, which IEEE 754 defines to the last bit.
+They use only additions, multiplications and divisions, which IEEE 754 defines to the last bit.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import numpy.typing as npt
 
 Float64Array = npt.NDArray[np.float64]
 
-_Z_LIMIT = 8.0  # beyond, a sigmoid says no more
-_LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero, so that whole multiples of it are exact
+_Z_LIMIT = 8.0  # beyond, the sigmoid is practically 0 or 1
+_LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero, so whole multiples of it are exact
 _LN2_LOW = 1.90821492927058770002e-10
 _EXP_TERMS = 14  # 0.347^14 / 14! is below 2^-59
 _LOG_TERMS = 11  # s^2 is at most 0.0295, and 0.0295^11 / 25 below 2^-59
 
 
 def sigmoid(z: Float64Array) -> Float64Array:
-    """Return 1 / (1 + exp(-z)) with z clipped at ±8: the same bits on every platform.
+    """Return 1 / (1 + exp(-z)) with z clipped at ±8.
 
-    exp of the C library differs in its last bit from one to the next. Here exp(-z) = 2^k exp(r) with |r| <= 0.35,
-    and exp(r) is its Taylor polynomial: additions, multiplications and one division, which IEEE 754 defines.
+    exp(-z) = 2^k exp(r) with |r| <= 0.35, and exp(r) is its Taylor polynomial.
 
     Example:
         >>> sigmoid(np.array([-100.0, 0.0, 1.0])).round(6).tolist()
@@ -38,11 +37,10 @@ def sigmoid(z: Float64Array) -> Float64Array:
 
 
 def natural_log(x: Float64Array) -> Float64Array:
-    """Return ln x of normal numbers above 0, within one unit of the last place: the same bits on every platform.
+    """Return ln x of normal numbers above 0, within one unit of the last place; NaN stays NaN.
 
-    The logarithm of the C library differs in its last bit from one to the next. Here x = 2^k (1 + f) with 1 + f
-    between 1/sqrt 2 and sqrt 2, and ln (1 + f) = 2 artanh s = 2 (s + s^3 / 3 + ...) with s = f / (2 + f), arranged
-    so that f, which is exact, is the last and largest term. NaN stays NaN.
+    x = 2^k (1 + f) with 1 + f between 1/sqrt 2 and sqrt 2, and ln (1 + f) = 2 artanh s = 2 (s + s^3 / 3 + ...) with
+    s = f / (2 + f), arranged so that f, which is exact, is the last and largest term.
 
     Source: the argument reduction of fdlibm, e_log.c (Sun Microsystems 1993).
 

@@ -1,12 +1,10 @@
-"""Random numbers without a generator: every number is a function of (seed, stream, counter) and of nothing else.
+"""Random numbers without a generator: each is a function of (seed, stream, counter) alone.
 
-A library's generator may change between versions and its draws depend on their order. Here the n-th number of a
-stream is computed from its number alone, so order, threads and chunks change nothing. Integers only: the same bits
-on every platform.
+The generator of a library may change between versions, and its draws depend on their order. Here order, threads and
+chunks change nothing, and integers give the same bits on every platform.
 
-The functions marked ``register_jitable`` have one definition and two uses: on NumPy uint64 arrays as they stand,
-and on scalars inside numba kernels. Import this module where it is used, not at the top of a module that
-``import sciscidata`` loads: numba is slow to import.
+Functions marked ``register_jitable`` work on NumPy uint64 arrays and, in numba kernels, on scalars. Import this module
+where it is used, not at the top of a module that ``import sciscidata`` loads: numba is slow to import.
 
 Source of the mixer: the finaliser of SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195).
 """
@@ -23,7 +21,7 @@ from numba.extending import register_jitable
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 
-_WEYL = np.uint64(0x9E3779B97F4A7C15)
+WEYL = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
@@ -59,12 +57,12 @@ def mix64(z: UInt64Array) -> UInt64Array:
 def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any]]) -> UInt64Array:
     """Return number ``counter`` of the stream ``key``: 64 uniform bits.
 
-    A draw may serve as the key of a sub-stream: ``draw(draw(key, work), 3)`` is the fourth number of a work.
+    A draw may be the key of a sub-stream: ``draw(draw(key, work), 3)`` is the fourth number of a work.
 
     Args:
         key: uint64 (from ``stream_key`` or from ``draw``); scalar or array.
-        counter: integers >= 0, below 2^63; outside a kernel an array of one dimension or more, which NumPy
-            multiplies modulo 2^64 without a warning. Key and counter broadcast.
+        counter: integers from 0 to 2^63 - 1; outside a kernel an array, which NumPy multiplies modulo 2^64 without a
+            warning. Key and counter broadcast.
 
     Returns:
         uint64, of the broadcast shape.
@@ -74,9 +72,9 @@ def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any
         >>> [hex(bits) for bits in draw(stream_key(0, "demo"), np.arange(2))]
         ['0x2202dbc25a720ed1', '0x64430d11b19f0ddb']
     """
-    # All streams would walk one Weyl sequence from different places and could meet; the second round, with the
-    # key mixed in again, makes each stream a function of its own.
-    return mix64(mix64(key + np.uint64(counter) * _WEYL) ^ key)  # pyright: ignore[reportArgumentType]
+    # After one round, all streams would follow one Weyl sequence from different places, and could meet. The second
+    # round mixes the key in again, so that each stream is a function of its own.
+    return mix64(mix64(key + np.uint64(counter) * WEYL) ^ key)  # pyright: ignore[reportArgumentType]
 
 
 @register_jitable
@@ -120,7 +118,7 @@ def scatter(key: np.uint64, values: Int64Array, bits: int) -> Int64Array:
     mask = np.uint64((1 << bits) - 1)
     half = np.uint64((bits + 1) // 2)
     x = values.astype(np.uint64)
-    # Adding, multiplying by an odd number and xoring the upper half into the lower are each reversible mod 2^bits.
+    # Adding, multiplying by an odd number, and xoring the upper half into the lower are all reversible mod 2^bits.
     for step in draw(key, np.arange(4)):
         x = ((x ^ step) * (step >> _31 | np.uint64(1))) & mask
         x ^= x >> half

@@ -1,4 +1,4 @@
-"""Strings between Polars and the kernels: their bytes, one after the other, and where each ends."""
+"""Hand strings from Polars to compiled loops and back: their bytes in one run, and where each begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Give the bytes behind a String Series, and where each string begins, and the last one ends.
+    """Return the bytes of a String Series, where each string begins, and the end of the last one.
 
     Example:
         >>> data, offsets = string_buffers(pl.Series(["On", None, "dams"]))
@@ -26,7 +26,7 @@ def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArr
 
 
 def replace_rows(strings: pl.Series, rows: npt.NDArray[np.int64], others: pl.Series) -> pl.Series:
-    """Put ``others`` in the place of some rows; unlike ``Series.scatter`` it copies no text.
+    """Replace some rows by ``others``; unlike ``Series.scatter``, this copies no text.
 
     Example:
         >>> replace_rows(pl.Series(["a", "b", "c"]), np.array([1]), pl.Series([None], dtype=pl.String)).to_list()
@@ -38,7 +38,7 @@ def replace_rows(strings: pl.Series, rows: npt.NDArray[np.int64], others: pl.Ser
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether bytes are UTF-8, without a copy of them: eight times as fast as ``bytes.decode`` where not all is ASCII.
+    """Whether bytes are UTF-8, without copying them; eight times as fast as ``bytes.decode`` for other text than ASCII.
 
     Example:
         >>> is_utf8("Über".encode()), is_utf8("Über".encode("latin-1"))

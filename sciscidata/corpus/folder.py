@@ -287,7 +287,7 @@ def _damage_of(path: Path) -> StorageError:
 
 
 def _damage(path: Path, what: str) -> StorageError:
-    return StorageError(f"{path} {what}. Run the same ingest again: it mends what is damaged.")
+    return StorageError(f"{path} {what}. Run the same ingest again: damaged files are made again.")
 
 
 #: Files that this process has compared with their SHA-256, as they were then, so that the next stage need not do it.

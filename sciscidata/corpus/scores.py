@@ -59,7 +59,7 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
     try:
         return _checked_facts(json.loads(stated)) | {"rows": metadata.num_rows, "columns": metadata.schema.names}
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        msg = f"{path} is a file of scores, and damaged: what it says of itself cannot be read. {_REMEDY}"
+        msg = f"{path} is a damaged file of scores: its facts cannot be read. {_REMEDY}"
         raise VerificationError(msg) from error
 
 
@@ -140,8 +140,8 @@ def _find_result(out: Path) -> dict[str, Any]:
         return read_score_facts(out)
     except InputNotFoundError as error:
         msg = (
-            f"{out} is there, and no file of scores or one too damaged to be known as such, so it is not replaced. "
-            "Choose another file, or remove it."
+            f"{out} is no file of scores, or too damaged to be recognised as one, so it is not replaced. Choose "
+            "another file, or remove it."
         )
         raise ReleaseExistsError(msg) from error
     except VerificationError:

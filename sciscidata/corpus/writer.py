@@ -122,7 +122,7 @@ def write_corpus(
             frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
         )
         if not n_works:
-            msg = "the source holds no work. Check what it reads."
+            msg = "the source holds no work. Check its files and options."
             raise EmptyInputError(msg)
         _seal(out, works + citations, {**corpus.provenance, "works": n_works, "citations": n_citations})
     return scan_corpus(out)

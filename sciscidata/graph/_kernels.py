@@ -13,21 +13,16 @@ from numba import njit
 
 from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.llvm import prefetch
+from sciscidata._kernels.random import WEYL, mix64
 
 _FREE = np.int32(-1)
 _AT_ONCE = 256  # simultaneous look-ups: their cache lines fit the first-level cache
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 @njit(inline="always")
 def _mix(x):
-    """Scatter the bits of a 64-bit number (the finaliser of splitmix64)."""
-    z = np.uint64(x) + _GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * _MIX1
-    z = (z ^ (z >> np.uint64(27))) * _MIX2
-    return z ^ (z >> np.uint64(31))
+    """Scatter the bits of a 64-bit number (splitmix64)."""
+    return mix64(np.uint64(x) + WEYL)
 
 
 @njit(inline="always")

@@ -51,7 +51,7 @@ def check_limits(config: object, names: Iterable[str]) -> None:
     """Refuse limits that are no whole number of MB.
 
     Raises:
-        ConfigError: at once.
+        ConfigError: one is not.
     """
     for name in names:
         value: Any = getattr(config, name)
@@ -156,7 +156,7 @@ def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | Cor
     if len(block) <= most:
         yield block
         return
-    start = at = 0  # of what is not yet handed out, and of a line
+    start = at = 0  # beginnings: of the part not yet handed out, and of a line
     while len(block) - at > most:
         last = block.rfind(b"\n", at, at + most + 1)
         if last >= 0:  # all lines up to there are shorter

@@ -1,4 +1,4 @@
-"""The one lock of the package: it ends with the process that holds it, and nobody has to remove a file after a crash.
+"""The one lock of the package: it ends with the process that holds it, so no file has to be removed after a crash.
 
 filelock's ``lock_descriptor`` does the locking, as fast as ``fcntl.flock`` (1.3 against 1.2 microseconds), on Windows
 too. Its ``FileLock`` would not do: it cannot lock a folder, opens a lock that belongs to another run only by making it,

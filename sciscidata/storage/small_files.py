@@ -82,7 +82,7 @@ def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
         ...         read_whole(file), read_whole(file, 5)
         ...     except OSError as error:
         ...         print(error.strerror)
-        it has more than 5 bytes, which no such file has
+        it has more than 5 bytes, too many for this kind of file
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening says of a folder what it is
@@ -90,7 +90,7 @@ def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
     with path.open("rb") as file:
         content = file.read(most_bytes + 1)  # whatever size it claims to have
     if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes, which no such file has", str(path))
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes, too many for this kind of file", str(path))
     return content
 
 

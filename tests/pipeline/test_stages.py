@@ -706,7 +706,7 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
         (["describe", "file"], "file is no Parquet file. Name a release, a corpus"),
         (["describe", "half"], "is not finished"),
         (["novelty", "lonely", "--out", "n.parquet", "--background", "none"], "no background at none"),
-        (["cd", "lonely", "--out", "file"], "too damaged to be known as such, so it is not replaced"),
+        (["cd", "lonely", "--out", "file"], "too damaged to be recognised as one, so it is not replaced"),
     ],
 )
 def test_a_mistake_is_one_clear_line(run, tmp_path, arguments, message):
