@@ -1,10 +1,23 @@
-"""pull_openalex: sample and score works of the OpenAlex API until the draw has what it needs."""
+"""pull_openalex: sample and score works of the OpenAlex API until the draw has what it needs.
+
+Candidates are sampled by publication year and taken in the order of their split keys, so that the first scored works
+are those that the draw would take. A candidate costs no more calls once its score cannot change the draw: its split is
+full, it has no citation inside the window, or all its possible labels are full.
+
+The null model of novelty uses all judged works, or a saved background. Without a background a label may change as works
+come in, so a draw that balances novelty looks at all works again, and candidates that were passed over may return.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata.disruption.index import CDConfig
@@ -12,11 +25,46 @@ from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
-from sciscidata.sampling.demand import Demand
+from sciscidata.records.work_row import Work, rows_from_works
+from sciscidata.sampling.demand import Cell, Demand
+from sciscidata.sampling.eligibility import join_candidates, mark_removals
+from sciscidata.sampling.split import split_keys
+from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
-from sciscidata.sources.openalex.pull import Pull, Pulled
+from sciscidata.sources.openalex.citer_counts import (
+    REFERENCE_WORKS,
+    FocalCiters,
+    ReferenceRecords,
+    Window,
+    Years,
+    ask_citers,
+    ask_reference_citers,
+    converse,
+    own_references,
+    scores_of,
+)
+from sciscidata.sources.openalex.estimate import Outcome, Shape, estimate_calls, published_outcomes, say_estimate
 
 logger = logging.getLogger(__name__)
+
+_WAVE = 100  # candidates scored before the draw is updated
+_GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
+_IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
+
+
+class Pulled(NamedTuple):
+    """The result of a pull.
+
+    WORKS and CITATIONS of the judged candidates, their CD_SCORES with the columns of ATYPICALITY, the manifest's entry,
+    and REFERENCE_WORKS of the requested cited works.
+    """
+
+    works: pl.DataFrame
+    citations: pl.DataFrame
+    scores: pl.DataFrame
+    provenance: dict[str, Any]
+    references: pl.DataFrame
 
 
 def pull_openalex(
@@ -80,7 +128,7 @@ def pull_openalex(
             "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
             "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
         )
-    pull = Pull(client, candidates, cd, demand, novelty, background)
+    pull = _Pull(client, candidates, cd, demand, novelty, background)
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
         client.watch(lambda cost: advance(0, f"${cost:.4f}"))
@@ -104,3 +152,241 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
         "data_date": kept.last_fetched_on,
         "responses_sha256": kept.sha256,
     }
+
+
+@dataclass
+class _Pull:
+    """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
+
+    client: OpenAlexClient
+    candidates: Candidates
+    cd: CDConfig
+    demand: Demand
+    novelty: NoveltyConfig | None
+    background: Path | None
+    frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    closed: dict[int, frozenset[Cell]] = field(default_factory=dict[int, frozenset[Cell]])
+    shapes: list[Shape] = field(default_factory=list[Shape])
+    passed_over: dict[str, int] = field(default_factory=dict[str, int])
+    rounds: int = 0
+    estimated_at: int = 0
+    looked_at: int = 0
+
+    def __post_init__(self) -> None:
+        self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
+        self.records = ReferenceRecords(self.client)
+        self.window = Window(self.cd)
+
+    def waves(self) -> Iterator[None]:
+        """Score candidates in waves, the lowest split keys of each round first."""
+        seen: set[int] = set()
+        queue: list[tuple[str, Work]] = []
+        idle = 0  # rounds in a row that brought nothing new
+        for round_ in count():
+            room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
+            if room <= 0 or idle == _IDLE_ROUNDS or self.demand.is_met:
+                return
+            fresh = [work for work in self.candidates.sample(round_, room) if work.work_id not in seen]
+            sampled = self._in_order(fresh)[:room]
+            seen.update(work.work_id for _, work in sampled)
+            idle = 0 if sampled else idle + 1
+            self.rounds += 1
+            fit = self._fit(sampled)
+            self.shapes += [_shape(split, work) for split, work in fit]
+            queue += fit
+            if queue and not self.rows:
+                self._estimate(queue, self.candidates.available - len(seen))
+            while not self.demand.is_met:
+                wave, queue = self._next_wave(queue)
+                if wave:
+                    queue = [*self._score(wave), *queue]
+                elif self.looked_at < len(self.rows):
+                    self._look()
+                else:
+                    break
+                if len(self.rows) >= 2 * self.estimated_at:
+                    self._look()
+                    if not self.demand.is_met:
+                        self._estimate(queue, self.candidates.available - len(seen))
+                yield
+
+    def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
+        """Sort candidates by split key, each with its split."""
+        unique = {work.work_id: work for work in works}
+        ids = pl.Series("work_id", list(unique), pl.Int64)
+        keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
+        keyed = keyed.with_columns(self.demand.splits(ids).alias("split")).sort("key", "work_id")
+        return [(split, unique[work_id]) for work_id, _, split in keyed.rows()]
+
+    def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Remove works that their own record makes ineligible, for example by a blank title."""
+        works, citations = rows_from_works([work for _, work in queue])
+        scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
+        own = replace(self.eligibility, min_citations=0)
+        marked = mark_removals(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
+        for _ in range(len(queue) - len(fit)):
+            self._pass_over("unfit_record")
+        return [(split, work) for split, work in queue if work.work_id in fit]
+
+    def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
+        """Take the next candidates that may get a label that their split still needs."""
+        is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
+        wave: list[tuple[str, Work]] = []
+        waiting: list[tuple[str, Work]] = []
+        for place, (split, work) in enumerate(queue):
+            if len(wave) == _WAVE:
+                return wave, waiting + queue[place:]
+            if self.closed.get(work.work_id, every) & is_open[split]:
+                wave.append((split, work))
+            elif self.demand.needs_novelty:
+                waiting.append((split, work))
+            else:
+                self._pass_over("side_full")
+        return wave, waiting
+
+    def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Request the citers of each work, then the citers of its references where the draw needs them.
+
+        Returns:
+            Works that were passed over, but may be needed when labels change.
+        """
+        citers = self._citers([work for _, work in wave])
+        undecided: list[Work] = []
+        waiting: list[tuple[str, Work]] = []
+        for split, work in wave:
+            focal = citers[work.work_id]
+            self.closed.pop(work.work_id, None)
+            if focal is None:
+                continue
+            n_i, n_j = self.window.n_i_and_n_j(work, focal)
+            if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
+                continue
+            possible = self.demand.possible_cells(n_i, n_j)
+            if possible & self.demand.open_cells[split]:
+                undecided.append(work)
+            else:
+                self.closed[work.work_id] = possible
+                waiting.append((split, work))
+                citers[work.work_id] = None
+        of_references = self._citers_of_references(undecided, citers)
+        judged: list[Work] = []
+        for _, work in wave:
+            focal, years = citers[work.work_id], of_references.get(work.work_id)
+            if focal is not None:
+                judged.append(work)
+                self.rows.append(self.window.row(work, focal, years))
+        if self.novelty is not None:
+            self.records.ask(reference for work in judged for reference in work.references)
+        self.frames.append(rows_from_works(judged))
+        if self._may_be_met():
+            self._look()
+        return waiting if self.demand.needs_novelty else []
+
+    def _may_be_met(self) -> bool:
+        """Whether it is time to update the draw; for novelty, which reads all works, only when it can help."""
+        if not self.demand.needs_novelty:
+            return True
+        missing = self.demand.split.n_train + self.demand.split.n_test - self.demand.filled
+        return len(self.rows) >= max(self.looked_at + missing, _GROWTH * self.looked_at)
+
+    def _look(self) -> None:
+        """Update the draw with the works judged so far."""
+        if self.looked_at < len(self.rows):
+            self.demand.update(*self._tables(texts=False, novelty=self.demand.needs_novelty))
+            self.looked_at = len(self.rows)
+
+    def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
+        """Request the citers of each work; None for a work that is passed over."""
+        dialogues = [ask_citers(work.work_id, own_references(work), work.cited_by_count) for work in works]
+        answers = dict(zip((work.work_id for work in works), converse(self.client, dialogues), strict=True))
+        counted = [work for work in works if (focal := answers[work.work_id]) and focal.shared is None]
+        self.records.ask(reference for work in counted for reference in work.references)
+        for work in counted:
+            focal = answers[work.work_id]
+            assert focal is not None  # as selected above
+            both_in_vain, _ = self.records.counted_in_vain(work.work_id, own_references(work))
+            answers[work.work_id] = replace(focal, citing_both=focal.citing_both - both_in_vain)
+        for work_id, focal in answers.items():
+            if focal is None or not focal.citing_both <= focal.citing_focal:
+                self._pass_over("too_many_citers" if focal is None else "inconsistent_counts")
+                answers[work_id] = None
+        return answers
+
+    def _citers_of_references(self, works: Sequence[Work], citers: dict[int, FocalCiters | None]) -> dict[int, Years]:
+        """Request the citers of the references of each work; pass over a work with contradictory answers."""
+        dialogues = [ask_reference_citers(work.work_id, own_references(work)) for work in works]
+        answers = converse(self.client, dialogues)
+        self.records.ask(reference for work in works for reference in work.references)
+        found: dict[int, Years] = {}
+        for work, years in zip(works, answers, strict=True):
+            focal = citers[work.work_id]
+            if years is not None:
+                _, all_in_vain = self.records.counted_in_vain(work.work_id, own_references(work))
+                found[work.work_id] = years - all_in_vain
+            if years is None or (focal and not focal.citing_both <= found[work.work_id]):
+                self._pass_over("too_many_citers" if years is None else "inconsistent_counts")
+                citers[work.work_id] = None
+        return found
+
+    def _tables(self, *, texts: bool, novelty: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Make WORKS, CITATIONS and the scores of all works judged so far.
+
+        Args:
+            texts: False cuts abstracts short.
+            novelty: False leaves the columns of ATYPICALITY null.
+        """
+        abstract = pl.col("abstract") if texts else pl.col("abstract").str.head(1)
+        works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
+        citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
+        scores = scores_of(self.rows, self.cd)
+        known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
+        known = known.unique("work_id", keep="first", maintain_order=True)
+        config = self.novelty if novelty else None
+        scores = join_atypicality(scores, known.lazy(), citations.lazy(), config, background=self.background).collect()
+        return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
+
+    def _pass_over(self, reason: str) -> None:
+        self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
+
+    def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
+        """Log an estimate of the rest, first from published shares, then from the outcomes so far."""
+        outcomes = [self._outcome(row) for row in self.rows]
+        outcomes += [Outcome(cell=None, possible=possible, asks_references=True) for possible in self.closed.values()]
+        ahead = [_shape(split, work) for split, work in queue]
+        calls = estimate_calls(
+            self.demand,
+            outcomes or published_outcomes(self.demand),
+            ahead,
+            self.shapes,
+            len(ahead) + n_later,
+            every_record=self.novelty is not None,
+        )
+        say_estimate(self.client, calls)
+        self.estimated_at = max(len(self.rows), _WAVE // 2)
+
+    def _outcome(self, row: dict[str, Any]) -> Outcome:
+        n_i, n_j = row["n_i"], row["n_j"]
+        asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
+        possible = self.demand.possible_cells(n_i, n_j)
+        return Outcome(cell=self.demand.cell_of.get(row["work_id"]), possible=possible, asks_references=asked)
+
+    def result(self) -> Pulled:
+        """Collect the result and its provenance."""
+        passed_over = self.passed_over | ({"label_full": len(self.closed)} if self.closed else {})
+        provenance = {
+            "kind": "openalex",
+            **asdict(self.config),
+            "filter": self.candidates.filter_text(),
+            "rounds": self.rounds,
+            "later_works": self.candidates.later_works,
+            "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
+            "judged": len(self.rows),
+            "passed_over": dict(sorted(passed_over.items())),
+        }
+        return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
+
+
+def _shape(split: str, work: Work) -> Shape:
+    return Shape(split, len(work.references), work.cited_by_count or 0)
