@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 
 import platformdirs
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import require_config
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
@@ -63,6 +64,8 @@ class BuildConfig:
     api: ApiConfig = field(default_factory=ApiConfig)
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Take paths as text too."""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
@@ -73,6 +74,8 @@ class LabelThresholds:
     novelty_rule: NoveltyRule = "margin"
     uzzi_tail_max: float = 0.0
     uzzi_median_share: float = 0.5
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not isinstance(self.inclusive, bool):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -182,7 +182,7 @@ def write_background(
         >>> corpus = scan_synthetic(SyntheticConfig(n_works=2_000))  # or Corpus(works, citations, {})
         >>> with TemporaryDirectory() as home:
         ...     write_background(corpus, Path(home) / "pairs.parquet", cache_dir=home)
-        Background(pairs.parquet: 45 years 1980-2024, 121,262 venue pairs, null model analytic)
+        Background(...pairs.parquet: 1980 to 2024, ... venue pairs, null='analytic')
     """
     if not isinstance(source, Corpus):
         check_source(source, "source")

@@ -173,3 +173,9 @@ class Corpus(NamedTuple):
     works: pl.LazyFrame
     citations: pl.LazyFrame
     provenance: dict[str, Any]
+
+    def __repr__(self) -> str:
+        """Name the source, and how much it says that it holds; both frames are lazy."""
+        facts = {name: fact for name, fact in self.provenance.items() if name in ("works", "citations")}
+        counts = ", ".join(f"{fact:,} {name}" for name, fact in facts.items() if isinstance(fact, int))
+        return f"Corpus({self.provenance.get('kind', 'works and citations')}{': ' if counts else ''}{counts})"

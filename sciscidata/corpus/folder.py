@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from sciscidata._support.parallel import map_in_order
+from sciscidata._support.short_repr import short_repr
 from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
@@ -56,6 +57,8 @@ class CorpusConfig:
     """
 
     folder: str
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         folder: Any = self.folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import conventional_options, is_whole
 from sciscidata.errors import ConfigError
 
@@ -52,6 +53,8 @@ class CDConfig:
     uncited: Literal["keep", "null", "null_if_never"] = "keep"
     undefined: Literal["null", "zero"] = "null"
     family: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         problem = ""

@@ -58,6 +58,11 @@ class CitationGraph:
     citer_offsets: Int64Array
     citers: Int32Array
 
+    def __repr__(self) -> str:
+        """Count works and citations; the arrays are long."""
+        years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "no years"
+        return f"CitationGraph({self.n_known:,} works, {years}, {self.n_citations:,} citations)"
+
     @property
     def n_works(self) -> int:
         """Number of nodes, including works known only from citations."""

@@ -60,6 +60,12 @@ class Background:
     counts: pl.DataFrame
     source_ids: Int64Array
 
+    def __repr__(self) -> str:
+        """Name the file, its years and pairs, and its null model."""
+        years, n_pairs = self.counts["publication_year"], int(self.counts["n_pairs"].sum())
+        span = f"{years.min()} to {years.max()}" if years.len() else "no years"
+        return f"Background({self.path}: {span}, {n_pairs:,} venue pairs, null={self.null_model.get('null')!r})"
+
     @property
     def years(self) -> frozenset[int]:
         """The citing years it holds."""

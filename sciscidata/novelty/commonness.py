@@ -24,6 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata._kernels.portable_math import natural_log
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
@@ -68,6 +69,8 @@ class CommonnessConfig:
     same_venue_pairs: bool = True
     min_pairs: int = 1
     max_references: int | None = 1_000
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         problem = ""

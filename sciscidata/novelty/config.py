@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, get_args, get_type_hints
 
 import numpy as np
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import conventional_options, is_whole
 from sciscidata.errors import ConfigError
 
@@ -67,6 +68,8 @@ class NoveltyConfig:
     venue_required: bool = False
     years: tuple[int, int] | None = None
     score: Literal["sigmoid", "rank"] = "sigmoid"
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         problem = ""

@@ -27,6 +27,7 @@ import polars as pl
 
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
@@ -73,6 +74,8 @@ class WangConfig:
     first_year: int | None = None
     last_year: int | None = None
     max_references: int | None = 1_000
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         optional = {"past_years": (1, True), "reuse_years": (1, True), "max_references": (2, True)}

@@ -14,6 +14,7 @@ import httpx
 import platformdirs
 
 from sciscidata._support.addresses import check_address
+from sciscidata._support.short_repr import short_repr
 from sciscidata.errors import ConfigError
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 
@@ -69,6 +70,8 @@ class ApiConfig:
     max_answer_mb: int = 32
     max_cost_usd: float | None = None
     offline: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Strip what people paste, and refuse the impossible."""

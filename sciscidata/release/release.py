@@ -66,6 +66,22 @@ class Release:
     folder: Path
     manifest: dict[str, Any] = field(repr=False, hash=False)
 
+    def __repr__(self) -> str:
+        """Name the folder, and the works of each split by class."""
+        try:
+            lines = [
+                f"  {split}: {self.manifest['sides'][split]['rows']:,} works"
+                + "".join(
+                    "; " + ", ".join(f"{n:,} {label}" for label, n in classes.items())
+                    for classes in self.manifest["class_counts"][split].values()
+                    if any(classes.values())
+                )
+                for split in SPLITS
+            ]
+        except (AttributeError, KeyError, TypeError, ValueError):  # a manifest may come from anywhere
+            lines = ["  its manifest does not count its works"]
+        return "\n".join([f"Release({self.folder})", *lines])
+
     @cached_property
     def train(self) -> pl.DataFrame:
         """The training works: EXAMPLE, in the order of their split keys.

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 import polars as pl
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
@@ -66,6 +67,8 @@ class EligibilityConfig:
     max_year: int | None = None
     complete_window: bool = True
     last_year: int | None = None
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for name in (

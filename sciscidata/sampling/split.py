@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import check_fields, checked_config
 from sciscidata.errors import (
     ONE_ROW_EACH,
@@ -118,6 +119,8 @@ class SplitConfig:
     n_test: _Size = 500
     seed: int = 0
     balance: Balance = "disruption"
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import require_config
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError
 from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, check_limits, count_lines, is_blank
@@ -197,6 +198,8 @@ class RecordsConfig:
     max_line_mb: int = DEFAULT_LIMITS.max_line_mb
     max_document_mb: int = DEFAULT_LIMITS.max_document_mb
     max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a list of paths, and what only looks like a truth value."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
@@ -49,6 +50,8 @@ class OpenAlexConfig:
     max_candidates: int = 100_000
     max_references: int = 500
     venues: bool = True
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         ranges = {

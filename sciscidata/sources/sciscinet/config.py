@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata.errors import ConfigError
 
 Version: TypeAlias = Literal["v2", "v1"]
@@ -228,6 +229,8 @@ class SciSciNetConfig:
     texts: str | None = None
     recompute: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Take paths too, and refuse what only looks like a folder or a truth value."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import is_whole, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
@@ -84,6 +85,8 @@ class SnapshotConfig:
     n_workers: int | None = None
     max_line_mb: int = DEFAULT_LIMITS.max_line_mb
     max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
@@ -73,6 +74,8 @@ class SyntheticConfig:
     disruptive_share: float = 0.3
     developing_share: float = 0.3
     text_signal: float = 0.5
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,0 +1,29 @@
+"""A repr worth reading in a notebook: a configuration shows what differs from its defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+def short_repr(config: Any) -> str:  # noqa: ANN401
+    """Write a configuration as the call that makes it, without the options that have their defaults.
+
+    Example:
+        >>> @dataclasses.dataclass(repr=False)
+        ... class Window:
+        ...     years: int = 5
+        ...     start: int = 0
+        ...     __repr__ = short_repr
+        >>> Window(), Window(years=10)
+        (Window(), Window(years=10))
+    """
+    changed: list[str] = []
+    for field in dataclasses.fields(config):
+        if not field.repr:  # a key, a password
+            continue
+        made = field.default_factory is not dataclasses.MISSING
+        default = field.default_factory() if made else field.default
+        if (value := getattr(config, field.name)) != default:
+            changed.append(f"{field.name}={value!r}")
+    return f"{type(config).__name__}({', '.join(changed)})"
