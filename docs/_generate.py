@@ -82,9 +82,9 @@ def render_architecture() -> str:
 def _render_unit(path: Path) -> list[str]:
     relative = path.relative_to(HOME).as_posix()
     if path.is_file():
-        return [f"### {relative}", "", read_first_line(path), ""]
+        return [f"### `{relative}`", "", read_first_line(path), ""]
     modules = [path / "__init__.py", *sorted(set(path.rglob("*.py")) - {path / "__init__.py"})]
-    return [f"### {relative}/", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
+    return [f"### `{relative}/`", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
 
 
 def _render_table(*modules: Path, below: Path | None = None) -> list[str]:
