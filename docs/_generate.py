@@ -82,9 +82,9 @@ def render_architecture() -> str:
 def _render_unit(path: Path) -> list[str]:
     relative = path.relative_to(HOME).as_posix()
     if path.is_file():
-        return [f"### {relative}", "", read_first_line(path), ""]
+        return [f"### `{relative}`", "", read_first_line(path), ""]
     modules = [path / "__init__.py", *sorted(set(path.rglob("*.py")) - {path / "__init__.py"})]
-    return [f"### {relative}/", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
+    return [f"### `{relative}/`", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
 
 
 def _render_table(*modules: Path, below: Path | None = None) -> list[str]:
@@ -109,7 +109,7 @@ def read_public(package: str) -> dict[str, str]:
 def render_api(package: str) -> str:
     """Show every public name of a package: its signature and its docstring."""
     doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
-    parts = [f"# {package}", doc]
+    parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
     groups: dict[str, list[str]] = {"Functions": [], "Configurations and other classes": []}
     public = read_public(package)
     for name in public:
@@ -125,7 +125,10 @@ def render_api(package: str) -> str:
 
 def render_command(program: str) -> str:
     """Describe a command line as its own parsers do."""
-    try:
-        return importlib.import_module(f"{program}.cli.main").render_reference()
-    except (ImportError, AttributeError):
-        return f"# {program}\n"
+    found = [importlib.import_module(f"{program}.cli.{name}") for name in ("main", "commands") if _has(program, name)]
+    render = next((module.render_reference for module in found if hasattr(module, "render_reference")), str)
+    return f"# The `{program}` command\n\n{render()}"
+
+
+def _has(program: str, name: str) -> bool:
+    return (HOME / program / "cli" / f"{name}.py").exists()
