@@ -22,7 +22,7 @@ _AT_ONCE = 256  # simultaneous look-ups: their cache lines fit the first-level c
 @njit(inline="always")
 def _mix(x):
     """Scatter the bits of a 64-bit number (splitmix64)."""
-    return mix64(np.uint64(x) + WEYL)
+    return mix64(np.uint64(x) + WEYL)  # pyright: ignore[reportArgumentType]
 
 
 @njit(inline="always")
