@@ -27,9 +27,6 @@ def check_limits(n_processors: int | None = None) -> None:
 
     Raises:
         MemoryLimitError: the limit of this process is too low.
-
-    Example:
-        >>> check_limits()
     """
     try:
         import resource

@@ -120,9 +120,6 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 
     A corpus may come from somebody else, and the link may lead anywhere. A cache elsewhere is the user's own, so it may
     be a link.
-
-    Example:
-        >>> refuse_linked_cache("no/such/folder", "no/such/folder/cache")
     """
     own, named = real_path(out) / "cache", Path(cache_dir)
     if any(real_path(path.parent) / path.name == own for path in (named, *named.parents)):

@@ -133,9 +133,6 @@ def refuse_foreign(out: Path) -> None:
 
     Raises:
         StorageError: the folder holds something else, or cannot be read.
-
-    Example:
-        >>> refuse_foreign(Path("no/such/folder"))
     """
     if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
         return

@@ -205,11 +205,7 @@ def flush_tree(path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Send a file, or the names in a folder, to the disk.
-
-    Example:
-        >>> flush(Path("."))
-    """
+    """Send a file, or the names in a folder, to the disk."""
     if sys.platform == "win32":  # nothing opened for reading can be flushed there
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -280,11 +276,7 @@ def clear_leftovers(target: Path) -> None:
 
 
 def clear_unfinished() -> None:
-    """Remove the half work of this process, which is about to end while its other threads are still at work.
-
-    Example:
-        >>> clear_unfinished()
-    """
+    """Remove the half work of this process, which is about to end while its other threads are still at work."""
     for workspace, target in list(_unfinished.items()):
         _clear(workspace, target)
 

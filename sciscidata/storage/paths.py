@@ -72,9 +72,6 @@ def refuse_link(path: Path) -> None:
 
     Raises:
         StorageError: there is one.
-
-    Example:
-        >>> refuse_link(Path("no/such/folder"))
     """
     if path.is_symlink():
         msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
@@ -133,9 +130,6 @@ def remove_folder(path: Path) -> None:
     """Remove a folder and its content as far as possible.
 
     A file or a link of that name stays: it is not ours. rmtree of a FIFO would wait for a writer.
-
-    Example:
-        >>> remove_folder(Path("no/such/folder"))
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
