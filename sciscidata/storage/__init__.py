@@ -10,7 +10,6 @@ from sciscidata.storage.atomic import (
     atomic_folder,
     clear_leftovers,
     clear_unfinished,
-    flush,
     scratch_folder,
     whole_when_done,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "clear_unfinished",
     "expand_home",
     "file_checksum",
-    "flush",
     "hash_file",
     "is_sealed",
     "is_sealed_text",

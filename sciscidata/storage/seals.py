@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from pathlib import Path
 from typing import IO, Final
@@ -39,13 +40,17 @@ def seal(path: Path) -> None:
         (True, False)
     """
     with path.open("r+b") as file:
-        at = _find_seal(file)
-        if at is None:
-            msg = f"{path} has no room for one seal"
-            raise ValueError(msg)
-        digest = _hash_blanked(file, at)
-        file.seek(at)
-        file.write(digest.encode())
+        _seal(file)
+
+
+def _seal(file: IO[bytes]) -> None:
+    at = _find_seal(file)
+    if at is None:
+        msg = "no room for one seal"
+        raise ValueError(msg)
+    digest = _hash_blanked(file, at)
+    file.seek(at)
+    file.write(digest.encode())
 
 
 def is_sealed(path: Path) -> bool:
@@ -60,12 +65,16 @@ def is_sealed(path: Path) -> bool:
         False
     """
     with path.open("rb") as file:
-        at = _find_seal(file)
-        if at is None:
-            return False
-        file.seek(at)
-        stated = file.read(_DIGITS).decode()
-        return _hash_blanked(file, at) == stated
+        return _is_sealed(file)
+
+
+def _is_sealed(file: IO[bytes]) -> bool:
+    at = _find_seal(file)
+    if at is None:
+        return False
+    file.seek(at)
+    stated = file.read(_DIGITS).decode()
+    return _hash_blanked(file, at) == stated
 
 
 def seal_text(text: str) -> bytes:
@@ -79,12 +88,9 @@ def seal_text(text: str) -> bytes:
         >>> is_sealed_text(sealed), is_sealed_text(sealed + b" ")
         (True, False)
     """
-    content = text.encode()
-    at = _place(content)
-    if at is None:
-        msg = "the text has no room for one seal"
-        raise ValueError(msg)
-    return content[:at] + hashlib.sha256(content).hexdigest().encode() + content[at + _DIGITS :]
+    file = io.BytesIO(text.encode())
+    _seal(file)
+    return file.getvalue()
 
 
 def is_sealed_text(content: bytes) -> bool:
@@ -94,21 +100,11 @@ def is_sealed_text(content: bytes) -> bool:
         >>> is_sealed_text(b"{}")
         False
     """
-    at = _place(content)
-    if at is None:
-        return False
-    blank = content[:at] + _ZEROS.encode() + content[at + _DIGITS :]
-    return hashlib.sha256(blank).hexdigest().encode() == content[at : at + _DIGITS]
-
-
-def _place(content: bytes) -> int | None:
-    """Return where the 64 digits begin; None where there is no seal, or more than one."""
-    found = list(_SEAL.finditer(content))
-    return found[0].start(1) if len(found) == 1 else None
+    return _is_sealed(io.BytesIO(content))
 
 
 def _find_seal(file: IO[bytes]) -> int | None:
-    """Return the same for a file; of Parquet only the footer is searched, which holds the metadata."""
+    """Return where the 64 digits begin; None without a seal or with several. Of Parquet, only the footer is searched."""
     size = file.seek(0, 2)
     start = 0
     if size >= 8:
@@ -119,8 +115,8 @@ def _find_seal(file: IO[bytes]) -> int | None:
     if size - start > _LONGEST:
         return None
     file.seek(start)
-    at = _place(file.read())
-    return None if at is None else start + at
+    found = list(_SEAL.finditer(file.read()))
+    return start + found[0].start(1) if len(found) == 1 else None
 
 
 def _hash_blanked(file: IO[bytes], at: int) -> str:
