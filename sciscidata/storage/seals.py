@@ -104,7 +104,7 @@ def is_sealed_text(content: bytes) -> bool:
 
 
 def _find_seal(file: IO[bytes]) -> int | None:
-    """Return where the 64 digits begin; None without a seal or with several. Of Parquet, only the footer is searched."""
+    """Return where the 64 digits begin; None without a seal or with several. Of Parquet only the footer counts."""
     size = file.seek(0, 2)
     start = 0
     if size >= 8:
