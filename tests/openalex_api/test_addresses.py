@@ -247,9 +247,7 @@ def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
 
 def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
     for options in ({"token": KEY}, {"Authorization": KEY}):
-        with pytest.raises(
-            ConfigError, match=r"^SciSciNetConfig\.folder is http://10\.0\.0\.1: the"
-        ) as caught:
+        with pytest.raises(ConfigError, match=r"^SciSciNetConfig\.folder is http://10\.0\.0\.1: the") as caught:
             _check_store("http://10.0.0.1/x", options)
         assert KEY not in str(caught.value)
         for folder in ("https://a.org/x", "http://localhost:8000/x"):

@@ -255,7 +255,7 @@ def test_too_fast_slows_every_thread_down(server, store):
 
 @pytest.mark.parametrize("word", ["budget", "credits"])
 @pytest.mark.parametrize("headers", [{"X-RateLimit-Reset": "3600"}, {"Retry-After": "3600"}])
-def test_a_spent_day_stops_at_once_and_says_when_to_come_back(server, store, headers, word):
+def test_a_spent_budget_stops_the_run_and_names_the_time_of_the_reset(server, store, headers, word):
     server.script = lambda path, nth: Reply(429, error_body(f"Insufficient {word}. Need more?"), headers)
     with client_of(server, store) as (client, sleeps), pytest.raises(DailyBudgetError) as caught:
         client.fetch(LIST)
@@ -279,7 +279,7 @@ def test_a_spent_day_stops_at_once_and_says_when_to_come_back(server, store, hea
         ("2026-11-20T16:20:05", "3600", "2026-11-20T17:21"),  # no midnight: up to the minute
     ],
 )
-def test_a_budget_is_full_again_at_midnight_however_long_the_answer_took(now, reset, resets_at):
+def test_a_budget_is_full_again_at_midnight_even_after_a_slow_answer(now, reset, resets_at):
     answer = Answer(429, {"x-ratelimit-reset": reset}, json.dumps({"message": "Insufficient budget"}).encode())
     moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
     with pytest.raises(DailyBudgetError) as caught:
@@ -325,7 +325,7 @@ def test_a_refusal_is_not_tried_again_and_says_what_openalex_said(server, store,
     assert store.summary().n_requests == 0
 
 
-def test_a_missing_key_is_told_from_a_wrong_one(server, store):
+def test_a_missing_and_a_wrong_key_have_different_errors(server, store):
     server.script = lambda path, nth: Reply(401, error_body("API key not found"), {})
     with client_of(server, store) as (client, _), pytest.raises(ApiKeyError, match="does not accept the API key"):
         client.fetch(LIST)
@@ -356,7 +356,7 @@ def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, sto
     assert server.asked == {"/works/W1": 1, "/works/W2": 1}
 
 
-def test_no_redirect_takes_the_key_to_another_host(server, store):
+def test_a_redirect_never_takes_the_key_to_another_host(server, store):
     with serving(ScriptedServer()) as other:
         for place in (f"{other.url}/works/W2", f"//127.0.0.1:{other.server_address[1]}/", "http://[", "ftp://x/y", ""):
             server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
@@ -365,7 +365,7 @@ def test_no_redirect_takes_the_key_to_another_host(server, store):
         assert other.asked == {}
 
 
-def test_a_refused_redirect_is_told_by_scheme_host_and_port_and_carries_no_password(server, store):
+def test_a_refused_redirect_names_scheme_host_and_port_and_no_password(server, store):
     with serving(ScriptedServer()) as other:
         for place, told in (
             (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
@@ -559,7 +559,7 @@ def test_offline_never_touches_the_network(server, store):
     assert sum(server.asked.values()) == 1
 
 
-def test_equal_questions_at_once_become_one_call(server, store):
+def test_equal_simultaneous_requests_become_one_call(server, store):
     def script(path: str, nth: int) -> Reply:
         time.sleep(0.05)
         return Reply(500, b"", {}) if nth == 0 else Reply(body={"n": nth})
@@ -669,7 +669,7 @@ def test_a_missing_work_among_many_is_none_if_allowed(server, store):
             list(client.fetch_all(requests))
 
 
-def test_costs_are_taken_from_wherever_the_answer_states_them(server, store):
+def test_costs_are_read_from_every_place_where_an_answer_states_them(server, store):
     stated = [
         Reply(headers={"X-RateLimit-Cost-USD": "0.001", "X-RateLimit-Credits-Used": "7"}),
         Reply(headers={"X-RateLimit-Credits-Used": "2"}),
@@ -698,7 +698,7 @@ def test_costs_are_taken_from_wherever_the_answer_states_them(server, store):
     assert len(spent) == 7
 
 
-def test_a_limit_is_never_exceeded_however_many_threads_spend(server, store):
+def test_a_limit_is_never_exceeded_by_many_threads(server, store):
     def script(path: str, nth: int) -> Reply:
         time.sleep(0.01)
         return Reply(body={"n": 0})
@@ -726,7 +726,7 @@ def test_nothing_may_be_spent_with_a_limit_of_zero_but_free_calls(server, store)
     assert client.n_calls == 1
 
 
-def test_without_a_key_the_user_is_told_once_how_to_get_one(server, store, caplog):
+def test_without_a_key_one_warning_shows_how_to_get_one(server, store, caplog):
     server.script = echo
     with client_of(server, store, api_key=" ") as (client, _):
         list(client.fetch_all(works_request(i) for i in range(20)))
@@ -811,7 +811,7 @@ def ask_anything(url: str) -> None:
 @example(200, {}, b'{"a": "\\ud800"}')
 @example(200, {"Content-Encoding": "gzip"}, b"not gzip")
 @example(429, {"Retry-After": "9" * 3000, "X-RateLimit-Reset": "9" * 3000}, b"{}")
-def test_no_answer_whatever_crashes_the_client_without_a_clear_error(any_server, status, headers, body):
+def test_any_answer_gives_a_result_or_a_clear_error(any_server, status, headers, body):
     any_server.script = lambda path, nth: Reply(status, body, headers)
     ask_anything(any_server.url)
 
@@ -820,7 +820,7 @@ def test_no_answer_whatever_crashes_the_client_without_a_clear_error(any_server,
 @example(b"HTTP/1.1 301 M\r\nLocation: http://\xff\xfe:99999999/\r\nContent-Length: 0\r\n", False)
 @example(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}", False)
 @example(b"\r\nRetry-After: \xff\x00\r\n", True)
-def test_no_bytes_on_the_wire_crash_the_client_without_a_clear_error(garbage, begins_well):
+def test_any_bytes_on_the_wire_give_a_result_or_a_clear_error(garbage, begins_well):
     content = b"HTTP/1.1 200 OK\r\n" * begins_well + garbage
 
     def serve(listener: socket.socket) -> None:

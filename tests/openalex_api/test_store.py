@@ -170,7 +170,7 @@ def test_no_damage_goes_unnoticed(tmp_path):
     assert n_noticed > 10
 
 
-def test_a_full_disk_is_named_and_what_was_put_stays(store):
+def test_a_full_disk_is_named_and_earlier_answers_stay(store):
     store.put("a", b"kept", 0.0)
     (n_pages,) = store._database.execute("PRAGMA page_count").fetchone()
     store._database.execute(f"PRAGMA max_page_count = {n_pages + 2}")
@@ -240,7 +240,7 @@ def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
     "change",
     ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'", "sha256 = '77'"],
 )
-def test_a_request_that_is_not_what_was_put_there_is_refused(tmp_path, change):
+def test_an_altered_request_is_refused(tmp_path, change):
     with ResponseStore(tmp_path) as store:
         store.put("a", b"1", 0.5)
     with sqlite3.connect(tmp_path / FILE_NAME) as database:

@@ -51,7 +51,9 @@ MAKES = [
 
 
 @pytest.mark.parametrize(("compression", "version", "dictionary", "index", "encoding"), MAKES)
-def test_rows_are_those_of_the_whole_file_whoever_wrote_it(tmp_path, compression, version, dictionary, index, encoding):
+def test_chosen_rows_equal_those_of_the_whole_file_for_every_writer(
+    tmp_path, compression, version, dictionary, index, encoding
+):
     pq.write_table(
         TABLE,
         tmp_path / "t.parquet",
@@ -85,7 +87,7 @@ def _written_by_polars(made: list[Path] = []) -> Path:  # noqa: B006 (written on
 
 def test_pages_are_decoded_a_few_at_a_time(tmp_path, monkeypatch):
     pq.write_table(TABLE, tmp_path / "t.parquet", data_page_size=10_000, use_dictionary=False)
-    monkeypatch.setattr(parquet_pages, "_AT_ONCE", 30_000)
+    monkeypatch.setattr(parquet_pages, "_TOGETHER_BYTES", 30_000)
     every = np.arange(N_ROWS)
     assert read_rows(tmp_path / "t.parquet", ROWS.columns, every).equals(ROWS)
 
@@ -117,7 +119,7 @@ def test_one_row_costs_a_page_and_not_its_column(tmp_path, index):
     assert held["text"].combine_chunks().get_total_buffer_size() < 10_000  # not the page that it was on
 
 
-def test_a_header_longer_than_what_is_read_at_first_is_read_on(tmp_path):
+def test_a_long_header_is_read_to_its_end(tmp_path):
     # A header of Arrow's holds the smallest and the largest text of its page where there is no index.
     table = pa.table({"text": [letter * 900 for letter in "abcdef"]})
     pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False)
@@ -197,7 +199,7 @@ def test_a_footer_that_contradicts_itself_is_refused(tmp_path, change):
         read_rows(path, ["id", "text", "number"], np.array([0, 150]))
 
 
-def test_a_page_that_is_no_more_what_its_checksum_says_is_refused(tmp_path):
+def test_a_page_with_a_wrong_checksum_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     draw = random.Random(0)
     table = pa.table({"text": [draw.randbytes(50).hex() for _ in range(400)]})

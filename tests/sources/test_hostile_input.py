@@ -101,7 +101,7 @@ pieces = st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 300_000).map
     checksum=st.booleans(),
     sized=st.booleans(),
 )
-def test_what_comes_out_is_what_went_in_and_never_much_at_a_time(parts, size, level, checksum, sized):
+def test_decompression_restores_the_input_in_small_pieces(parts, size, level, checksum, sized):
     packer = zstandard.ZstdCompressor(level=level, write_checksum=checksum, write_content_size=sized)
     skippable = struct.pack("<II", 0x184D2A53, 3) + b"abc"
     packed = {
@@ -310,7 +310,7 @@ def test_lines_that_are_too_long_count_as_bytes_without_a_work(tmp_path):
 
 @pytest.mark.parametrize("pretty", [False, True], ids=["one line", "a document"])
 @pytest.mark.parametrize("shape", [lambda works: works, lambda works: {"results": works}], ids=["list", "page"])
-def test_a_piece_with_works_is_no_gap_however_large_it_is(tmp_path, pretty, shape):
+def test_a_large_piece_with_works_is_no_gap(tmp_path, pretty, shape):
     works = [{"id": f"W{n}", "title": "x" * 50_000} for n in range(60)[1:]]
     content = json.dumps(shape(works), indent=1 if pretty else None).encode()
     assert pull(tmp_path, content, max_gap_mb=1)["works"] == 59
@@ -338,7 +338,7 @@ def test_a_list_of_many_entries_that_are_too_short_for_works_is_left(entry):
 
 
 @pytest.mark.parametrize("shape", [lambda works: works, lambda works: {"results": works, "meta": 1}])
-def test_a_document_is_mended_entry_by_entry_whatever_its_size(tmp_path, shape):
+def test_a_document_of_any_size_is_repaired_entry_by_entry(tmp_path, shape):
     works = [{"id": f"W{n}", "title": "x" * n, "fwci": float("nan")} for n in range(1, 61)]
     content = json.dumps(shape(works), indent=1).encode()
     with pytest.MonkeyPatch.context() as patch:
@@ -363,7 +363,7 @@ values = st.recursive(
 @given(
     entries=st.lists(values, max_size=8), indent=st.none() | st.just(1), size=st.integers(20, 300), cut=st.floats(0, 1)
 )
-def test_entries_are_those_of_json_whatever_the_window(entries, indent, size, cut):
+def test_entries_equal_those_of_json_for_every_window(entries, indent, size, cut):
     for whole in (entries, {"meta": 1.5e300, "results": entries, "x": [[]]}):
         text = json.dumps(whole, indent=indent, ensure_ascii=False).encode("utf-8", "replace")
         with pytest.MonkeyPatch.context() as patch:
@@ -465,7 +465,7 @@ def special_files(home: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "zero"])
-def test_what_is_no_file_is_refused_at_once_wherever_one_is_named(tmp_path, kind):
+def test_a_pipe_or_device_is_refused_for_every_input(tmp_path, kind):
     path = special_files(tmp_path / "x")[kind]
     with pytest.raises(InputNotFoundError, match="neither a file nor a folder"):
         pull_records(RecordsConfig(inputs=(str(path),)), tmp_path / "cache")

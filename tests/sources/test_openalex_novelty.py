@@ -200,7 +200,7 @@ class Moving(Demand):
             self._have |= {(split, cell): 10**6 for split, cell in self._have if split == "test"}
 
 
-def test_who_is_passed_over_is_judged_after_all_when_labels_move(server, tmp_path):
+def test_works_that_were_passed_over_are_judged_when_labels_change(server, tmp_path):
     settings = config(server, tmp_path, split=SplitConfig(n_train=210, n_test=90, balance="novelty"))
     source = dataclasses.replace(SOURCE, max_candidates=400)
     demand = Moving(UZZI, settings.eligibility, settings.split, 5)

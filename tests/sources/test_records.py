@@ -222,7 +222,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
     assert ids(scan(write(tmp_path / "works[1].jsonl", ONE))) == [1]
 
 
-def test_inputs_that_are_not_there_are_told_at_once(tmp_path):
+def test_missing_inputs_are_named_when_called(tmp_path):
     with pytest.raises(InputNotFoundError, match="does not exist"):
         scan(tmp_path / "none.jsonl")
     (tmp_path / "link.jsonl").symlink_to("none.jsonl")

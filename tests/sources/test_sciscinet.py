@@ -72,11 +72,9 @@ from sciscidata.stages import ingest
 N_WORKS = 3_000
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sciscinet")
-    make(folder, N_WORKS, n_bytes=300)
-    return folder
+@pytest.fixture(scope="session")
+def made(sciscinet_tables) -> Path:
+    return sciscinet_tables
 
 
 @pytest.fixture
@@ -302,7 +300,7 @@ def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(m
     assert [path.name for path in tmp_path.iterdir()] == ["tables"]  # what was cut up is gone
 
 
-def test_more_blocks_are_written_at_once_than_a_process_may_have_files_open_at_first(made, monkeypatch):
+def test_the_limit_of_open_files_is_raised_for_many_blocks(made, monkeypatch):
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     whole = tables(made).in_id_order().collect()
@@ -318,7 +316,7 @@ sought = st.lists(st.none() | st.integers(-3, 12))
 
 
 @given(st.sets(st.integers(-3, 12)), sought)
-def test_works_are_looked_up_among_sorted_ids_wherever_they_stand_and_however_often(known, wanted):
+def test_works_are_found_among_sorted_ids_in_any_order_and_repeatedly(known, wanted):
     ids = np.array(sorted(known), np.int64)
     at, rows = look_up(ids, pl.Series(wanted, dtype=pl.Int64))
     assert sorted(rows) == [row for row, work in enumerate(wanted) if work in known]
@@ -339,15 +337,15 @@ def test_ids_are_read_sorted_with_their_repeats(work_ids, n_parts):
     assert find_repeats(ids).tolist() == extra
 
 
-def test_a_corpus_has_the_same_files_whether_it_is_made_in_blocks_or_at_once(made, tmp_path, monkeypatch):
-    def ingest(name, *, texts):
+def test_a_corpus_made_in_blocks_has_the_same_files(made, tmp_path, monkeypatch):
+    def report_of(name, *, texts):
         corpus = ingest(SciSciNetConfig(folder=str(made)), tmp_path / name, cache_dir=tmp_path, texts=texts)
         return corpus.provenance["report_sha256"]
 
-    at_once = [ingest(f"whole-{texts}", texts=texts) for texts in (True, False)]
+    whole = [report_of(f"whole-{texts}", texts=texts) for texts in (True, False)]
     monkeypatch.setattr(sciscinet_order, "_BATCH_ROWS", 128)
     monkeypatch.setattr(sciscinet_order, "_BLOCK", 512)
-    assert [ingest(f"blocks-{texts}", texts=texts) for texts in (True, False)] == at_once
+    assert [report_of(f"blocks-{texts}", texts=texts) for texts in (True, False)] == whole
 
 
 def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypatch):
@@ -394,7 +392,7 @@ def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path
         (lambda part: part.drop("doi"), "doi not at all, a.parquet as String"),
     ],
 )
-def test_parts_that_hold_a_column_otherwise_are_refused_at_once(tmp_path, change, shown):
+def test_parts_with_another_type_of_a_column_are_refused(tmp_path, change, shown):
     home = tmp_path / "sciscinet_papers"
     home.mkdir()
     part = pl.DataFrame({"paperid": ["W1"], "year": [1999], "doi": ["10.1/a"], "notes": [1]})
@@ -431,7 +429,7 @@ def test_texts_may_lie_elsewhere(made, tmp_path):
     assert found["title"].null_count() < N_WORKS / 2
 
 
-def test_a_table_without_its_ids_is_refused_at_once(tmp_path):
+def test_a_table_without_its_ids_is_refused(tmp_path):
     pl.DataFrame({"id": ["W1"], "year": [1999]}).write_parquet(tmp_path / "sciscinet_papers.parquet")
     with pytest.raises(SchemaMismatchError, match=r"lacks paperid; it has id, year"):
         tables(tmp_path)
@@ -443,7 +441,7 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
         tables(tmp_path)
 
 
-def test_of_parts_the_one_that_is_no_parquet_is_named_and_hidden_files_are_none(made, tmp_path):
+def test_a_part_that_is_not_parquet_is_named_and_hidden_files_are_ignored(made, tmp_path):
     parts = tmp_path / "sciscinet_papers"
     parts.mkdir()
     (parts / "._0.parquet").write_bytes(b"left by a file manager")
@@ -479,12 +477,12 @@ def test_papers_that_count_themselves_wrong_are_refused(tmp_path, change):
 def test_a_part_that_may_not_be_read_is_not_called_damaged(made, monkeypatch):
     # Root may read anything, so Polars' words are given.
     monkeypatch.setattr(Table, "find_damage", lambda _: (made / "1.parquet", "Permission denied (os error 13)"))
-    denied = r"1\.parquet may not be read: Permission denied .* Mend its permissions"
+    denied = r"1\.parquet may not be read: Permission denied .* Correct its permissions"
     with pytest.raises(InputNotFoundError, match=denied), reading(tables(made).tables):
         raise PermissionError("Permission denied (os error 13): 1.parquet")
 
 
-def test_a_folder_of_texts_that_holds_none_is_an_error_at_once(made, tmp_path):
+def test_a_folder_of_texts_without_the_table_is_an_error(made, tmp_path):
     with pytest.raises(InputNotFoundError, match=r"has no table sciscinet_papertitleabstract.*SciSciNetConfig\.texts"):
         tables(made, texts=str(tmp_path))
 
@@ -575,7 +573,7 @@ many = st.lists(
 
 
 @given(links | many, st.randoms())
-def test_fields_follow_the_rule_in_whatever_order_the_links_come(rows, random):
+def test_fields_follow_the_rule_for_any_order_of_links(rows, random):
     names = {1: ("B", 0), 2: ("A", 0), 3: ("A", 1), 4: ("C", 1), 5: ("A", 1), 6: ("Z", 2)}
     names |= {number: (chr(60 + number), 2) for number in range(7, 13)}  # more than a work may have
     fields = pl.LazyFrame(
@@ -1135,7 +1133,7 @@ def test_a_work_that_a_table_repeats_is_refused_by_every_run(made, tmp_path, nam
         ("papertitleabstract", "title", pl.lit(3), "Int32"),
     ],
 )
-def test_a_column_of_a_type_that_cannot_be_meant_is_refused_at_once(made, tmp_path, table, column, change, dtype):
+def test_a_column_of_an_impossible_type_is_refused(made, tmp_path, table, column, change, dtype):
     tables_with(made, tmp_path, **{table: lambda rows: rows.with_columns(change.alias(column))})
     with pytest.raises(SchemaMismatchError, match=rf"holds {column} as {dtype}.*, needs "):
         tables(tmp_path)
@@ -1253,7 +1251,7 @@ def test_an_export_that_cannot_be_written_ends_with_an_error_and_not_with_a_cras
         assert (run.returncode, run.stderr.count("cannot write")) == (1, 1), run.stderr
 
 
-def test_whoever_stops_early_stops_the_query_behind():
+def test_a_reader_that_stops_early_stops_the_query():
     n_rows, read = 5_000_000 * pl.thread_pool_size(), []  # each thread reads some ahead
 
     def note(frame):

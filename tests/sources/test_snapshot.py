@@ -132,9 +132,7 @@ def test_parquet_is_taken_where_both_editions_are_there(real, tmp_path):
 
 def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, tmp_path, caplog):
     folder = shared_data / "openalex" / "snapshot_legacy"
-    with pytest.raises(
-        InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*Config.corrupt='skip'"
-    ):
+    with pytest.raises(InputNotFoundError, match=r"464 of 465 parts.*updated_date=.*not here.*Config.corrupt='skip'"):
         read(folder, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     corpus = read(folder, tmp_path / "out", corrupt="skip")
@@ -319,9 +317,7 @@ def test_a_corrupt_part_is_named_and_fatal_or_skipped_by_choice(tmp_path, editio
     part = next(folder.glob(f"data/{edition}/works/{DAYS[1]}*"))
     damage(part, how)
     (folder / "data" / edition / "works" / "manifest.json").unlink()
-    with pytest.raises(
-        CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*corrupt='skip'"
-    ):
+    with pytest.raises(CorruptRecordError, match=rf"1 corrupt part.*{DAYS[1]}.*(damaged|cut off).*corrupt='skip'"):
         read(folder, out, allow_missing_manifest=True)
     assert len(list((out / "works").iterdir())) == 2  # the good ones are kept
     with pytest.raises(InputNotFoundError, match="is not finished"):
@@ -343,7 +339,7 @@ def test_a_parquet_part_without_a_column_that_counts_is_corrupt_and_not_full_of_
         read(folder, tmp_path / "out", allow_missing_manifest=True)
 
 
-def test_a_single_bit_that_has_changed_is_told_where_pages_have_checksums(tmp_path):
+def test_a_changed_bit_is_found_where_pages_have_checksums(tmp_path):
     folder = make(tmp_path / "s", three_parts(), "parquet")
     part = next(folder.glob(f"data/parquet/works/{DAYS[1]}*"))
     table = pq.ParquetFile(part).read()
@@ -457,7 +453,7 @@ def test_blocks_of_lines_are_the_lines(lines, n_members):
 
 
 @pytest.mark.parametrize("size", [*range(1, 40), 100])
-def test_zeros_behind_a_member_are_passed_over_wherever_a_read_ends(tmp_path, monkeypatch, size):
+def test_zeros_after_a_member_are_skipped_for_any_size_of_reads(tmp_path, monkeypatch, size):
     monkeypatch.setattr(record_files, "_CHUNK_BYTES", size)
     path = tmp_path / "part_0000.gz"
     path.write_bytes(gzip.compress(b"1\n2\n") + bytes(9) + gzip.compress(b"3") + bytes(50))

@@ -111,7 +111,7 @@ def test_another_seed_is_another_world():
 
 @given(st.lists(st.sampled_from(list(WORKS)), min_size=1, unique=True), st.integers(1, 700))
 @settings(max_examples=15)
-def test_a_column_is_the_same_whatever_else_is_read_and_in_whatever_chunks(columns, n_rows):
+def test_a_column_does_not_depend_on_the_other_columns_or_on_chunks(columns, n_rows):
     works = scan_synthetic(SyntheticConfig(n_works=700)).works
     assert works.select(columns).head(n_rows).collect().equals(works.collect().select(columns).head(n_rows))
 
@@ -315,11 +315,11 @@ def balanced(eligible: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(eligible.filter(pl.col("label") == label).head(1_500) for label in LABELS).sort("work_id")
 
 
-def test_the_text_tells_the_label_clearly_above_chance_and_far_from_surely(world):
+def test_the_text_predicts_the_label_better_than_chance_but_not_well(world):
     assert 0.5 < balanced_accuracy_of_naive_bayes(balanced(world.eligible)) < 0.75
 
 
-def test_without_a_signal_the_text_tells_nothing(world):
+def test_without_a_signal_the_text_predicts_nothing(world):
     silent = scan_synthetic(SyntheticConfig(text_signal=0.0)).works.select("work_id", "title", "abstract").collect()
     rows = balanced(world.eligible).drop("title", "abstract").join(silent, on="work_id").sort("work_id")
     assert balanced_accuracy_of_naive_bayes(rows) < 0.4
