@@ -89,9 +89,14 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
-        null_model, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-        scores = join_atypicality(disruption, works, citations, config.novelty, **null_model, concentrations=told)
-        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=told)
+        null_model, concentrations = (
+            {"background": config.background, "cache_dir": config.cache_dir},
+            dict[int, float](),
+        )
+        scores = join_atypicality(
+            disruption, works, citations, config.novelty, **null_model, concentrations=concentrations
+        )
+        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=concentrations)
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
@@ -163,8 +168,8 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
 def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     """Score by structure alone; texts are read later, and only of the works that may be drawn."""
     works, citations, provenance = corpus
-    places, told = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-    scores = score_structure(works, citations, config.cd, config.novelty, **places, concentrations=told)
+    places, concentrations = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+    scores = score_structure(works, citations, config.cd, config.novelty, **places, concentrations=concentrations)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
     structure = _beside_scores(facts, scores, config.novelty)
 
@@ -172,7 +177,7 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
 
     names = works.select("work_id", "title", "doi")
-    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works, names, told)
+    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works, names, concentrations)
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
@@ -193,11 +198,15 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
         return _late(tables, structure, config, provenance)
     # The table of works is read for year and venue, and no other of its columns.
     places = {"cache_dir": config.cache_dir, "background": config.background}
-    told: dict[int, float] = {}
-    scores = score_structure(tables.works, tables.citations, config.cd, novelty, **places, concentrations=told)
+    concentrations: dict[int, float] = {}
+    scores = score_structure(
+        tables.works, tables.citations, config.cd, novelty, **places, concentrations=concentrations
+    )
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    source = replace(_late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=told)
+    source = replace(
+        _late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=concentrations
+    )
     if "cd_index" not in structure.collect_schema():
         return source
     computed = scores.select("work_id", "cd_index")
@@ -243,16 +252,16 @@ def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelT
     there, found = published.collect_schema(), {}
     if "cd_index" in there:
         found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
-        _tell("CD index", found)
+        _log_agreement("CD index", found)
     for name in ("z_p10", "z_median"):
         if name in there and computed[name].count():
             found[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
-            _tell(name, found[name])
+            _log_agreement(name, found[name])
     return found
 
 
-def _tell(name: str, agreement: Mapping[str, Any]) -> None:
-    told = [
+def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
+    facts = [
         f"{fact} {agreement[fact]}" for fact in ("both", "spearman", "same_sign", "same_label") if fact in agreement
     ]
-    logger.info("published against computed %s: %s", name, ", ".join(told))
+    logger.info("published against computed %s: %s", name, ", ".join(facts))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: One colour per label everywhere; told apart by colour-blind readers (Okabe & Ito 2008).
+#: One colour per label everywhere; colour-blind readers can tell them apart (Okabe & Ito 2008).
 COLOURS = {
     "disruptive": "#D55E00",
     "consolidating": "#0072B2",
@@ -182,7 +182,7 @@ def draw_classes(
 
 
 _LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
-_COLOURS = "cividis"  # told apart by colour-blind readers, and in grey
+_COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
 
@@ -277,13 +277,13 @@ def _draw_labels(axes: Axes, compared: Mapping[str, Any]) -> None:
 
 def _caption(compared: Mapping[str, Any]) -> str:
     if not compared["both"]:
-        told = "No work has both scores."
+        text = "No work has both scores."
     else:
         spearman = "undefined" if compared["spearman"] is None else f"{compared['spearman']:.3f}"
         same = f"same sign {compared['same_sign']:.1%}, same label {compared['same_label']:.1%}"
-        told = f"{compared['both']:,} works with both scores: Spearman {spearman}, {same}."
+        text = f"{compared['both']:,} works with both scores: Spearman {spearman}, {same}."
     return (
-        f"{told}\nNot shown, one of the two undefined: {compared['only_published']:,} with a published score only, "
+        f"{text}\nNot shown, one of the two undefined: {compared['only_published']:,} with a published score only, "
         f"{compared['only_computed']:,} with a computed score only."
     )
 

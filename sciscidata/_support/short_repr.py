@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 
-def short_repr(config: Any) -> str:  # noqa: ANN401
+def short_repr(self: Any) -> str:  # noqa: ANN401
     """Write a configuration as the call that makes it, without the options that have their defaults.
 
     Example:
@@ -19,11 +19,11 @@ def short_repr(config: Any) -> str:  # noqa: ANN401
         (Window(), Window(years=10))
     """
     changed: list[str] = []
-    for field in dataclasses.fields(config):
+    for field in dataclasses.fields(self):
         if not field.repr:  # a key, a password
             continue
         made = field.default_factory is not dataclasses.MISSING
         default = field.default_factory() if made else field.default
-        if (value := getattr(config, field.name)) != default:
+        if (value := getattr(self, field.name)) != default:
             changed.append(f"{field.name}={value!r}")
-    return f"{type(config).__name__}({', '.join(changed)})"
+    return f"{type(self).__name__}({', '.join(changed)})"

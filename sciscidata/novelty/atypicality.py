@@ -129,9 +129,14 @@ def compute_atypicality(
         wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
         known = None if table is None else table.for_venues_of(works)
         venues = venue_numbers(graph, works)
-        told = concentrations
         return score_atypicality(
-            graph, venues, config, focal=wanted, background=known, n_threads=n_threads, concentrations=told
+            graph,
+            venues,
+            config,
+            focal=wanted,
+            background=known,
+            n_threads=n_threads,
+            concentrations=concentrations,
         )
 
     return pl.defer(score, schema=ATYPICALITY)

@@ -111,7 +111,7 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
         some, ids = order[first:last], graph.work_ids[low:high]
         indices[some] = low + np.minimum(np.searchsorted(ids, work_ids[some]), ids.size - 1)
     if edges[0] or not np.array_equal(graph.work_ids[indices], work_ids):
-        msg = "works holds a dated work that is none of the graph. Name the WORKS that the graph was built from."
+        msg = "works holds a dated work that is not in the graph. Name the WORKS that the graph was built from."
         raise ConfigError(msg)
     return indices
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -240,7 +240,7 @@ def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tupl
     if (atypicality["config"] or atypicality["published"])["score"] == "sigmoid":  # which keeps the order of z
         at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
         return _above(novelty, at_tail), _above(conventionality, at_middle)
-    # Ranks keep the order within a year, so the works with a half lie above those without: novel ones, say, have tail
+    # Ranks keep the order within a year, so the works with a half lie above those without: novel ones have tail
     # novelty, and so has any work of their year with as high a score.
     novel, conventional = label == "novel", label == "conventional"
     return _from_neighbours(novelty, novel, conventional), _from_neighbours(conventionality, conventional, novel)
@@ -327,7 +327,7 @@ def kind_of(path: str | Path) -> Kind:
         for mark, kind in _MARKS.items():
             if (path / mark).is_file():
                 return kind
-        return "corpus" if (path / "works").is_dir() else "release"  # an unfinished one; and what is none of these
+        return "corpus" if (path / "works").is_dir() else "release"  # an unfinished one, or any other folder
     if not path.is_file():
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
         msg = f"{path} {what}. Name {_KINDS}."
@@ -380,10 +380,6 @@ def verify(path: str | Path) -> Verified:
     return Verified(kind, path, _CHECKS[kind](path))
 
 
-def _verify_release(path: Path) -> dict[str, int]:
-    return {split: facts["rows"] for split, facts in verify_release(path).manifest["sides"].items()}
-
-
 def _verify_corpus(path: Path) -> dict[str, int]:
     provenance = scan_corpus(path).provenance
     sums = recorded_sums(read_report(path)[0])
@@ -411,25 +407,17 @@ def _verify_cache(path: Path) -> dict[str, int]:
     return {"files": sum(1 for _ in path.iterdir()) - 1}
 
 
-def _verify_scores(path: Path) -> dict[str, int]:
-    return {"works": verify_scores(path)["rows"]}
-
-
 def _verify_background(path: Path) -> dict[str, int]:
     counts = read_background(path).counts
     return {"years": counts.height, "pairs": int(counts["n_pairs"].sum())}
 
 
-def _verify_export(path: Path) -> dict[str, int]:
-    return {"works": verify_labelled(path)["rows"]}
-
-
-_CHECKS = {
-    "release": _verify_release,
+_CHECKS: Final[dict[Kind, Callable[[Path], dict[str, int]]]] = {
+    "release": lambda path: {split: facts["rows"] for split, facts in verify_release(path).manifest["sides"].items()},
     "corpus": _verify_corpus,
     "graph": _verify_graph,
     "cache": _verify_cache,
-    "scores": _verify_scores,
+    "scores": lambda path: {"works": verify_scores(path)["rows"]},
     "background": _verify_background,
-    "export": _verify_export,
+    "export": lambda path: {"works": verify_labelled(path)["rows"]},
 }

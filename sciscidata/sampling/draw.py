@@ -101,7 +101,7 @@ def draw_or_explain(
         >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
         >>> draw_or_explain(nothing, SplitConfig(n_train=3, n_test=0), {"works": 9, "no_title": 9, "eligible": 0})
         Traceback (most recent call last):
-        sciscidata.errors.NotEnoughWorksError: none of 9 works may be drawn. The filters removed: no_title 9. ...
+        sciscidata.errors.NotEnoughWorksError: no work of 9 may be drawn. The filters removed: no_title 9. ...
     """
     if not filters["works"]:
         msg = "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
@@ -109,7 +109,7 @@ def draw_or_explain(
     found = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
     removed = f"The filters removed: {found}."
     if not filters["eligible"]:
-        msg = f"none of {filters['works']:,} works may be drawn. {removed} {_CHECK}"
+        msg = f"no work of {filters['works']:,} may be drawn. {removed} {_CHECK}"
         raise NotEnoughWorksError(msg)
     try:
         return draw_split(eligible, split)

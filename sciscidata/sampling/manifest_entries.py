@@ -86,7 +86,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
         >>> scored = pl.DataFrame(schema={"n_pairs": pl.Int64, "z_p10": pl.Float64, "z_median": pl.Float64})
         >>> stated = describe_novelty(NoveltyConfig(years=(2030, 2031)), LabelThresholds(), None, scored, works=0)
         >>> print(*remark_on_novelty(stated, "margin"))
-        none of the 0 works read has a novelty score: a work needs two references whose venue and year are known, and
+        no work of the 0 read has a novelty score: a work needs two references whose venue and year are known, and
         a year of its own; only the years 2030 to 2031 were asked for (NoveltyConfig.years, [novelty] years).
     """
     if not atypicality:
@@ -103,7 +103,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
         if background:
             years = f"{background['first_year']} to {background['last_year']}"
             needs.append(f"the background knows the years {years}, and of these works no pair of venues in them")
-        remarks.append(f"none of the {atypicality['works']:,} works read has a novelty score: {'; '.join(needs)}.")
+        remarks.append(f"no work of the {atypicality['works']:,} read has a novelty score: {'; '.join(needs)}.")
     if rule == "uzzi" and (config or atypicality["published"])["score"] == "rank":
         remarks.append("scores are ranks, but the novelty labels are not of them: Uzzi's rule labels by z.")
     return remarks

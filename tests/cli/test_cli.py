@@ -120,7 +120,7 @@ def test_a_release_without_a_novelty_score_says_so_and_why(run, tmp_path, caplog
     status, out, errors = run("build", *world, "--n-train", "60", "--n-test", "9", *given, "--out", "a")
     assert status == 0, errors
     for text in (out, caplog.text):
-        assert "none of the 3,000 works read has a novelty score: a work needs two references" in text
+        assert "no work of the 3,000 read has a novelty score: a work needs two references" in text
         assert ("the background knows the years" in text) == is_saved
         assert ("only the years 2030 to 2031 were asked for" in text) == (not is_saved)
     assert run("describe", "a")[1] == out
@@ -133,7 +133,7 @@ def test_ranks_beside_uzzis_labels_are_remarked_on(run, caplog):
         assert status == 0, errors
         for text in (out, caplog.text):
             assert ("scores are ranks, but the novelty labels are not of them" in text) == is_told
-            assert "none of the" not in text
+            assert "no work of the" not in text
 
 
 def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path):

@@ -404,7 +404,7 @@ def test_venues_are_those_of_the_works_that_a_graph_was_built_from(other):
         assert venue_numbers(graph, more).tolist() == [1, 0]
         return
     for one in (graph, undated):
-        with pytest.raises(ConfigError, match="none of the graph"):
+        with pytest.raises(ConfigError, match="not in the graph"):
             venue_numbers(one, more)
 
 

@@ -27,6 +27,7 @@ from sciscidata.errors import (
     InputNotFoundError,
     NotEnoughWorksError,
     ReleaseExistsError,
+    SchemaMismatchError,
 )
 from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, compute_novelty_labels, count_labels
 from sciscidata.novelty.atypicality import compute_atypicality
@@ -386,3 +387,28 @@ def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
     assert drawn == set(early.drawn["work_id"])
     assert drawn & set(chained) <= {chained[0], chained[31]}
     assert late.manifest["counts"]["filters"]["duplicate"] > 20
+
+
+def test_a_background_may_be_made_of_frames_of_ones_own(tmp_path):
+    config = SyntheticConfig(n_works=500)
+    works, citations, _ = scan_synthetic(config)
+    own = write_background(Corpus(works, citations, {}), tmp_path / "own.parquet", cache_dir=tmp_path)
+    named = write_background(config, tmp_path / "named.parquet", cache_dir=tmp_path)
+    assert sha256(own.path) == sha256(named.path)
+    with pytest.raises(SchemaMismatchError, match="source_id"):
+        write_background(Corpus(works.drop("source_id"), citations, {}), tmp_path / "wrong.parquet")
+    assert not (tmp_path / "wrong.parquet").exists()
+
+
+def test_what_a_notebook_shows_is_short(tmp_path):
+    config = small(tmp_path)
+    corpus = scan_synthetic(SyntheticConfig(n_works=500))
+    background = write_background(corpus, tmp_path / "pairs.parquet", cache_dir=tmp_path)
+    release = build(config)
+    for shown in (repr(corpus), repr(background), repr(release), repr(config), repr(NoveltyConfig())):
+        assert len(shown.replace(str(tmp_path), "")) < 300
+        assert shown.count("\n") <= 2
+    assert "train: " in repr(release)
+    assert repr(NoveltyConfig()) == "NoveltyConfig()"
+    assert repr(NoveltyConfig(n_shuffles=7)) == "NoveltyConfig(n_shuffles=7)"
+    assert "does not count" in repr(type(release)(release.folder, {"sides": None}))

@@ -1176,7 +1176,7 @@ def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_pat
     folder = tmp_path / "tables"
     folder.mkdir()
     tables_with(made, folder, **changes)
-    told = rf"none of 3,000 works may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*texts .*references"
+    told = rf"no work of 3,000 may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*texts .*references"
     with pytest.raises(NotEnoughWorksError, match=told) as error:
         build_from(folder, tmp_path, recompute=filter_name == "few_references")
     assert "Lower" not in str(error.value)
