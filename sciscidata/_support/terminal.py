@@ -42,6 +42,17 @@ def printable(text: object, *, lines: bool = False) -> str:
     return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), str(text))
 
 
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines: each column is as wide as its longest cell, two spaces apart.
+
+    Example:
+        >>> align_columns([["", "share"], ["neutral", "0.5"]])
+        ['         share', 'neutral  0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def _code(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 

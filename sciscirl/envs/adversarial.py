@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 import chz
 from tinker_cookbook.completers import MessageCompleter
@@ -12,9 +13,7 @@ from tinker_cookbook.rl.types import (
     Action,
     ActionExtra,
     Env,
-    EnvGroupBuilder,
     Metrics,
-    RLDataset,
     StepResult,
     StopReason,
 )
@@ -29,7 +28,7 @@ from sciscirl.envs.adversarial_opponents import (
     make_completer,
     render_request,
 )
-from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
 from sciscirl.metrics.adversarial import flip_metrics, make_adversarial_prediction
 from sciscirl.metrics.predictions import INVALID
@@ -179,27 +178,6 @@ class AdversarialGroupBuilder(LabelGroupBuilder):
         return [AdversarialEnv(self.paper, self.rules, self.renderer, self.opponents) for _ in range(self.group_size)]
 
 
-class AdversarialDataset(RLDataset):
-    """The batches of a LabelDataset, with opponents."""
-
-    def __init__(self, plain: LabelDataset, opponents: Opponents) -> None:
-        self.plain = plain
-        self.opponents = opponents
-
-    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
-        """Return the groups of one step; IndexError if there is no such batch."""
-        return [
-            AdversarialGroupBuilder(
-                **{own.name: getattr(group, own.name) for own in fields(group)}, opponents=self.opponents
-            )
-            for group in self.plain.get_batch(index)
-        ]
-
-    def __len__(self) -> int:
-        """Return the number of batches."""
-        return len(self.plain)
-
-
 @chz.chz
 class AdversarialDatasetBuilder(LabelDatasetBuilder):
     """As LabelDatasetBuilder, with opponents; ``reward`` is not used.
@@ -216,18 +194,9 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
         """Return challenger and judge, as ``make_opponents``; each connects when it is first used."""
         return make_opponents(self.adversarial, self.model_name, self.renderer_name, self.base_url)
 
-    async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
-        """Build the batches; see LabelDatasetBuilder."""
-        opponents = self.opponents()
-        train, test = await LabelDatasetBuilder.__call__(self)
-        return _oppose(train, opponents), None if test is None else _oppose(test, opponents)
-
-
-def _oppose(dataset: RLDataset, opponents: Opponents) -> AdversarialDataset:
-    if not isinstance(dataset, LabelDataset):
-        msg = f"a LabelDatasetBuilder builds a LabelDataset, not a {type(dataset).__name__}"
-        raise TypeError(msg)
-    return AdversarialDataset(dataset, opponents)
+    def group_maker(self) -> Callable[..., LabelGroupBuilder]:
+        """Return what makes a group of challenged episodes."""
+        return partial(AdversarialGroupBuilder, opponents=self.opponents())
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
@@ -154,6 +154,7 @@ class LabelDataset(RLDataset):
         tracker: counts what was said recently, for a reward with a batch term.
         watch: called before each batch is made.
         keep_rest: whether to keep a last, smaller batch: yes for evaluation, no for training with equal steps.
+        make_group: makes a group, from the arguments of LabelGroupBuilder.
     """
 
     papers: Sequence[Paper]
@@ -166,6 +167,7 @@ class LabelDataset(RLDataset):
     tracker: ShareTracker | None = None
     watch: TrainingWatch | None = None
     keep_rest: bool = False
+    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder
 
     def __post_init__(self) -> None:
         check_positive(batch_size=self.batch_size, group_size=self.group_size)
@@ -186,7 +188,7 @@ class LabelDataset(RLDataset):
         papers = self.papers[start : start + self.batch_size]
         excess = {} if self.tracker is None else self.tracker.find_excess(index)
         return [
-            LabelGroupBuilder(paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index)
+            self.make_group(paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index)
             for paper, spares in zip(papers, self._find_spares(start, papers), strict=True)
         ]
 
@@ -287,6 +289,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
+    def group_maker(self) -> Callable[..., LabelGroupBuilder]:
+        """Return what makes a group, from the arguments of LabelGroupBuilder."""
+        return LabelGroupBuilder
+
     def train_papers(self) -> Epochs:
         """Return the training papers in the order in which they are shown, epoch after epoch.
 
@@ -331,7 +337,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             PromptError: a paper does not fit under ``max_paper_tokens`` even without its abstract.
             SciSciRLError: the release has too few papers for one batch, or the tokenizer cannot be loaded.
         """
-        rules, renderer = self.rules(), self.renderer()
+        rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
         watch = None
@@ -346,13 +352,15 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             n_spares=self.n_spares,
             tracker=self._tracker(rules) if rules.table.share_penalty else None,
             watch=watch,
+            make_group=make_group,
         )
         if not self.has_test:
             return train, None
         held_out = self.test_papers()
         check_fit(held_out, rules, renderer)
+        size, n_answers = self.batch_size, self.eval_group_size
         return train, LabelDataset(
-            held_out, rules, renderer, batch_size=self.batch_size, group_size=self.eval_group_size, keep_rest=True
+            held_out, rules, renderer, batch_size=size, group_size=n_answers, keep_rest=True, make_group=make_group
         )
 
 

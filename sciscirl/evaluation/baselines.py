@@ -1,4 +1,4 @@
-"""What is learnable without a language model: three predictors that every result stands beside."""
+"""Baselines: three predictors without a language model, to compare every result with."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
-#: Label and forecast (label names to probabilities) for each held-out paper.
+#: The label and the forecast (label names to probabilities) for each held-out paper.
 Verdicts = list[tuple[str, dict[str, float]]]
 
 
 def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Always say the most common label of the training split (the first in label order if several are).
-
-    The forecast is the shares there.
+    """Always give the most common label of the training split (the first of several). The forecast is its shares.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -43,12 +41,12 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
 
 
 def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Say labels at random, in the proportions of the training split. The forecast is the shares there.
+    """Give labels at random, in the proportions of the training split. The forecast is its shares.
 
-    A paper's label depends on nothing but the seed, its id and those proportions (SHA-256).
+    The label of a paper depends on the seed, its id and those proportions alone (SHA-256).
     """
     share, labels = _shares(train, column), VOCABULARIES[column]
-    # A stream of its own for each further label: two labels of one paper are drawn apart.
+    # Each label column has its own stream, so the two labels of one paper are independent.
     stream = "prior" if column == "disruption_label" else f"prior:{column}"
     verdicts: Verdicts = []
     for paper in test:
@@ -63,8 +61,8 @@ def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, se
 def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
     """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
 
-    Words and pairs of words that at least two training papers have; year as it is and citations as log(1 + n), both
-    standardised; field as indicator. Nothing is tuned. The forecast is the model's probabilities.
+    Words and pairs of words that at least two training papers have; year, and citations as log(1 + n), standardised;
+    field as indicator. Nothing is tuned. The forecast is the model's probabilities.
     """
     words = TfidfVectorizer(ngram_range=(1, 2), min_df=2 if len(train) > 50 else 1, sublinear_tf=True, dtype=np.float64)
     facts, model = _Facts(train), LogisticRegression(max_iter=1000)
@@ -72,7 +70,7 @@ def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, se
         seen = sparse.hstack([words.fit_transform(map(_text, train)), facts(train)])
         model.fit(seen, [getattr(paper.gold, column) for paper in train])
     except ValueError as error:  # no word that two papers have, or one class only
-        msg = f"the training papers cannot be learnt from ({error}). Build a larger slice, of two classes at least."
+        msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
         raise SciSciRLError(msg) from error
     asked = sparse.hstack([words.transform(map(_text, test)), facts(test)])
     chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
@@ -96,25 +94,24 @@ def run_baseline(
     seed: int = 0,
     rules: TaskRules = TaskRules(),  # noqa: B008 (frozen)
 ) -> pl.DataFrame:
-    """Let a baseline judge the held-out papers, each label that is asked for on its own.
+    """Let a baseline judge the held-out papers, each label column on its own.
 
     Args:
         name: one of BASELINES.
         train: papers with labels.
         test: papers to judge.
-        seed: of the random one.
-        rules: which labels are asked for, whether as probabilities, and what that earns, as a model's answers would; a
-            balanced reward is fitted to ``train``.
+        seed: of the random baseline.
+        rules: labels, contract and reward, as for a model; a balanced reward is fitted to ``train``.
 
     Returns:
-        Predictions (``prediction_schema``), in the order of ``test``; every answer is valid. Confidence is the
-        forecast of the label, of two labels the product.
+        Predictions (``prediction_schema``), in the order of ``test``; every answer is valid. Confidence is the forecast
+        of the label; for two labels the product.
 
     Raises:
-        SciSciRLError: if there is no training paper, or the classifier finds no words or one class only.
+        SciSciRLError: there is no training paper, or the classifier finds no words or only one class.
     """
     if not train:
-        msg = "the slice has no training papers, which a baseline learns from. Build one with n_train > 0."
+        msg = "the release has no training papers to learn from. Build one with n_train > 0."
         raise SciSciRLError(msg)
     table = rules.fitted(train).table
     columns = TARGETS[rules.target]

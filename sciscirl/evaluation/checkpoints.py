@@ -1,4 +1,4 @@
-"""Choose the checkpoint of a run by what its evaluations can tell apart: not by the last digit of the best one."""
+"""Choose a checkpoint of a run from its evaluations, by differences that are larger than chance."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import printable
+from sciscidata._support.terminal import align_columns, printable
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.metrics.bootstrap import Floats, percentile_interval, resample_metrics
+from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import compute_metrics
 from sciscirl.metrics.predictions import read_predictions
@@ -60,7 +60,7 @@ class SelectionConfig:
     metric: Criterion = "macro_f1"
     rule: Rule = "one_se"
     name: str = "test"
-    n_resamples: PositiveInt = 2000
+    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
     level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
     seed: Annotated[int, Meta(ge=0)] = 0
 
@@ -73,15 +73,11 @@ class Candidate:
     """One evaluation of a run.
 
     Attributes:
-        step: before which it was made; 0 is what the run began with.
-        checkpoint: weights of that step, on a server or in a folder; None where none were kept, and for step 0.
-        score: the metric.
-        low: of its interval.
-        high: likewise.
-        behind: how far behind the best that can be chosen; below 0 if it is better and has no checkpoint.
-        behind_se: standard error of that difference.
-        behind_low: of the interval of that difference.
-        behind_high: likewise.
+        step: the training step before which it was made; 0 is the untrained model.
+        checkpoint: weights of that step, on a server or in a folder; None if not kept, and for step 0.
+        score: the metric, with its interval from ``low`` to ``high``.
+        behind: how far behind the best evaluation that can be chosen; negative for a better one without a checkpoint.
+        behind_se: standard error of that difference; its interval is from ``behind_low`` to ``behind_high``.
         signs: of collapse, by the default thresholds.
     """
 
@@ -98,13 +94,13 @@ class Candidate:
 
     @property
     def can_be_chosen(self) -> bool:
-        """Whether its weights are to be had."""
+        """Whether its weights exist."""
         return self.checkpoint is not None or self.step == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was chosen, the best, and all that there was, by step."""
+    """The chosen evaluation, the best one, and all of them by step."""
 
     chosen: Candidate
     best: Candidate
@@ -115,15 +111,15 @@ class Selection:
 def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
     """Choose among the evaluated checkpoints of a run.
 
-    What is chosen on papers is judged too well by the same papers: report it on others.
+    The papers that chose a checkpoint flatter it: report its metrics on other papers.
 
     Args:
         folder: of a run; its ``predictions`` and ``checkpoints.jsonl`` are read.
-        config: by what to choose.
+        config: metric, rule and bootstrap.
 
     Raises:
-        RunFolderError: if the folder holds no run, no evaluation of that name, or none whose weights were kept.
-        PredictionsError: if a file of predictions is damaged, or they are not all of the same papers.
+        RunFolderError: the folder holds no run, no evaluation of that name, or no evaluation whose weights were kept.
+        PredictionsError: a file of predictions is damaged, or the files are not of the same papers.
 
     Example:
         >>> select_checkpoint(Path("no-such-run"))
@@ -180,16 +176,13 @@ def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
 
 
 def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
-    """Read the evaluations of that name by step, in order of steps."""
+    """Read the evaluations of one name, in order of steps."""
     pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
     if not files:
-        msg = (
-            f"{folder} has no evaluation {name!r}: nothing like predictions/{name}_000050.parquet is there. Wait for "
-            "one, or give the name of another."
-        )
+        msg = f"{folder} has no evaluation {name!r} (predictions/{name}_000050.parquet). Wait, or give another name."
         raise RunFolderError(msg)
     return {step: read_predictions(files[step]) for step in sorted(files)}
 
@@ -200,7 +193,7 @@ def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
 
 
 def render_selection(selection: Selection) -> str:
-    """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` is before the one chosen."""
+    """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
     config, chosen, best = selection.config, selection.chosen, selection.best
     level = f"{config.level:.0%}"
     rows = [
@@ -222,18 +215,12 @@ def render_selection(selection: Selection) -> str:
                 f"collapse: {', '.join(one.signs)}" if one.signs else "",
             ]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    weights = (
-        printable(chosen.checkpoint or "")
-        or "what the run began with: training gained nothing that these papers can tell"
-    )
-    return "\n".join(
-        [
-            *lines,
-            f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
-            f"from {config.n_resamples:,} paired resamples of the papers.",
-            "These papers chose it, so they flatter it: report it on others.",
-            f"checkpoint: {weights}",
-        ]
-    )
+    none_kept = "what the run began with: training gained nothing that these papers can tell"
+    lines = [
+        *align_columns(rows),
+        f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
+        f"from {config.n_resamples:,} paired resamples of the papers.",
+        "These papers chose it, so they flatter it: report it on others.",
+        f"checkpoint: {printable(chosen.checkpoint or '') or none_kept}",
+    ]
+    return "\n".join(lines)

@@ -1,4 +1,9 @@
-"""Evaluate a model, a checkpoint, baselines, or predictions made earlier, in one split of a slice."""
+"""Evaluate a model, a checkpoint, baselines, or saved predictions in one split of a release.
+
+From top to bottom: the options (EvaluationConfig), the three calls (``evaluate_model``, ``evaluate_baselines``,
+``evaluate_predictions``), which model is asked (Subject, from the options or a run folder), and the result: metrics,
+files, a table for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import printable
+from sciscidata._support.terminal import align_columns, printable
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import StorageError
 from sciscidata.storage.small_files import read_json
@@ -39,15 +45,12 @@ from sciscirl.task.rules import TaskRules
 if TYPE_CHECKING:
     from sciscirl.evaluation.evaluator import LabelEvaluator
 
+PREDICTIONS_FILE: Final = "predictions.parquet"
+METRICS_FILE: Final = "metrics.json"
 
-# ---------- What an evaluation judges: the options, and all that a run's folder says about itself.
-
-
-#: What run.json says of a run, which decides how its model is asked.
-_TEXTS: Final = ("name", "style", "contract", "model", "renderer")
-_NUMBERS: Final = ("max_paper_tokens", "max_tokens", "temperature", "lora_rank", "learning_rate", "n_train")
-_LARGEST: Final = 1e9
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE")
+_OPTION: Final = "folder for the result: --out"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,24 +117,168 @@ class EvaluationConfig:
         find_preset(self.preset or "baseline")
 
 
+async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
+    """Ask a model about every paper of a split.
+
+    Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
+
+    Returns:
+        The metrics of ``compute_metrics`` and the intervals of ``bootstrap_intervals``.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        PromptError: a paper does not fit under the cap even without its abstract.
+        SciSciRLError: the server is down, refuses the key, or does not offer the model or checkpoint; a local model
+            cannot be loaded; or ``config.out`` cannot be written, is in use, or holds another result.
+    """
+    from sciscirl.envs.adversarial import make_opponents
+    from sciscirl.envs.dataset import check_fit
+    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.runs.chat_format import choose_renderer, make_renderer
+    from sciscirl.runs.server import check_opponents, check_server
+
+    _check_unused(config.out)
+    subject = find_subject(config)
+    _compare_releases(subject, config.release)
+    preset, base = subject.preset, subject.preset.model
+    if subject.local_model is not None:
+        from sciscirl.runs.local_model import find_base_model
+
+        base = find_base_model(subject.local_model)
+    else:
+        check_server(base, config.base_url, needs_training=False)
+    papers = _read(config, preset.rules)
+    check_opponents(preset.adversarial, config.base_url)
+    renderer_name = subject.renderer_name or choose_renderer(base)
+    renderer = make_renderer(base, renderer_name)
+    check_fit(papers, preset.rules, renderer)
+    opponents = None
+    if preset.adversarial is not None:
+        opponents = make_opponents(preset.adversarial, base, renderer_name, config.base_url)
+    rules = fit_rules(preset.rules, config.release, subject.n_train)
+    sampling: dict[str, Any] = {
+        "max_tokens": preset.max_tokens,
+        "temperature": subject.temperature,
+        "group_size": config.group_size,
+    }
+    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=config.split, opponents=opponents)
+    settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "split": config.split}
+    settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
+    settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on}
+    # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
+    with _locked(config.out):
+        _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
+        if subject.local_model is not None:
+            await _ask_here(evaluator, subject.local_model)
+        else:
+            await _ask_server(evaluator, subject, config.base_url)
+        if evaluator.predictions is None:
+            msg = "an evaluation that returned has predictions"
+            raise AssertionError(msg)
+        return save_evaluation(evaluator.predictions, config, settings)
+
+
+def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
+    """Let the cheap baselines judge the same papers; each writes into a folder below ``config.out``.
+
+    Returns:
+        Metrics by name of the baseline.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: there is nothing to learn from, or the split is the one that baselines learn from.
+    """
+    from sciscirl.evaluation.baselines import BASELINES, run_baseline
+
+    if config.split == "train":
+        msg = (
+            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
+            "Choose EvaluationConfig.split=test."
+        )
+        raise SciSciRLError(msg)
+    rules = find_subject(config).preset.rules
+    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
+    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
+    predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
+    with _locked(config.out):
+        return {
+            name: save_evaluation(
+                judged,
+                replace(config, out=config.out / name),
+                {"baseline": name, "split": config.split, "seed": seed},
+            )
+            for name, judged in predictions.items()
+        }
+
+
+def evaluate_predictions(path: Path) -> dict[str, float]:
+    """Recompute metrics and intervals from a predictions file: no release, no server.
+
+    Raises:
+        PredictionsError: the file does not exist, or holds no table of predictions.
+    """
+    return measure(read_predictions(path))
+
+
+def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
+    """Return the rules with the class counts of a release's training split, if the reward is balanced."""
+    if not rules.table.is_balanced:
+        return rules
+    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
+
+
+def _locked(folder: Path) -> AbstractContextManager[None]:
+    return locked_folder(folder, user="evaluation", option=_OPTION)
+
+
+def _check_unused(folder: Path) -> None:
+    """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
+    refuse_slice(folder, _OPTION)
+    if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
+        msg = f"{folder} holds a run or an evaluation already. Choose another {_OPTION}."
+        raise SciSciRLError(msg)
+
+
+def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
+    return read_split(config.release, config.split, needs=TARGETS[rules.target])[: config.n_papers]
+
+
+async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
+    from sciscirl.runs.local_completer import LocalCompleter
+    from sciscirl.runs.local_model import load_local_model
+
+    tokenizer = evaluator.renderer.tokenizer
+    model = load_local_model(folder)
+    await evaluator.eval_token_completer(
+        LocalCompleter(model, tokenizer, max_tokens=evaluator.max_tokens, temperature=evaluator.temperature)
+    )
+
+
+async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
+    from sciscirl.runs.server import open_sampling
+
+    async with open_sampling(subject.preset.model, subject.checkpoint, base_url) as client:
+        await evaluator(client)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """What exactly is asked: everything that a run's folder can say about it."""
+    """The model that is asked, and how: from the options, or from what a run folder says about its run."""
 
     preset: Preset
     renderer_name: str | None
     checkpoint: str | None
     local_model: Path | None
     temperature: float
-    trained_on: str | None = None  # SHA-256 of the manifest of the slice, where a run says it
+    trained_on: str | None = None  # SHA-256 of the manifest of the release, if a run says it
     n_train: int | None = None  # training papers that a run used; None: all
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
-    """Work out preset, chat format and checkpoint, from the options or from a run's folder.
+    """Find preset, chat format and checkpoint, from the options or from a run folder.
 
     Raises:
-        SciSciRLError: if the folder holds no run, one without a checkpoint to sample from, or one of another preset.
+        SciSciRLError: the folder holds no run, or one without a checkpoint to sample from, or of another preset.
     """
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
@@ -145,7 +292,10 @@ def find_subject(config: EvaluationConfig) -> Subject:
     else:
         subject = _read_run(config.run, config.step)
         if config.preset not in {None, subject.preset.name}:
-            msg = f"{config.run} was trained as {subject.preset.name}, not {config.preset}. Leave --preset out."
+            msg = (
+                f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
+                "Leave EvaluationConfig.preset out."
+            )
             raise SciSciRLError(msg)
     given = {"model": config.model, "max_tokens": config.max_tokens}
     preset = replace(
@@ -161,59 +311,67 @@ def find_subject(config: EvaluationConfig) -> Subject:
     )
 
 
+_Count = Annotated[int, Meta(ge=-(10**9), le=10**9)]
+_Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
+
+
+class _Settings(msgspec.Struct):
+    """The settings in run.json that decide how the model of a run is asked; the others are not read."""
+
+    name: str
+    style: str
+    contract: str
+    model: str
+    renderer: str | None
+    max_paper_tokens: _Count
+    max_tokens: _Count
+    temperature: _Number
+    lora_rank: _Count
+    learning_rate: _Number
+    n_train: _Count | None = None
+    backend: object = None
+    adversarial: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Release(msgspec.Struct):
+    manifest_sha256: str
+
+
+class _RunFacts(msgspec.Struct):
+    settings: _Settings
+    release: _Release
+
+
 def _read_run(folder: Path, step: int | None) -> Subject:
     path = folder / RUN_FILE
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
     try:
-        facts: dict[str, Any] = read_json(path)
-        _check_types(facts["settings"])
-        settings, trained_on = facts["settings"], facts["release"]["manifest_sha256"]
-        preset, is_local = find_preset(settings["name"]), settings.get("backend") == "peft"
-        rules = replace(preset.rules, **{name: settings[name] for name in ("style", "contract", "max_paper_tokens")})
-        names = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
-        preset = replace(preset, rules=rules, **{name: settings[name] for name in names})
-        if "adversarial" in settings:
-            preset = replace(preset, adversarial=AdversarialRules(**settings["adversarial"]))
-        renderer = settings["renderer"]
-        if not isinstance(trained_on, str):
-            msg = "release.manifest_sha256 is no text"
-            raise TypeError(msg)
+        facts = msgspec.convert(read_json(path), _RunFacts)
+        settings = facts.settings
+        preset, is_local = find_preset(settings.name), settings.backend == "peft"
+        rules = replace(preset.rules, **{name: getattr(settings, name) for name in _OF_RULES})
+        preset = replace(preset, rules=rules, **{name: getattr(settings, name) for name in _OF_PRESET})
+        if settings.adversarial is not msgspec.UNSET:
+            preset = replace(preset, adversarial=AdversarialRules(**settings.adversarial))
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
     weights = None if step is None else _find_weights(folder, step)
     return Subject(
         preset=preset,
-        renderer_name=renderer,
+        renderer_name=settings.renderer,
         checkpoint=None if is_local else weights or _find_checkpoint(folder),
         local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
         temperature=preset.temperature,
-        trained_on=trained_on,
-        n_train=settings.get("n_train"),
+        trained_on=facts.release.manifest_sha256,
+        n_train=settings.n_train,
     )
 
 
-def _check_types(settings: dict[str, Any]) -> None:
-    """Refuse settings of another kind than a run writes: they were read from a file.
-
-    Raises:
-        TypeError, LookupError: one is, or is not there.
-    """
-    for name in _TEXTS:
-        if not isinstance(settings[name], str) and (name != "renderer" or settings[name] is not None):
-            msg = f"settings.{name} is no text"
-            raise TypeError(msg)
-    for name in _NUMBERS:
-        value = settings.get(name) if name == "n_train" else settings[name]
-        is_known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
-        if not is_known and (name != "n_train" or value is not None):
-            msg = f"settings.{name} is no number"
-            raise TypeError(msg)
-        if name not in ("temperature", "learning_rate") and isinstance(value, float):
-            msg = f"settings.{name} is no whole number"
-            raise TypeError(msg)
+_OF_RULES: Final = ("style", "contract", "max_paper_tokens")
+_OF_PRESET: Final = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
 
 
 def _find_checkpoint(folder: Path) -> str:
@@ -227,17 +385,63 @@ def _find_checkpoint(folder: Path) -> str:
 def _find_weights(folder: Path, step: int) -> str:
     kept = list_weights(folder)
     if step not in kept:
-        steps = ", ".join(str(kept_at) for kept_at in kept) or "none"
+        steps = ", ".join(map(str, kept)) or "no step"
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
 
 
-# ---------- What an evaluation comes to: metrics with their intervals, its files, and a table for a terminal.
+def _compare_releases(subject: Subject, release: Path) -> None:
+    here = describe_run(release, {})["release"]["manifest_sha256"]
+    if subject.trained_on not in {None, here}:
+        _log.warning(
+            "the run was trained on another release than %s. If its splits were drawn in another way, papers that the "
+            "run was trained on may be among those that judge it.",
+            release,
+        )
 
 
-PREDICTIONS_FILE: Final = "predictions.parquet"
-METRICS_FILE: Final = "metrics.json"
+def measure(predictions: pl.DataFrame) -> dict[str, float]:
+    """Compute the metrics with their intervals, and the tie rates of rewards if a paper has several answers.
+
+    Example:
+        >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
+        >>> rows = [{"openalex_id": "W1", **said, "reward": 0.75}, {"openalex_id": "W1", **said, "reward": 0.75}]
+        >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
+        1.0
+    """
+    metrics = compute_metrics(predictions) | bootstrap_intervals(predictions)
+    if not {"openalex_id", "reward"} <= set(predictions.columns):
+        return metrics
+    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()
+    return metrics | (tie_metrics(groups) if len(groups) < len(predictions) else {})
+
+
+def save_evaluation(
+    predictions: pl.DataFrame, config: EvaluationConfig, settings: Mapping[str, Any]
+) -> dict[str, float]:
+    """Write predictions, metrics and settings into ``config.out``; return the metrics.
+
+    Raises:
+        StorageError: they cannot be written. Predictions, which may have cost money, are then kept in the system's
+            folder for temporary files, unless that is full too; the message says where.
+    """
+    metrics = measure(predictions)
+    try:
+        write_predictions(predictions, config.out / PREDICTIONS_FILE)
+    except StorageError as error:
+        try:
+            rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
+            write_predictions(predictions, rescued)
+        except OSError:  # full too: the first error says what to mend
+            raise error from None
+        msg = f"{error} The answers are kept in {rescued}: evaluate.py --from-predictions."
+        raise StorageError(msg) from error
+    write_json(config.out / RUN_FILE, describe_run(config.release, settings))
+    write_json(config.out / METRICS_FILE, metrics)
+    return metrics
+
+
 _OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
 _SHOWN: Final = (
     *_OF_A_LABEL,
@@ -261,63 +465,17 @@ _SHOWN: Final = (
 )
 
 
-def measure(predictions: pl.DataFrame) -> dict[str, float]:
-    """Compute the metrics and their intervals, and how far rewards tie where a paper has more than one answer.
-
-    Example:
-        >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> rows = [{"openalex_id": "W1", **said, "reward": 0.75}, {"openalex_id": "W1", **said, "reward": 0.75}]
-        >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
-        1.0
-    """
-    metrics = compute_metrics(predictions) | bootstrap_intervals(predictions)
-    if not {"openalex_id", "reward"} <= set(predictions.columns):
-        return metrics
-    groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()
-    return metrics | (tie_metrics(groups) if len(groups) < len(predictions) else {})
-
-
-def save_evaluation(
-    predictions: pl.DataFrame, config: EvaluationConfig, settings: Mapping[str, Any]
-) -> dict[str, float]:
-    """Write predictions, metrics and what they are of; return the metrics.
-
-    Raises:
-        StorageError: if they cannot be written. Predictions, which may have been paid for, then lie where it says, in
-            the system's folder for temporary files, unless that is full too.
-    """
-    metrics = measure(predictions)
-    try:
-        write_predictions(predictions, config.out / PREDICTIONS_FILE)
-    except StorageError as error:
-        try:
-            rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
-            write_predictions(predictions, rescued)
-        except OSError:  # full too: what is to be mended is where they were to go
-            raise error from None
-        msg = f"{error} The answers are kept in {rescued}: evaluate.py --from-predictions."
-        raise StorageError(msg) from error
-    write_json(config.out / RUN_FILE, describe_run(config.release, settings))
-    write_json(config.out / METRICS_FILE, metrics)
-    return metrics
-
-
 def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw the main metrics as a table for a terminal: one row for each, one column for each result.
+    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result.
 
     Example:
         >>> print(render_metrics({"majority": {"label_match": 1 / 3, "label_match/low": 0.3, "label_match/high": 0.4}}))
                      majority
         label_match  0.3333 [0.3000, 0.4000]
     """
-    rows = [["", *map(printable, results)]]
-    for name in _SHOWN:
-        if any(name in metrics for metrics in results.values()):
-            rows.append([name, *(_cell(metrics, name) for metrics in results.values())])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    shown = [name for name in _SHOWN if any(name in metrics for metrics in results.values())]
+    rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
+    return "\n".join(align_columns([["", *map(printable, results)], *rows]))
 
 
 def _cell(metrics: Mapping[str, float], name: str) -> str:
@@ -326,161 +484,3 @@ def _cell(metrics: Mapping[str, float], name: str) -> str:
     if f"{name}/low" not in metrics:
         return f"{metrics[name]:.4f}"
     return f"{metrics[name]:.4f} [{metrics[f'{name}/low']:.4f}, {metrics[f'{name}/high']:.4f}]"
-
-
-_OPTION: Final = "folder for the result: --out"
-_log = logging.getLogger(__name__)
-
-
-async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
-    """Ask a model about every paper of a split.
-
-    Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
-
-    Returns:
-        What ``compute_metrics`` and ``bootstrap_intervals`` compute.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper does not fit under the cap even without its abstract.
-        SciSciRLError: if the server is down, refuses the key, or does not offer the model or checkpoint; a local model
-            is not to be had; or ``config.out`` cannot be written, is in use, or holds another result.
-    """
-    from sciscirl.envs.adversarial import make_opponents
-    from sciscirl.envs.dataset import check_fit
-    from sciscirl.evaluation.evaluator import LabelEvaluator
-    from sciscirl.runs.chat_format import choose_renderer, make_renderer
-    from sciscirl.runs.server import check_opponents, check_server
-
-    _check_unused(config.out)
-    subject = find_subject(config)
-    _compare_slices(subject, config.release)
-    preset, base = subject.preset, subject.preset.model
-    if subject.local_model is not None:
-        from sciscirl.runs.local_model import find_base_model
-
-        base = find_base_model(subject.local_model)
-    else:
-        check_server(base, config.base_url, needs_training=False)
-    papers = _read(config, preset.rules)
-    check_opponents(preset.adversarial, config.base_url)
-    renderer_name = subject.renderer_name or choose_renderer(base)
-    renderer = make_renderer(base, renderer_name)
-    check_fit(papers, preset.rules, renderer)
-    evaluator = LabelEvaluator(
-        papers,
-        fit_rules(preset.rules, config.release, subject.n_train),
-        renderer,
-        max_tokens=preset.max_tokens,
-        temperature=subject.temperature,
-        group_size=config.group_size,
-        name=config.split,
-        opponents=None
-        if preset.adversarial is None
-        else make_opponents(preset.adversarial, base, renderer_name, config.base_url),
-    )
-    asked = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "split": config.split}
-    asked |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
-    sampled = {"max_tokens": preset.max_tokens, "temperature": subject.temperature, "group_size": config.group_size}
-    told = {"preset": preset.name, "trained_on": subject.trained_on}
-    # Held before anything is asked: answers that are paid for have a place to go, and no two evaluations the same one.
-    with _held(config.out):
-        _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
-        if subject.local_model is not None:
-            await _ask_here(evaluator, subject.local_model)
-        else:
-            await _ask_server(evaluator, subject, config.base_url)
-        if evaluator.predictions is None:
-            msg = "an evaluation that returned has predictions"
-            raise AssertionError(msg)
-        return save_evaluation(evaluator.predictions, config, asked | sampled | told)
-
-
-def _held(folder: Path) -> AbstractContextManager[None]:
-    return locked_folder(folder, user="evaluation", option=_OPTION)
-
-
-def _check_unused(folder: Path) -> None:
-    """Answers cost money, and a run's folder says what it was: neither is written over."""
-    refuse_slice(folder, _OPTION)
-    if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
-        msg = f"{folder} holds a run or an evaluation already. Choose another {_OPTION}."
-        raise SciSciRLError(msg)
-
-
-def _compare_slices(subject: Subject, release: Path) -> None:
-    here = describe_run(release, {})["release"]["manifest_sha256"]
-    if subject.trained_on not in {None, here}:
-        _log.warning(
-            "the run was trained on another slice than %s. Where splits were drawn otherwise, papers that it was "
-            "trained on may be among those that it is judged by.",
-            release,
-        )
-
-
-def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
-    return read_split(config.release, config.split, needs=TARGETS[rules.target])[: config.n_papers]
-
-
-def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
-    """Return the rules with the class counts of a slice's training split, if the reward is weighted by them."""
-    if not rules.table.is_balanced:
-        return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
-
-
-async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
-    from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import load_local_model
-
-    tokenizer = evaluator.renderer.tokenizer
-    model = load_local_model(folder)
-    await evaluator.eval_token_completer(
-        LocalCompleter(model, tokenizer, max_tokens=evaluator.max_tokens, temperature=evaluator.temperature)
-    )
-
-
-async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
-    from sciscirl.runs.server import open_sampling
-
-    async with open_sampling(subject.preset.model, subject.checkpoint, base_url) as client:
-        await evaluator(client)
-
-
-def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
-    """Let the cheap baselines judge the same papers; each gets a folder below ``config.out``.
-
-    Returns:
-        Metrics by name of the baseline.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if there is nothing to learn from, or the split is the one that baselines learn from.
-    """
-    from sciscirl.evaluation.baselines import BASELINES, run_baseline
-
-    if config.split == "train":
-        msg = "baselines learn from the training split, so that judging them by it says nothing. Choose --split test."
-        raise SciSciRLError(msg)
-    rules = find_subject(config).preset.rules
-    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
-    # All of them before any is written: where one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
-    with _held(config.out):
-        return {
-            name: save_evaluation(
-                judged,
-                replace(config, out=config.out / name),
-                {"baseline": name, "split": config.split, "seed": seed},
-            )
-            for name, judged in predictions.items()
-        }
-
-
-def evaluate_predictions(path: Path) -> dict[str, float]:
-    """Recompute metrics and intervals from a predictions file: no slice, no server.
-
-    Raises:
-        PredictionsError: if there is no such file, or it holds no table of predictions.
-    """
-    return measure(read_predictions(path))

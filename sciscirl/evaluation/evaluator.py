@@ -1,9 +1,10 @@
-"""Judge a model on held-out papers: the cookbook's evaluator, inside training or alone."""
+"""The evaluator: judge a model on held-out papers, during training or alone."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,8 +17,9 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
-from sciscirl.envs.adversarial import AdversarialDataset, AdversarialDatasetBuilder, Opponents
+from sciscirl.envs.adversarial import AdversarialDatasetBuilder, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
+from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
 from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.collapse import CollapseAlarm
@@ -33,29 +35,29 @@ if TYPE_CHECKING:
 
 
 class LabelEvaluator(RLTestSetEvaluator):
-    """Asks a model about every held-out paper, all at once, and computes the published metrics and more.
+    """Asks a model about every held-out paper, and computes the published metrics and more.
 
-    A subclass of the cookbook's evaluator, because the training loop tells only that one which step it is. Unlike it,
-    this one has a temperature, sees all answers together (a macro-F1 is no mean over papers), and writes them down.
+    It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It adds a
+    temperature, sees all answers together (a macro-F1 is not a mean over papers), and writes them down.
 
     Args:
-        papers: held-out ones, in the order in which their predictions are written.
+        papers: held-out papers, in the order in which their predictions are written.
         rules: labels, prompt, contract and reward, as in training.
         renderer: from ``get_renderer``.
         max_tokens: of an answer.
         temperature: of sampling; 0 is greedy.
         group_size: answers to each paper; every one counts.
-        name: before every metric, and in the names of files.
+        name: stands before every metric, and in the names of files.
         folder: where to write predictions; None: nowhere.
-        alarm: told of every evaluation; adds metrics, and may end the run.
-        opponents: who challenges the answers; None: nobody does.
+        alarm: checks every evaluation; adds metrics, and may end the run.
+        opponents: challenger and judge; None: the answers are not challenged.
 
     Raises:
-        ReleaseError: on construction, if there is no paper.
+        ReleaseError: on construction; there is no paper.
 
     Attributes:
         predictions: one row for each answer of the last evaluation.
-        judged: step and metrics of the last one that ended no run.
+        judged: step and metrics of the last evaluation that did not end the run.
     """
 
     def __init__(
@@ -73,12 +75,19 @@ class LabelEvaluator(RLTestSetEvaluator):
         opponents: Opponents | None = None,
     ) -> None:
         if not papers:
-            msg = f"there is no paper on the {name} split to judge a model by. Build a slice with n_test > 0."
+            msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
             raise ReleaseError(msg)
-        dataset = LabelDataset(papers, rules, renderer, batch_size=len(papers), group_size=group_size, keep_rest=True)
-        super().__init__(
-            dataset if opponents is None else AdversarialDataset(dataset, opponents), max_tokens, name=name
+        make = LabelGroupBuilder if opponents is None else partial(AdversarialGroupBuilder, opponents=opponents)
+        dataset = LabelDataset(
+            papers,
+            rules,
+            renderer,
+            batch_size=len(papers),
+            group_size=group_size,
+            keep_rest=True,
+            make_group=make,
         )
+        super().__init__(dataset, max_tokens, name=name)
         self.renderer = renderer
         self.target: TargetName = rules.target
         self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
@@ -106,15 +115,13 @@ class LabelEvaluator(RLTestSetEvaluator):
         rollout_summary_export: RolloutSummaryExportConfig | None = None,
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
-        """Judge whatever completes tokens.
-
-        An error of the server is raised, not counted as a wrong answer.
+        """Judge any completer of tokens. An error of the server is raised, not counted as a wrong answer.
 
         Returns:
-            What ``compute_metrics`` computes, each name after that of this evaluator and a slash.
+            The metrics of ``compute_metrics``, each after the name of this evaluator and a slash.
 
         Raises:
-            CollapseError: if the alarm ends the run. Predictions and rollouts are written by then.
+            CollapseError: the alarm ends the run. Predictions and rollouts are written by then.
         """
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
@@ -138,10 +145,10 @@ class LabelEvaluator(RLTestSetEvaluator):
         return metrics
 
     async def finish(self) -> None:
-        """Wait for what goes on. Here nothing does: see ConcurrentEvaluator."""
+        """Wait for a running evaluation. There is none here: see ConcurrentEvaluator."""
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """End what goes on; likewise."""
+        """End a running evaluation. There is none here: see ConcurrentEvaluator."""
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
@@ -160,19 +167,19 @@ def build_evaluator(
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return what judges the held-out split during a run, however it is trained.
+    """Build the evaluator of the held-out split of a run, for reinforcement learning or supervised training.
 
     Args:
         builder: of the papers of the run.
         preset: of the run.
         folder: of the run.
         temperature: of sampling; None: the preset's.
-        alarm: see LabelEvaluator.
-        kind: judging alone, or while training goes on.
+        alarm: as in LabelEvaluator.
+        kind: LabelEvaluator, or one that runs during training.
 
     Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper does not fit under the cap even without its abstract.
+        ReleaseError: the release is missing or was altered.
+        PromptError: a paper does not fit under the cap even without its abstract.
     """
     papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import Floats, percentile_interval, resample_metrics
+from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
 from sciscirl.metrics.metrics import compute_metrics, find_right
 from sciscirl.metrics.predictions import find_target, split_by_label
 
@@ -36,7 +36,7 @@ class CompareConfig:
     """
 
     reference: str | None = None
-    n_resamples: PositiveInt = 2000
+    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
     level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
     seed: Annotated[int, Meta(ge=0)] = 0
 

@@ -126,9 +126,9 @@ def test_what_builds_the_batches_has_them_watched_whoever_meets_the_answers(toy_
     assert (plain.watch.run, plain.watch.action, plain.watch.n_batches) == (str(tmp_path), "stop", 256 // BATCH)
     met = build(toy_slice, toy_model, ("four_keys", "joint"), tmp_path, builder=AdversarialDatasetBuilder)
     dataset, _ = asyncio.run(met())
-    assert dataset.plain.watch.target == "joint"
+    assert dataset.watch.target == "joint"
     told = []
-    dataset.plain.watch = told.append
+    dataset.watch = told.append
     dataset.get_batch(2)
     assert told == [2]
     alone, _ = asyncio.run(chz.replace(build(toy_slice, toy_model, KINDS[0], tmp_path), run=None)())

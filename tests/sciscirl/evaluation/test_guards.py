@@ -73,7 +73,7 @@ def test_answers_are_never_written_over_a_run_or_over_others(toy_slice, tmp_path
 
 
 def test_baselines_are_not_judged_by_the_papers_they_learn_from(toy_slice, tmp_path):
-    with pytest.raises(SciSciRLError, match="Choose --split test"):
+    with pytest.raises(SciSciRLError, match="Choose EvaluationConfig.split=test"):
         evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", split="train"))
     assert not (tmp_path / "out").exists()
 
@@ -123,7 +123,7 @@ def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_pat
             ask(EvaluationConfig(release=release, out=out, run=run, base_url=NOBODY))
         said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluation.evaluate"]
         assert len(said) == n_warnings
-        assert all("trained on another slice" in text for text in said)
+        assert all("trained on another release" in text for text in said)
 
 
 def test_where_papers_repeat_it_is_measured_how_far_rewards_tie(toy_slice):
