@@ -244,7 +244,7 @@ def test_a_limit_that_is_none_is_refused(limit, value):
 
 def test_a_part_with_a_line_that_is_too_long_is_corrupt_or_read_without_it(tmp_path):
     content = gzip.compress(ONE + b"\n" + b"a" * (3 * MB) + b"\n\n" + TWO + b"\n")
-    with pytest.raises(CorruptRecordError, match=r"line 2: the line has more than 1 MB.*--snapshot-max-line-mb"):
+    with pytest.raises(CorruptRecordError, match=r"line 2: the line has more than 1 MB.*SnapshotConfig.max_line_mb"):
         ingest(tmp_path, content, max_line_mb=1)
     report = ingest(tmp_path, content, max_line_mb=1, corrupt="skip")
     assert (report["works"], report["corrupt_lines"]) == (2, 1)
