@@ -22,8 +22,8 @@ def short_repr(self: Any) -> str:  # noqa: ANN401
     for field in dataclasses.fields(self):
         if not field.repr:  # a key, a password
             continue
-        made = field.default_factory is not dataclasses.MISSING
-        default = field.default_factory() if made else field.default
+        make = field.default_factory
+        default = field.default if make is dataclasses.MISSING else make()
         if (value := getattr(self, field.name)) != default:
             changed.append(f"{field.name}={value!r}")
     return f"{type(self).__name__}({', '.join(changed)})"
