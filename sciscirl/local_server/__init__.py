@@ -1,4 +1,4 @@
-"""A Tinker server on your own machine: SkyRL in an environment of its own, and a tiny model.
+"""Run a Tinker server on your own machine: SkyRL in its own environment, and a tiny model.
 
 Read first: ``server.py``.
 """

@@ -1,4 +1,4 @@
-"""The server's own virtual environment: set up once for these pins, kept under the user's cache folder."""
+"""Set up the server's own virtual environment from pinned packages, once, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ _COMPLETE: Final = "complete"  # made last: an environment without it is the res
 
 
 def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path:
-    """Make the server's environment, unless an earlier run made it whole.
+    """Make the server's environment, unless it is there.
 
-    Its folder's name holds a hash of the pins and of Python's version, so that other pins make another one. A set-up
-    that was killed or failed is begun again; two at a time wait for each other. Each file is compared with the SHA-256
-    that is listed for it, and nothing is built from source.
+    The folder's name holds a hash of the pins and Python's version. A set-up that was killed or failed starts again;
+    two at a time wait for each other. Each file must have its pinned SHA-256, and nothing is built from source.
 
     Args:
-        cuda: JAX with CUDA 13, for an NVIDIA GPU; without it, for the CPU alone.
-        cache: where environments lie; by default the user's cache folder for sciscirl.
+        cuda: JAX with CUDA 13 for an NVIDIA GPU; else for the CPU alone.
+        cache: parent of environments; by default the user's cache folder for sciscirl.
 
     Returns:
         The interpreter to start the server with.
 
     Raises:
-        LocalServerError: if the environment cannot be made: no network, no space, no wheel for this platform, or a
-            file that is not the one that is listed.
+        LocalServerError: no network, no space, no wheel for this platform, or a file with another SHA-256.
     """
     pins = _REQUIREMENTS.read_text("utf-8")
     extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []
@@ -70,11 +68,11 @@ def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> Non
     listed = [*pip, "--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for command in (
         [sys.executable, "-m", "venv", str(folder)],
-        # Where pip finds a CPU build of torch; where it does not, the one of the list.
+        # A CPU build of torch, if pip finds one; else the one of the list.
         [*pip, "--no-deps", "--requirement", str(_TORCH_CPU)],
-        # With a pip, too, that finds in the lists the hashes of what a package brings along.
+        # SkyRL and all that it needs, pinned.
         [*pip, "--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
-        # What torch's wheel for this platform needs besides: none of it on a CPU, CUDA's libraries elsewhere.
+        # What torch's wheel needs on this platform: nothing on a CPU, else CUDA's libraries.
         [*listed, f"torch=={_pinned_version(pins, 'torch')}", *extra],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -94,7 +92,7 @@ def _pinned_version(pins: str, package: str) -> str:
 
 
 def _last_error(output: str) -> str:
-    """Of pip's many lines the first that says what is wrong."""
+    """Return the line of pip's output that says what is wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
     return (errors or lines or ["no reason given"])[-1].removeprefix("ERROR:").strip().rstrip(".") + "."

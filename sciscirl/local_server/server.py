@@ -1,4 +1,4 @@
-"""Start SkyRL's Tinker API on this machine, wait until its model is loaded, stop it with all its children."""
+"""Start SkyRL's Tinker API on this machine, wait until its model is loaded, and stop it with all its children."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sciscirl.runs.folder import locked_folder
 
 logger = logging.getLogger(__name__)
 
-#: Any key of Tinker's form will do: the server checks none.
+#: The server accepts any key of Tinker's form.
 API_KEY: Final = "tml-local"
 
 _HOST: Final = "127.0.0.1"
@@ -92,14 +92,14 @@ class LocalServer:
     process: subprocess.Popen[bytes]
 
     def wait(self) -> int:
-        """Return the status with which the server ends, when it does."""
+        """Wait for the server to end, and return its status."""
         while (status := self.process.poll()) is None:
-            time.sleep(0.2)  # unlike waiting in the system, this lets signals through whoever installed their handlers
+            time.sleep(0.2)  # so that signal handlers run
         return status
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client's environment has to say: where the server is, and a key of the right form."""
+        """Environment variables for a client: the address, and a key of the right form."""
         return {"TINKER_BASE_URL": self.base_url, "TINKER_API_KEY": API_KEY}
 
 
@@ -115,15 +115,15 @@ def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
         The running server, its model loaded.
 
     Raises:
-        LocalServerError: if the port is in use, the state folder cannot be written or serves another server, or the
-            server ends before its model is loaded: then with the last error in its log.
+        LocalServerError: the port is in use, the state folder cannot be written or has another server, or the server
+            ends before its model is loaded (with the last error of its log).
     """
     with locked_folder(config.state, user="server", option="folder with --state", error=LocalServerError):
         port = _choose_port(config.port)
         log, ready = config.state / "server.log", config.state / "ready"
         ready.unlink(missing_ok=True)
         with log.open("wb") as output:
-            # Standard input is a pipe that nobody writes to: it closes when this process ends, however it ends.
+            # Standard input is a pipe without a writer: it closes when this process ends, however it ends.
             process = subprocess.Popen(
                 _command(config, python, port),
                 stdin=subprocess.PIPE,
@@ -154,7 +154,7 @@ def _command(config: LocalServerConfig, python: Path, port: int) -> list[str]:
         "--backend-config": json.dumps(backend),
         "--checkpoints-base": str(state / "checkpoints"),
         "--database-url": f"sqlite:///{state / 'server.db'}",
-        # A client says every ten seconds that it is alive; the adapter of one that was killed is soon needed again.
+        # Clients send a heartbeat every ten seconds; the adapter slot of a killed one is soon free again.
         "--session-timeout-sec": "90",
         "--session-cleanup-interval-sec": "10",
         "--host": _HOST,
@@ -164,7 +164,7 @@ def _command(config: LocalServerConfig, python: Path, port: int) -> list[str]:
 
 
 def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
-    # The model is a folder: nothing is to be asked of a hub, and nothing of this interpreter's packages to be seen.
+    # The model is a folder, so no hub is asked; packages of this interpreter must not be visible.
     mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TINKER", "SKYRL"))}
     return {
         **mine,
@@ -179,7 +179,9 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
 
 def _choose_port(wanted: int) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's may linger for a minute
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # a closed port of an earlier server lingers for a minute
         try:
             probe.bind((_HOST, wanted))
         except OSError as error:
@@ -216,7 +218,7 @@ def _last_error(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server, which ends its engine; then whatever of them is left."""
+    """End the server, which ends its engine; then kill what is left."""
     try:
         if process.stdin:
             process.stdin.close()

@@ -1,9 +1,9 @@
-"""SkyRL's Tinker API, run by the server's own interpreter: what SkyRL 0.4.0 lacks for the SDK this project pins.
+"""Run SkyRL's Tinker API in the server's interpreter, with patches for the pinned SDK that SkyRL 0.4.0 lacks.
 
 Run as a file, never imported: ``python skyrl_process.py api --port 8000 ...`` starts the API, which starts this file
 once more as ``engine``. Neither sciscirl nor sciscidata is installed for this interpreter.
 
-Each patch names the failure that it cures; with a SkyRL that has no such failure it can go.
+Each patch names the failure that it cures; remove it once SkyRL has no such failure.
 """
 
 # SkyRL, FastAPI and SQLModel are in the server's environment only, where no type checker looks.
@@ -120,7 +120,7 @@ def patch_routes(api: ModuleType) -> None:
         return (await api.load_weights(request, req, session)).model_dump()
 
     async def finish(session_id: str, session: DatabaseSession) -> Reply:
-        # The SDK says goodbye here; without a session its adapter slots are free at once, not after five minutes.
+        # The SDK ends its session here, which frees its adapter slots now and not after five minutes.
         found = await session.get(SessionDB, session_id)
         if found is None:
             raise api.HTTPException(404, "Session not found")
@@ -167,7 +167,7 @@ def run_engine() -> None:
                 raise
 
         def process_load_weights(self, model_id: str, request_data: types.LoadWeightsInput) -> object:
-            # A client that resumes asks for both and hears of this only: "not loaded" would not say why.
+            # A resuming client asks for both and gets this answer only: "not loaded" would not say why.
             if model_id in self.refused:
                 return types.ErrorResponse(error=self.refused.pop(model_id), status="failed")
             return super().process_load_weights(model_id, request_data)
@@ -176,14 +176,14 @@ def run_engine() -> None:
             failed, rest, sampled = {}, dict(requests), set()
             for request_id, (model_id, asked) in requests.items():
                 if model_id and isinstance(asked, types.SampleInput) and not self.backend.has_model(model_id):
-                    if sampled & self.revived.keys():  # it would take the place of one that this batch samples from
+                    if sampled & self.revived.keys():  # it would replace a model that this batch samples from
                         del rest[request_id]  # it stays pending, and comes first in the next
                         continue
                     try:
                         self._revive(model_id)
-                    except ValueError as error:  # no slot is free; from here it would end the engine, for everyone
+                    except ValueError as error:  # no slot is free; unhandled, it would end the engine
                         del rest[request_id]
-                        # Samples go before the goodbyes that came earlier: it stays pending until those are heard.
+                        # Samples run before earlier ends of sessions: it stays pending until those are done.
                         if not self._is_slot_due():
                             failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
                 sampled.add(model_id)
@@ -191,7 +191,7 @@ def run_engine() -> None:
             return failed | more, valid
 
         def _is_slot_due(self) -> bool:
-            """Whether a model is about to go, whose client said goodbye."""
+            """Say whether a model is about to be unloaded because its session ended."""
             due = select(FutureDB.request_id).where(
                 FutureDB.status == RequestStatus.PENDING, FutureDB.request_type == types.RequestType.UNLOAD_MODEL
             )
@@ -214,7 +214,7 @@ def run_engine() -> None:
     parser = argparse.ArgumentParser(prog="skyrl_process.py engine")
     add_model(parser, EngineConfig)
     engine = Engine(EngineConfig.model_validate(vars(parser.parse_args())))
-    with Session(engine.db_engine) as session:  # what was asked of an earlier server, nobody waits for any more
+    with Session(engine.db_engine) as session:  # no client waits for requests to an earlier server
         answer = types.ErrorResponse(error="the server was restarted", status="failed").model_dump_json()
         overdue = update(FutureDB).where(FutureDB.status == RequestStatus.PENDING)
         session.exec(overdue.values(status=RequestStatus.FAILED, result_data=answer))

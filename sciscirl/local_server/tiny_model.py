@@ -1,7 +1,7 @@
-"""A model small enough for any machine: Qwen3's architecture, two layers, a tokenizer made for this task's prompts.
+"""Make a model small enough for any machine: Qwen3 with two layers, and a tokenizer made for our prompts.
 
-It knows nothing of papers. Primed, it has learnt how an answer looks, so that a short reinforcement-learning run has
-something to reward; it is there to try and to test the machinery, never to judge a result by.
+It knows nothing about papers. Priming teaches it the form of an answer, so that a short reinforcement-learning run has
+something to reward. It tests the machinery, not the science.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sciscidata._support.validate import Share, check_fields
 from sciscidata.storage import cached_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
-from sciscirl.task.papers import VOCABULARIES, PaperView
+from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView
 from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, PromptStyle, render_prompt
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def get_tiny_model(
 
     Args:
         views: as for ``make_tiny_model``.
-        config: likewise.
-        cache: where models lie; by default the user's cache folder for sciscirl.
+        config: how to make it.
+        cache: parent of models; by default the user's cache folder for sciscirl.
 
     Returns:
         The model directory; a hash of what it was made from is in its name.
@@ -103,13 +103,9 @@ def get_tiny_model(
 
 
 def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyModelConfig | None = None) -> None:
-    """Write a model directory that Transformers, SkyRL and Tinker's clients read: weights, tokenizer, chat template.
+    """Fill an existing folder with a model that Transformers, SkyRL and Tinker's clients read.
 
-    Args:
-        folder: an existing folder to fill.
-        views: papers whose prompts the tokenizer and the priming are made from; without any, the three invented
-            ones of the prompts' mini examples.
-        config: how to make it.
+    Tokenizer and priming are made from the prompts of ``views``; by default of the prompts' three invented papers.
     """
     import torch
     from transformers.utils.logging import disable_progress_bar
@@ -134,7 +130,7 @@ def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyM
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """For work in small pieces, on which more threads would mostly wait for each other."""
+    """Use one thread: on small pieces of work, more would mostly wait for each other."""
     import torch
 
     before = torch.get_num_threads()
@@ -175,10 +171,10 @@ def _train_tokenizer(views: Sequence[PaperView]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     bpe = Tokenizer(models.BPE())
-    # Tokens may span words, so that the instructions, the same in every prompt, become few. Not JSON's own marks.
+    # Tokens may span words and clauses, so that the instructions of a prompt become few; JSON's marks stay single.
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r'[{}":,0-9\n]'), behavior="isolated"),
+            pre_tokenizers.Split(Regex(r'[{}":0-9\n]'), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -192,8 +188,8 @@ def _train_tokenizer(views: Sequence[PaperView]) -> PreTrainedTokenizerFast:
 
 
 def _texts(views: Sequence[PaperView]) -> Iterator[str]:
-    for view, style, contract in product(views, STYLES, CONTRACTS):
-        for message in render_prompt(view, style, contract):
+    for view, style, contract, target in product(views, STYLES, CONTRACTS, TARGETS):
+        for message in render_prompt(view, style, contract, target):
             yield f"{message['role']}\n{message['content']}"
     for label, contract in product(_LABELS, CONTRACTS):
         yield from (render_answer(label, contract, confidence=tenth / 10) for tenth in range(11))
@@ -218,7 +214,7 @@ def _new_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         "dtype": "float32",
     }
     model = Qwen3ForCausalLM(Qwen3Config(**shape))
-    # With the usual 0.02 the output hardly moves, whatever a LoRA adapter does inside.
+    # With the usual 0.02, a LoRA adapter hardly changes the output.
     torch.nn.init.normal_(model.lm_head.weight, std=0.12)
     torch.nn.init.normal_(model.model.embed_tokens.weight, std=0.5)
     return model
@@ -227,7 +223,7 @@ def _new_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
 def _prime(
     model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, views: Sequence[PaperView], config: TinyModelConfig
 ) -> float:
-    """Teach what an answer looks like: supervised, on the tokens of the answers alone."""
+    """Teach the form of an answer: supervised, on the tokens of the answers alone."""
     import torch
 
     answers, random = invent_answers(config), Random(config.seed)
@@ -235,7 +231,7 @@ def _prime(
     prompts = [_encode_prompt(tokenizer, view, config) for view in views]
     loss = torch.tensor(float("nan"))
     for step in range(config.priming_steps):
-        # The grammar of an answer hardly depends on the prompt: most of it is learnt cheaply, behind a prompt's end.
+        # The form of an answer hardly depends on the prompt, so most steps see only the prompt's end, which is cheap.
         start = -_PROMPT_END if step < 0.8 * config.priming_steps else 0
         rows = [(random.choice(prompts)[start:], _encode_answer(tokenizer, next(answers))) for _ in range(_BATCH_SIZE)]
         longest = max(len(prompt) + len(answer) for prompt, answer in rows)
@@ -245,7 +241,7 @@ def _prime(
             end = len(prompt) + len(answer)
             tokens[number, :end] = torch.tensor(prompt + answer)
             is_answer[number, len(prompt) : end] = True
-        # Padding is on the right, so causal attention never sees it. Logits only where an answer's token comes next.
+        # Padding is on the right, so causal attention never sees it. Logits only before tokens of an answer.
         hidden = model.model(input_ids=tokens[:, :-1]).last_hidden_state[is_answer[:, 1:]]
         loss = torch.nn.functional.cross_entropy(model.lm_head(hidden), tokens[is_answer])
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""From paths on a command line to a comparison, and back to files."""
+"""Compare predictions that lie on disk: find and read them, compare, write and print the result."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ _ONE: Final = "predictions.parquet"
 
 
 def find_predictions(path: Path) -> Path:
-    """Find the predictions that a path means: a file; those of an evaluation; the last ones of a training run.
-
-    Raises:
-        PredictionsError: if there are none.
+    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run.
 
     Example:
         >>> find_predictions(Path("no-such-evaluation"))
@@ -51,10 +48,7 @@ def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str,
     """Read predictions that are given as ``PATH`` or ``NAME=PATH``.
 
     Returns:
-        The tables by name, and of each the SHA-256 of its slice's manifest, None where no ``run.json`` says it.
-
-    Raises:
-        PredictionsError: if there are none at a path, or two have one name.
+        The tables by name, and for each the SHA-256 of its release's manifest, None if no ``run.json`` states it.
     """
     given = [_split(word) for word in words]
     files = [find_predictions(path) for _, path in given]
@@ -83,10 +77,7 @@ def _find_slice(file: Path) -> str | None:
 
 
 def check_slices(slices: Mapping[str, str | None]) -> None:
-    """Refuse predictions of different slices: the same papers may have other labels or texts there.
-
-    Raises:
-        PredictionsError: if two are known to differ.
+    """Refuse predictions of different releases: the same papers may have other labels or texts.
 
     Example:
         >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
@@ -120,29 +111,23 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     check_slices(slices)
     comparison = compare_predictions(tables, config)
     if out is not None:
-        from sciscirl.report.figures import draw_differences
+        from sciscirl.report.figures import plot_differences
 
         with atomic_file(path_inside(out, "comparison.json", stated_by="a comparison")) as path:
             path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
         for metric in COMPARED:
             with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
-                path.write_bytes(draw_differences(comparison, metric))
+                path.write_bytes(plot_differences(comparison, metric))
     return comparison
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Draw both tables for a terminal: each model, and each pair."""
+    """Write two tables for a terminal: each model, and each pair."""
     head = ["", *COMPARED]
     scores = [
         [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
     ]
-    pairs = [
-        [
-            f"{pair.left} - {pair.right}",
-            *show_pair(pair),
-        ]
-        for pair in comparison.pairs
-    ]
+    pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
     said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
     return "\n".join(
         [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm"], *pairs])]

@@ -1,4 +1,4 @@
-"""The pictures of a report, as PNG: read on a phone too, told apart without colour, the same bytes every time."""
+"""The pictures of a report, as PNG: readable on a phone and without colour, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Series:
     highs: Sequence[float] = ()
 
 
-def draw_lines(
+def plot_lines(
     lines: Mapping[str, Series],
     *,
     title: str,
@@ -74,14 +74,9 @@ def draw_lines(
     is_share: bool = True,
     colours: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Draw values over steps, a line for each run (or part), intervals as bars and bands; PNG.
+    """Plot values over steps, a line for each run (or part), with intervals as bars and bands.
 
-    Args:
-        lines: by name, in an order that decides marks and dashes.
-        title: of the picture.
-        y_label: of its upward axis.
-        is_share: whether that axis goes from 0 to 1.
-        colours: by name; else the order decides.
+    The order of ``lines`` decides marks, dashes and, unless given by name, colours; ``is_share``: the axis is 0 to 1.
     """
     with _look():
         figure, axes = _canvas(2.5 + 0.19 * ((len(lines) + 1) // 2))
@@ -113,13 +108,8 @@ def draw_lines(
         return _to_png(figure)
 
 
-def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> bytes:
-    """Draw how large a share each label has, a bar for each run or for gold; PNG.
-
-    Args:
-        shares: by bar, then by label, adding up to 1.
-        title: of the picture.
-    """
+def plot_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> bytes:
+    """Plot the share of each label (summing to 1), a bar for each run or for gold."""
     with _look(grid=False):
         figure, axes = _canvas(1.4 + 0.34 * len(shares))
         labels = list(dict.fromkeys(label for held in shares.values() for label in held))
@@ -147,14 +137,8 @@ def draw_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
         return _to_png(figure)
 
 
-def draw_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, chance: float) -> bytes:
-    """Draw the recall of each class with its interval, a row for each run; PNG.
-
-    Args:
-        recalls: by run, then by label.
-        title: of the picture.
-        chance: the recall of blind guessing, drawn as a line.
-    """
+def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, chance: float) -> bytes:
+    """Plot the recall of each class with its interval, a row for each run; the dashed line is blind guessing."""
     with _look():
         figure, axes = _canvas(1.5 + 0.5 * len(recalls))
         labels = list(dict.fromkeys(label for held in recalls.values() for label in held))
@@ -173,13 +157,8 @@ def draw_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, c
         return _to_png(figure)
 
 
-def draw_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
-    """Draw how often answers of a confidence are right, and below how many have it; PNG.
-
-    Args:
-        bins: of equal width from 0 to 1, ``metrics.bin_by_confidence``.
-        title: of the picture.
-    """
+def plot_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
+    """Plot how often answers of each confidence are right, and below how many there are (``bin_by_confidence``)."""
     with _look():
         figure = Figure(figsize=(_WIDTH, 3.7), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -197,13 +176,8 @@ def draw_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
         return _to_png(figure)
 
 
-def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> bytes:
-    """Draw a confusion matrix, rows gold, columns predicted, with counts and shares of the row; PNG.
-
-    Args:
-        counts: by gold label, then by predicted one, the last of which is *invalid*.
-        title: of the picture.
-    """
+def plot_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> bytes:
+    """Plot a confusion matrix: rows gold, columns predicted with *invalid* last; counts and shares of the row."""
     with _look(grid=False):
         figure, axes = _canvas(3.1)
         table = np.array([list(row.values()) for row in counts.values()], dtype=float)
@@ -222,8 +196,8 @@ def draw_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> by
         return _to_png(figure)
 
 
-def draw_differences(comparison: Comparison, metric: str) -> bytes:
-    """Draw the difference of every pair in a metric with its interval, as a forest plot; PNG."""
+def plot_differences(comparison: Comparison, metric: str) -> bytes:
+    """Plot the difference of every pair in a metric with its interval, as a forest plot."""
     with _look():
         figure, axes = _canvas(1.0 + 0.3 * len(comparison.pairs))
         for row, pair in enumerate(comparison.pairs):
@@ -243,7 +217,7 @@ def draw_differences(comparison: Comparison, metric: str) -> bytes:
 
 @contextmanager
 def _look(*, grid: bool = True) -> Generator[None]:
-    """Draw as we mean it, whatever a user's own settings are."""
+    """Plot with this look, whatever the user's own settings are."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update({**_LOOK, "axes.grid": grid})
@@ -256,7 +230,7 @@ def _canvas(height: float) -> tuple[Figure, Axes]:
 
 
 def _ends(estimates: Iterable[Estimate]) -> np.ndarray:
-    """Return how far intervals reach to both sides, as ``errorbar`` takes it; 0 where there is none."""
+    """Return how far intervals reach to both sides, as ``errorbar`` takes it; 0 without an interval."""
     values = list(estimates)
     return _reach(
         [one.value for one in values],

@@ -1,4 +1,4 @@
-"""What a report consists of, before any of it is HTML."""
+"""The parts of a report before they become HTML, and how numbers are written in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG, the name of its file, and what it says to who cannot see it."""
+    """A PNG, the name of its file, and a text for readers who cannot see it."""
 
     name: str
     png: bytes
@@ -63,7 +63,7 @@ class Section:
 
 
 def show(value: float | None, digits: int = 3) -> str:
-    """Write a number; what is undefined is a dash.
+    """Write a number; undefined is a dash.
 
     Example:
         >>> show(0.25), show(-1e-9), show(None)
@@ -109,7 +109,7 @@ def show_p(p: float) -> str:
 
 
 def slug(name: str) -> str:
-    """Make a name fit for a file; names that differ in other signs only become the same.
+    """Make a name fit for a file; names that differ only in other signs become equal.
 
     Example:
         >>> slug("runs/exp4_seed1")
@@ -119,7 +119,7 @@ def slug(name: str) -> str:
 
 
 def show_pair(pair: Pair) -> list[str]:
-    """Write what is found of two models: each difference, papers that one alone has right, p before and after Holm."""
+    """Write a pair of models: each difference, papers that only one has right, p before and after Holm."""
     return [
         *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
         f"{pair.only_left} : {pair.only_right}",

@@ -1,4 +1,4 @@
-"""One report of many runs: a single HTML file that needs nothing else, and its pictures beside it."""
+"""Write a report of many runs: one HTML file that loads nothing else, and a folder with its pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -34,7 +33,7 @@ from sciscirl.report.views import (
     view_trajectories,
 )
 
-_TEMPLATE: Final = "report.html.jinja"
+_TEMPLATE: Final = Path(__file__).with_name("report.html.jinja")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +70,7 @@ class ReportConfig:
 
 
 def write_report(config: ReportConfig) -> Path:
-    """Write a report of runs in whatever state: finished, unfinished, not evaluated. Reads files only.
+    """Write a report of runs in any state: finished, unfinished, not evaluated. Reads files only.
 
     The same folders give the same bytes. The page loads nothing from anywhere, and runs no script.
 
@@ -114,7 +113,7 @@ def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
         view_cost,
     )
     sections: list[Section] = []
-    with progress_bar("draw views", total=len(views), unit="views") as advance:
+    with progress_bar("plot views", total=len(views), unit="views") as advance:
         for view in views:
             section = view(runs)
             sections += [section] if section is not None else []
@@ -143,7 +142,7 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["breakable"] = _breakable
-    return environment.from_string(resources.files("sciscirl").joinpath(_TEMPLATE).read_text("utf-8"))
+    return environment.from_string(_TEMPLATE.read_text("utf-8"))
 
 
 def _breakable(text: str) -> Markup:
@@ -154,12 +153,12 @@ def _breakable(text: str) -> Markup:
 
 
 def _name_pictures(sections: Sequence[Section]) -> list[Section]:
-    """Give pictures of equal names, of runs that differ in signs only, names of their own."""
+    """Number pictures whose names would be equal."""
     taken: set[str] = set()
 
     def rename(picture: Picture) -> Picture:
         name, number = picture.name, 1
-        while name.lower() in taken:  # some file systems do not tell cases apart
+        while name.lower() in taken:  # some file systems ignore case
             number += 1
             name = f"{picture.name}-{number}"
         taken.add(name.lower())
@@ -169,7 +168,7 @@ def _name_pictures(sections: Sequence[Section]) -> list[Section]:
 
 
 def _check_pictures(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but pictures of a report: those say so themselves."""
+    """Refuse to replace a folder that holds anything but pictures of a report."""
     if os.path.lexists(folder) and (
         folder.is_symlink() or not folder.is_dir() or not all(is_of_report(path) for path in folder.iterdir())
     ):

@@ -1,4 +1,4 @@
-"""Folders of runs and of evaluations as a report reads them: whatever state they are in."""
+"""Read the folders of runs and evaluations for a report, in any state, damaged or unfinished."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Evaluation:
 
     Attributes:
         step: of training, before which it was made; 0 where nothing was trained.
-        metrics: of ``evaluate.measure``; without intervals where only the log of a run has them.
-        predictions: what they were computed from; None where the file is missing or damaged.
+        metrics: of ``evaluate.measure``; without intervals if read from the log of a run.
+        predictions: the answers behind them; None if the file is missing or damaged.
     """
 
     step: int
@@ -44,19 +44,18 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """What a folder says.
+    """A training run or an evaluation, as its folder records it.
 
     Attributes:
-        name: of the folder, with as many of those above it as tell it from the other runs.
-        kind: trained by reinforcement (``"rl"``) or on answers (``"sft"``), or not at all: ``"evaluation"`` of a model,
-            ``"baseline"``.
+        name: of the folder, with as many parents as tell it from the other runs.
+        kind: how it was trained; ``"evaluation"`` and ``"baseline"`` were not.
         facts: ``run.json``.
         rows: ``metrics.jsonl``, finite numbers only; no rows of an evaluation.
         evaluations: by step.
-        usage: tokens, as far as they were logged; None if they were not.
-        n_steps: of training that were logged.
-        is_finished: whether its last weights were kept as such, or an evaluation is all there is.
-        is_stopped: whether it was ended because the model had collapsed.
+        usage: tokens; None if not logged.
+        n_steps: training steps that were logged.
+        is_finished: the final weights were kept, or it is an evaluation.
+        is_stopped: ended because the model had collapsed.
         problems: what could not be read.
     """
 
@@ -83,7 +82,7 @@ class Run:
 
     @property
     def target(self) -> TargetName:
-        """The task, by what was predicted, else by the settings; runs made before there were others say nothing."""
+        """The task, by the predictions, else by the settings; older runs name none: disruption."""
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
@@ -117,15 +116,13 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of training runs and of evaluations.
-
-    What is missing or damaged in a run is among its ``problems``; only what is no run at all is refused.
+    """Read folders of training runs and of evaluations; damage is listed in ``Run.problems``.
 
     Args:
         folders: log_paths of training, or what an evaluation wrote.
 
     Raises:
-        RunFolderError: if one is neither, cannot be read, or is given twice.
+        RunFolderError: a folder is neither, cannot be read, or is given twice.
 
     Example:
         >>> read_runs([Path("no-such-run")])
@@ -146,7 +143,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
-    """Name folders by as few of the last parts of their paths as tell each from the others.
+    """Name folders by the fewest last parts of their paths that differ.
 
     Example:
         >>> name_folders([Path("a/exp4"), Path("b/exp4"), Path("b/exp5")])
@@ -225,7 +222,7 @@ def _cut(value: object) -> str:
 
 
 def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
-    """Read the rows of a log, of each only its finite numbers; of a step that is there twice, the later."""
+    """Read the finite numbers of each row of a log; of a repeated step, the later row wins."""
     by_step: dict[float | None, dict[str, float]] = {}
     n_damaged = 0
     for line in _try_lines(path, path.name, problems):
@@ -242,7 +239,7 @@ def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
 
 
 def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
-    """Give the lines of a log; none where it is not there, or cannot be read."""
+    """Give the lines of a log; nothing if it is absent or unreadable."""
     try:
         return read_lines(path)
     except FileNotFoundError:
@@ -253,7 +250,7 @@ def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Keep what is a finite number, and none so large that it is no float."""
+    """Keep finite numbers that fit a float."""
     return {
         name: value
         for name, value in row.items()
@@ -275,7 +272,7 @@ def _is_finished(folder: Path) -> bool:
 
 
 def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: list[str]) -> Iterable[Evaluation]:
-    """Read the evaluations of a training run: from their predictions, or where these fail, from its log."""
+    """Read the evaluations of a training run from their predictions, else from its log."""
     prefix = f"{SPLIT}/"
     logged = {
         int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
@@ -321,7 +318,7 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
 
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: list[str]) -> Usage | None:
-    """Add up what was logged: training by step, evaluations by answer; prompts may have been cached."""
+    """Add up the logged tokens: training by step, evaluations by answer."""
     read = sampled = trained = 0
     for row in steps:
         shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))

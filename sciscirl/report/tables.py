@@ -1,4 +1,4 @@
-"""The views of a report that are numbers: what was run, how it came out, beside what was published, at what cost."""
+"""Sections of a report that are tables: results, settings, published results, comparison, cost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ import polars as pl
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
-from sciscirl.report.figures import draw_differences
+from sciscirl.report.figures import plot_differences
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
 from sciscirl.report.runs import SPLIT, Run
 from sciscirl.runs.prices import PRICES_DATE
-
-# ---------- What was published of the runs that the presets replicate, to stand beside results of one's own.
-
 
 #: After how many steps the runs of PUBLISHED_RUNS were judged.
 PUBLISHED_STEP: Final = 250
@@ -37,9 +34,9 @@ def _table(columns: tuple[str, ...], *rows: tuple[float, ...]) -> tuple[Mapping[
     return tuple(MappingProxyType(dict(zip(columns, row, strict=True))) for row in rows)
 
 
-#: By preset, metrics on 500 held-out papers: 145 disruptive, 166 consolidating, 189 neutral, numbers that follow from
-#: the recalls. Macro-F1 was printed as approximate. Model: experiments.HISTORICAL_MODEL. Source: the note "Tinker,
-#: smol-RL and QDoRA", part 2 (2026).
+#: Published metrics by preset, on 500 held-out papers (145 disruptive, 166 consolidating, 189 neutral, which follows
+#: from the recalls). Macro-F1 is approximate. Model: presets.HISTORICAL_MODEL. Source: the note "Tinker, smol-RL and
+#: QDoRA", part 2 (2026).
 PUBLISHED_RUNS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
     dict(
         zip(
@@ -87,7 +84,7 @@ TRAIN: Final = "env/all/"
 
 
 def view_overview(runs: Sequence[Run]) -> Section:
-    """Show where each run got to."""
+    """Show the last evaluation of each run."""
     rows: list[list[str]] = []
     for run in runs:
         metrics = run.last.metrics if run.last else {}
@@ -114,7 +111,7 @@ def view_overview(runs: Sequence[Run]) -> Section:
 
 
 def view_runs(runs: Sequence[Run]) -> Section:
-    """Show what was run on what: first what differs, then what is the same everywhere."""
+    """Show the settings of the runs: first those that differ, then the equal ones."""
     facts = [_describe(run) for run in runs]
     names = list(dict.fromkeys(name for one in facts for name in one))
     rows = [[name, *(one.get(name, ABSENT) for one in facts)] for name in names]
@@ -158,7 +155,7 @@ def _describe(run: Run) -> dict[str, str]:
 
 
 def name_model(model: str) -> str:
-    """Name a model as its hub does, and one in a folder of a machine by that folder's name.
+    """Name a model as its hub does, or by its folder's name.
 
     Example:
         >>> name_model("Qwen/Qwen3-8B"), name_model("/srv/models/mine")
@@ -174,7 +171,7 @@ def _value(value: object) -> str:
 
 
 def view_published(runs: Sequence[Run]) -> Section | None:
-    """Show results on disruption beside the published ones; None if there are none."""
+    """Show results on disruption next to the published ones; None without any."""
     ours = [run for run in runs if run.last and run.target == "disruption"]
     if not ours:
         return None
@@ -207,7 +204,7 @@ def view_published(runs: Sequence[Run]) -> Section | None:
 
 
 def _preset(run: Run) -> str | None:
-    """Name the preset that a run replicates; answers learned from are no replication of an experiment."""
+    """Name the preset that a run replicates; supervised runs replicate none."""
     settings = run.settings
     return settings.get("name") or settings.get("preset") if run.kind in {"rl", "evaluation"} else None
 
@@ -221,7 +218,7 @@ def _beside(run: Run) -> list[str]:
 
 
 def view_comparison(runs: Sequence[Run]) -> Section | None:
-    """Compare last evaluations paper by paper, those of the same papers; None if there are fewer than two."""
+    """Compare the last evaluations of the same papers, paper by paper; None if fewer than two."""
     groups: dict[str, dict[str, pl.DataFrame]] = {}
     for run in runs:
         if run.last and run.last.predictions is not None:
@@ -249,7 +246,7 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
         tables.append(_pairs(comparison))
         pictures += [
-            Picture(f"difference_{metric}", draw_differences(comparison, metric), _say_differences(comparison, metric))
+            Picture(f"difference_{metric}", plot_differences(comparison, metric), _say_differences(comparison, metric))
             for metric in COMPARED
         ]
     if tables:
@@ -262,13 +259,7 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
 
 
 def _pairs(comparison: Comparison) -> Table:
-    rows = [
-        [
-            f"{pair.left} \u2212 {pair.right}",
-            *show_pair(pair),
-        ]
-        for pair in comparison.pairs
-    ]
+    rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
     return Table(
         f"Pairs of runs, task {comparison.target}", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows
     )
@@ -283,7 +274,7 @@ def _say_differences(comparison: Comparison, metric: str) -> str:
 
 
 def view_cost(runs: Sequence[Run]) -> Section:
-    """Show tokens, dollars and time, as far as a run logged them."""
+    """Show tokens, dollars and time, where logged."""
     rows: list[list[str]] = []
     for run in runs:
         usage, seconds = run.usage, measure_seconds(run)
@@ -309,7 +300,7 @@ def view_cost(runs: Sequence[Run]) -> Section:
 
 
 def view_groups(runs: Sequence[Run]) -> Table | None:
-    """Show how often rewards tie, beside what a group size brings and takes; None if no run sampled groups."""
+    """Show how often rewards tie for each group size, with reward and speed; None if no run sampled groups."""
     rows: list[list[str]] = []
     for run in runs:
         means = {name: mean_of(run, f"{TRAIN}{name}") for name in (*_TIES, "reward/total", "label_match")}
@@ -326,13 +317,13 @@ def view_groups(runs: Sequence[Run]) -> Table | None:
 
 
 def mean_of(run: Run, name: str) -> float | None:
-    """Return the mean of a logged number over the steps that have it; None if none has."""
+    """Return the mean of a logged number over the steps that have it; None without any."""
     values = [row[name] for row in run.rows if name in row]
     return math.fsum(values) / len(values) if values else None
 
 
 def measure_seconds(run: Run, *, evaluations: bool = True) -> float | None:
-    """Add up what the steps took; None where it was not logged."""
+    """Add up the seconds of the steps; None if not logged."""
     took = [row.get("time/total", row.get("time/step")) for row in run.rows]
     logged = [seconds for seconds in took if seconds is not None]
     if not logged:

@@ -1,4 +1,4 @@
-"""Answers to read: right, wrong and invalid ones of every run, with the papers where the slice is at hand."""
+"""Sections of a report that are pictures or answers: contract, classes, confidence, trajectories, rewards, examples."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ from sciscirl.metrics.metrics import bin_by_confidence, find_right
 from sciscirl.metrics.predictions import INVALID, split_by_label
 from sciscirl.report.figures import (
     Series,
-    draw_confusion,
-    draw_lines,
-    draw_recalls,
-    draw_reliability,
-    draw_shares,
+    plot_confusion,
+    plot_lines,
+    plot_recalls,
+    plot_reliability,
+    plot_shares,
 )
 from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
 from sciscirl.report.runs import SPLIT, Evaluation, Run
 from sciscirl.report.tables import TRAIN, view_groups
 from sciscirl.task.papers import VOCABULARIES, Paper, SplitName, read_split, short_name
-
-# ---------- The views of a report that are pictures of the last evaluation: contract, classes, confidence, mistakes.
-
 
 _FLIPS: Final = {
     "flip/kept_right": "kept right",
@@ -44,7 +41,7 @@ _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.
 
 
 def view_contract(runs: Sequence[Run]) -> Section:
-    """Show how many answers keep the form they were asked for, and what is wrong with the others."""
+    """Show how many answers keep the contract, and the problems of the others."""
     rows = [
         [
             run.name,
@@ -56,7 +53,7 @@ def view_contract(runs: Sequence[Run]) -> Section:
         if run.last
     ]
     head = ["run", "parse_ok", "format_strict_ok", "invalid", "think", "tolerant only", "problems"]
-    pictures = draw_trajectories(runs, {"format_strict_ok": "Answers that keep the contract"})
+    pictures = plot_trajectories(runs, {"format_strict_ok": "Answers that keep the contract"})
     return Section(
         "contract",
         "Contract",
@@ -86,7 +83,7 @@ def _count_problems(evaluation: Evaluation) -> str:
 
 
 def view_balance(runs: Sequence[Run]) -> Section:
-    """Show which labels are said, beside which are right, and the recall of each."""
+    """Show predicted and gold shares of the labels, and the recall of each."""
     pictures: list[Picture] = []
     tables: list[Table] = []
     for label, vocabulary in _LABELS.items():
@@ -103,7 +100,7 @@ def view_balance(runs: Sequence[Run]) -> Section:
         pictures.append(
             Picture(
                 f"shares_{label}",
-                draw_shares(shares, title=f"What is answered: {label}"),
+                plot_shares(shares, title=f"What is answered: {label}"),
                 f"Shares of the labels of {label}. {said}.",
             )
         )
@@ -111,7 +108,7 @@ def view_balance(runs: Sequence[Run]) -> Section:
         pictures.append(
             Picture(
                 f"recall_{label}",
-                draw_recalls(recalls, title=f"Recall of each class: {label}", chance=1 / len(vocabulary)),
+                plot_recalls(recalls, title=f"Recall of each class: {label}", chance=1 / len(vocabulary)),
                 f"Recall of each class of {label} with intervals; the table has the numbers.",
             )
         )
@@ -160,7 +157,7 @@ def _show_of(run: Run, one: Evaluation, label: str, name: str) -> str:
 
 
 def view_challenges(runs: Sequence[Run]) -> Section | None:
-    """Show what an objection did to answers, of the runs in which there was one."""
+    """Show how challenges changed answers; None if no run had any."""
     judged = [(run, run.last) for run in runs if run.last and "flip/kept_right" in run.last.metrics]
     if not judged:
         return None
@@ -171,12 +168,12 @@ def view_challenges(runs: Sequence[Run]) -> Section | None:
         "Shares of all answers, and rates among those that were right, or wrong, before the challenge. An answer that "
         "breaks the contract is wrong on either side.",
         [Table("Flips at the last evaluation", ["run", *_FLIPS.values()], rows)],
-        draw_trajectories([run for run, _ in judged], {"flip_rate/right_to_wrong": "Right answers given up"}),
+        plot_trajectories([run for run, _ in judged], {"flip_rate/right_to_wrong": "Right answers given up"}),
     )
 
 
 def view_reliability(runs: Sequence[Run]) -> Section:
-    """Show whether stated confidence means anything."""
+    """Show how often answers of each confidence are right."""
     rows: list[list[str]] = []
     pictures: list[Picture] = []
     for run in runs:
@@ -193,7 +190,7 @@ def view_reliability(runs: Sequence[Run]) -> Section:
         pictures.append(
             Picture(
                 f"reliability_{slug(run.name)}",
-                draw_reliability(bins, title=run.name),
+                plot_reliability(bins, title=run.name),
                 f"Reliability of {run.name}: right answers by stated confidence. {said}.",
             )
         )
@@ -211,7 +208,7 @@ def view_reliability(runs: Sequence[Run]) -> Section:
 
 
 def view_confusion(runs: Sequence[Run]) -> Section:
-    """Show which label is taken for which, invalid answers among them."""
+    """Show a confusion matrix of each run, with invalid answers."""
     pictures: list[Picture] = []
     for run, one in [(run, run.last) for run in runs if run.last]:
         for label in run.labels:
@@ -226,7 +223,7 @@ def view_confusion(runs: Sequence[Run]) -> Section:
             pictures.append(
                 Picture(
                     f"confusion_{slug(run.name)}{end}",
-                    draw_confusion(counts, title=run.name + (f", {label}" if end else "")),
+                    plot_confusion(counts, title=run.name + (f", {label}" if end else "")),
                     f"Confusion matrix of {run.name}. {said}.",
                 )
             )
@@ -254,22 +251,19 @@ def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int
     }
 
 
-# ---------- The views of a report that go along the steps of training: held-out figures, answers, losses, rewards, ties.
-
-
 _LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
 _LOSS: Final = "train_mean_nll"  # of supervised runs
 _NAN: Final = float("nan")
 
 
 def view_trajectories(runs: Sequence[Run]) -> Section:
-    """Show how the held-out figures moved while training."""
+    """Show held-out metrics over training steps."""
     shown = {
         "label_match": "label_match: share right",
         "macro_f1": "macro-F1",
         "min_class_recall": "Least recall of a class",
     }
-    pictures = draw_trajectories(runs, shown)
+    pictures = plot_trajectories(runs, shown)
     for run in _trained(runs):
         for label in run.labels:
             lines = {
@@ -284,14 +278,14 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
             said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
             pictures.append(
                 Picture(f"predicted_{slug(run.name)}{end}",
-                        draw_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
+                        plot_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
                         f"Predicted shares of {run.name} over training steps: {said}.")
             )  # fmt: skip
     losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}
     if losses:
         said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in losses.items())
         title = "Loss on the answers learned from"
-        picture = draw_lines(losses, title=title, y_label="nats per token", is_share=False)
+        picture = plot_lines(losses, title=title, y_label="nats per token", is_share=False)
         pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
     text = "Held-out figures over training steps; bars are 95 % intervals. Step 0 is the model before training."
     if not pictures:
@@ -303,8 +297,8 @@ def _trained(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if len(run.evaluations) > 1]
 
 
-def draw_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Picture]:
-    """Draw a picture for each metric, with a line for each run that was evaluated more than once."""
+def plot_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Picture]:
+    """Plot each metric, a line for each run that was evaluated more than once."""
     pictures: list[Picture] = []
     for name, title in shown.items():
         lines: dict[str, Series] = {}
@@ -317,13 +311,13 @@ def draw_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Pic
         if lines:
             said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
             pictures.append(
-                Picture(f"trajectory_{slug(name)}", draw_lines(lines, title=title), f"{title} over steps: {said}.")
+                Picture(f"trajectory_{slug(name)}", plot_lines(lines, title=title), f"{title} over steps: {said}.")
             )
     return pictures
 
 
 def view_rewards(runs: Sequence[Run]) -> Section | None:
-    """Show what was earned for what in training, and how often rewards tie; None if nothing was trained by rewards."""
+    """Show mean rewards in training by part, and how often rewards tie; None without reinforcement learning."""
     pictures: list[Picture] = []
     for run in runs:
         names = dict.fromkeys(name for row in run.rows for name in row if name.startswith(f"{TRAIN}reward/"))
@@ -332,7 +326,7 @@ def view_rewards(runs: Sequence[Run]) -> Section | None:
             pictures.append(
                 Picture(
                     f"rewards_{slug(run.name)}",
-                    draw_lines(lines, title=f"{run.name}: mean reward", is_share=False),
+                    plot_lines(lines, title=f"{run.name}: mean reward", is_share=False),
                     f"Mean reward of {run.name} in training, in parts: "
                     + ", ".join(
                         f"{name} {line.values[0]:.2f} to {line.values[-1]:.2f}" for name, line in lines.items()
@@ -347,7 +341,7 @@ def view_rewards(runs: Sequence[Run]) -> Section | None:
         lines = {run.name: _logged(run, TRAIN + name) for run in runs if any(TRAIN + name in row for row in run.rows)}
         if lines:
             said = "; ".join(f"{run} from {line.values[0]:.2f} to {line.values[-1]:.2f}" for run, line in lines.items())
-            pictures.append(Picture(name, draw_lines(lines, title=title, y_label="share"), f"{title}: {said}."))
+            pictures.append(Picture(name, plot_lines(lines, title=title, y_label="share"), f"{title}: {said}."))
     groups = view_groups(runs)
     if not pictures:
         return None
@@ -374,16 +368,9 @@ _SHOWN: Final = ("reward_parse", "reward_contract", "reward_task", "reward_think
 
 
 def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> Section | None:
-    """Show answers of each run's last evaluation; None where no run kept any.
+    """Show answers of each run's last evaluation, with their papers if of this release; None if no run kept any.
 
-    Args:
-        runs: of which.
-        n_each: how many right, how many wrong, how many invalid ones of each run: spread over the gold labels, of each
-            of them the first in the order of the evaluation.
-        release: the slice, for titles and abstracts of the runs that are of it.
-
-    Raises:
-        ReleaseError: if that is no release, or was altered.
+    Shows ``n_each`` right, wrong and invalid answers of each run, spread over the gold labels, in evaluation order.
     """
     examples: dict[str, Sequence[Example]] = {}
     texts: dict[SplitName, Mapping[str, Paper]] = {}

@@ -1,4 +1,4 @@
-"""The held-out split as a benchmark of the cookbook, beside gsm8k and the others."""
+"""The test split as a benchmark in the cookbook's registry, like gsm8k."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ BENCHMARK: Final = "sciscirl_disruption"
 class DisruptionBenchmark(BenchmarkBuilder):
     """One environment for each paper of a split.
 
-    Its score is label_match. The cookbook's runner counts an answer that failed for lack of a server as wrong, so for
-    results to be published use ``evaluator.LabelEvaluator``, which raises.
+    Its score is label_match. The cookbook's runner counts an answer as wrong if the server failed; for results to
+    publish use ``evaluator.LabelEvaluator``, which raises.
 
     Attributes:
         release: the folder of a slice.
@@ -40,20 +40,14 @@ class DisruptionBenchmark(BenchmarkBuilder):
     name: str = BENCHMARK
 
     def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
-        """Make the environments, the first ``config.max_examples`` papers of the release's order.
-
-        Raises:
-            ReleaseError: if the slice is missing or was altered.
-        """
+        """Make the environments, the first ``config.max_examples`` papers of the release's order."""
         needs = TARGETS[self.rules.target]
         papers = read_split(self.release, self.split, needs=needs)[: config.max_examples]
         rules = fit_rules(self.rules, Path(self.release))
         return [LabelEnv(paper, rules, renderer) for paper in papers]
 
     def aggregate(self, rewards: list[float], metrics_list: list[Metrics]) -> BenchmarkResult:
-        """Count right answers. Rewards above 0 would not do: under the soft table a wrong one earns 0, under
-        ``<think>`` a right one may earn less.
-        """  # noqa: D205
+        """Count right answers by label: some reward tables pay wrong answers 0, or right ones less."""
         n_right = sum(metrics.get("label_match", 0.0) > 0 for metrics in metrics_list)
         return BenchmarkResult(
             name=self.name,

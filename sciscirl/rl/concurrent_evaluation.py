@@ -1,4 +1,4 @@
-"""Judge held-out papers while training goes on, on a server that keeps sampled and trained weights apart."""
+"""Evaluate while training goes on, on a server that keeps sampled and trained weights apart."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentEvaluator(LabelEvaluator):
-    """Starts an evaluation and returns; its metrics are written when it ends, in a row of its own for its step.
+    """Starts an evaluation and returns; writes its metrics, as a row for its step, when it ends.
 
-    One evaluation at a time: the next one first waits for the one before, and raises what went wrong with it.
-    Takes what LabelEvaluator takes.
+    One evaluation at a time: the next waits for the one before, and raises its error. Arguments as LabelEvaluator.
     """
 
     _running: tuple[int, asyncio.Task[None]] | None = None
@@ -39,7 +38,7 @@ class ConcurrentEvaluator(LabelEvaluator):
         rollout_summary_export: RolloutSummaryExportConfig | None = None,
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
-        """Begin to judge a model on a Tinker server; without a step and a store for its metrics, judge it now."""
+        """Begin to judge a model; without a step and a store for its metrics, judge it now."""
         await self.finish()
         if rollout_summary_export is None or store is None:
             return await super().__call__(sampling_client)
@@ -48,23 +47,22 @@ class ConcurrentEvaluator(LabelEvaluator):
         return {}
 
     async def finish(self) -> None:
-        """Wait for the evaluation that is going on, if one is, and raise what goes wrong with it."""
+        """Wait for the running evaluation, if any, and raise its error."""
         if self._running is not None:
             _, judging = self._running
-            await asyncio.wait([judging])  # where this is interrupted, it is still there to be left
+            await asyncio.wait([judging])  # if interrupted here, leave() can still end it
             try:
                 judging.result()
             except CollapseError:
-                self._running = None  # nothing went wrong with it
+                self._running = None  # a collapse is a result, not a failure
                 raise
             self._running = None
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """End what goes on, for the run has ended.
+        """Cancel the running evaluation, because the run has ended.
 
         Returns:
-            The step of an evaluation that did not end well, and what went wrong with it: a CancelledError where it was
-            under way. None if there is none.
+            Its step and error (CancelledError if it was still running); None if all is well.
         """
         if self._running is None:
             return None
@@ -82,15 +80,10 @@ class ConcurrentEvaluator(LabelEvaluator):
 
 @asynccontextmanager
 async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path, options: Sequence[str]) -> AsyncGenerator[None]:
-    """Where an error ends a run, say which evaluation is lost by that, and how to have it all the same.
+    """If an error ends a run, say which evaluation is lost, and how to repeat it with ``scripts/evaluate.py options``.
 
-    It is not waited for: the server or the disk that ended the run may be what it needs, and whoever pressed Ctrl-C
-    wants an end. One that had ended with a collapse, of which nobody had heard yet, is written down as others are.
-
-    Args:
-        evaluator: of the run.
-        folder: of the run.
-        options: of ``scripts/evaluate.py``, with which it judges what this evaluator does.
+    It does not wait for the evaluation: that may need the server or disk that failed, and Ctrl-C must end the run. A
+    collapse that was found but not yet reported is written down.
     """
     try:
         yield
@@ -98,7 +91,7 @@ async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path, options: Seq
         lost = await evaluator.leave()
         if lost is not None:
             step, error = lost
-            # The folder may be what ended the run; that is to be raised then, and not what fails here.
+            # The folder itself may have failed; that error is raised then, not one from here.
             if isinstance(error, CollapseError):
                 _log.warning("%s", error)
                 with suppress(OSError):

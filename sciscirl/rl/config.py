@@ -1,4 +1,4 @@
-"""From a short command line to the cookbook's config of a run."""
+"""Options of a training run, and the cookbook's config that follows from them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def resolve_preset(options: TrainOptions) -> Preset:
-    """Return the preset with what the command line says over it.
-
-    Raises:
-        SciSciRLError: if there is no such preset, or a value is impossible.
+    """Return the preset with the given options over it.
 
     Example:
         >>> resolve_preset(TrainOptions(preset="exp4", model="Qwen/Qwen3-8B")).model
@@ -54,12 +51,7 @@ def resolve_preset(options: TrainOptions) -> Preset:
 
 
 def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetBuilder:
-    """Return what builds the training batches.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if the cookbook knows no chat format for the model and none is named.
-    """
+    """Return the builder of the training batches."""
     make_builder = (
         LabelDatasetBuilder
         if preset.adversarial is None
@@ -83,9 +75,6 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
 def resolve_folder(options: TrainOptions) -> Path:
     """Return the folder of the run.
 
-    Raises:
-        SciSciRLError: if it is below a home that there is not.
-
     Example:
         >>> resolve_folder(TrainOptions(preset="exp4")).as_posix()
         'runs/exp4'
@@ -94,12 +83,7 @@ def resolve_folder(options: TrainOptions) -> Path:
 
 
 def make_config(options: TrainOptions) -> train.Config:
-    """Build the cookbook's config of a run. Reads the slice's training split, asks no server.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible.
-    """
+    """Build the cookbook's config of a run. Reads the training split, asks no server."""
     check_weights(load_checkpoint=options.load_checkpoint)
     preset = resolve_preset(options)
     if preset.group_size < 2:
@@ -133,7 +117,7 @@ def make_config(options: TrainOptions) -> train.Config:
         rollout_error_tolerance=DynamicSampling(default_rollout_strategy_for_model(preset.model))
         if preset.dynamic_sampling
         else None,
-        # For some models the cookbook would clamp what a cut-off answer earns; here the table says it, for any model.
+        # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
@@ -142,11 +126,7 @@ def make_config(options: TrainOptions) -> train.Config:
 
 
 def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
-    """Return what warns of collapse, or ends the run; it knows the evaluations that the folder has already.
-
-    Raises:
-        SciSciRLError: if there is no such action.
-    """
+    """Return the alarm that warns of collapse or ends the run, with the evaluations already in the folder."""
     rows = read_rows(folder / METRICS_FILE)
     history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
     return CollapseAlarm(action=options.collapse, history=filter(None, history))
@@ -159,12 +139,7 @@ def make_evaluator(
     *,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return what judges the held-out split during a run: alone, or while training goes on.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper does not fit under the cap even without its abstract.
-    """
+    """Return the evaluator of the test split; ``kind`` says whether training goes on meanwhile."""
     return build_evaluator(
         builder,
         resolve_preset(options),
@@ -176,7 +151,7 @@ def make_evaluator(
 
 
 def builder_of(config: train.Config) -> LabelDatasetBuilder:
-    """Return what builds the batches of a config that ``make_config`` made."""
+    """Return the dataset builder of a config from ``make_config``."""
     builder = config.dataset_builder
     if not isinstance(builder, LabelDatasetBuilder):
         msg = f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}"

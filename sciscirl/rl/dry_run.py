@@ -1,4 +1,4 @@
-"""What a training run would send and cost, before it does."""
+"""Show what a training run would send and cost, before it runs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,7 @@ _N_PROMPTS_COUNTED: Final = 256
 
 
 def render_dry_run(options: TrainOptions) -> str:
-    """Describe a run before it costs anything: config, three prompts as the model sees them, tokens, dollars.
-
-    Needs the slice and the tokenizer, and no server.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper of either split does not fit under the cap even without its abstract.
-        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-    """
+    """Describe a run without a server: config, three prompts as the model sees them, tokens, dollars."""
     config = make_config(options)
     builder = builder_of(config)
     preset = resolve_preset(options)

@@ -1,4 +1,4 @@
-"""A training run: the cookbook's loop, evaluations on the way, and a folder that says what happened."""
+"""Train with reinforcement learning: the cookbook's loop, evaluations on the way, and the run's folder."""
 
 from __future__ import annotations
 
@@ -35,12 +35,9 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.server import check_opponents, check_server, clear_errors, is_tinker, open_service
 from sciscirl.task.papers import read_split
 
-# ---------- While a run trains: what its server or its disk does to it, said in a line.
-
-
-#: Between two looks at whether the server is there.
+#: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
-#: That an answer is waited for: a server at work may take its time.
+#: A busy server may take its time to answer.
 _TIMEOUT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
@@ -49,28 +46,18 @@ _log = logging.getLogger(__name__)
 async def guarded_run(
     folder: Path, base_url: str | None = None, *, period_seconds: float = PERIOD_SECONDS
 ) -> AsyncGenerator[None]:
-    """Turn what ends a run into one line, and warn of a server that is gone: the SDK asks it mutely, for hours.
-
-    Args:
-        folder: of the run.
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
-        period_seconds: between two looks at whether it is there.
-
-    Raises:
-        SciSciRLError: in place of the SDK's errors that a user can mend.
-        StorageError: in place of those of the disk.
-    """
+    """Turn errors of server and disk into one line, and warn of a lost server: the SDK retries silently for hours."""
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
         with disk_errors(folder), clear_errors(base_url, RESUME_HINT):
             yield
     finally:
         watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)  # what went wrong with it is no matter of the run's
+        await asyncio.gather(watch, return_exceptions=True)  # the run does not depend on the watch
 
 
 async def _watch(url: str, period_seconds: float) -> None:
-    """Warn once of each outage, at the second look that finds nobody, and say when it is over."""
+    """Warn once of each outage, at the second check without an answer, and say when it is over."""
     n_missed = 0
     async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as client:
         while True:
@@ -95,32 +82,32 @@ async def _watch(url: str, period_seconds: float) -> None:
 async def train_preset(options: TrainOptions) -> Path:
     """Train, with evaluations on the way and one after the last step.
 
-    With ``collapse="stop"``, a run whose evaluations or training answers show a collapsed model ends at that: its last
-    checkpoint is the one that was kept last, and ``metrics.jsonl`` says ``collapse_stop``.
+    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model; its last
+    checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
 
-    The folder then holds: ``run.json`` (settings, commit, the slice's hash, versions), ``config.json`` (the
-    cookbook's), ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in
-    ``predictions`` a Parquet file for each evaluation.
+    The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
+    ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in ``predictions`` a
+    Parquet file for each evaluation.
 
     Returns:
         That folder.
 
     Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
-        CollapseError: if the model has collapsed, and that was to end the run. All of the folder is written by then.
-        StorageError: if the disk fails. The run can be resumed.
+        CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
+        StorageError: the disk failed. The run can be resumed.
     """
     config = make_config(options)
     folder = Path(config.log_path)
-    read_split(options.release, "test", needs=())  # an altered split is said before a server is asked
+    read_split(options.release, "test", needs=())  # an altered release fails before a server is asked
     check_server(config.model_name, config.base_url)
     check_opponents(resolve_preset(options).adversarial, config.base_url)
-    # So is, before training begins, a tokenizer that is not to be had, or a paper that does not fit.
+    # A missing tokenizer, or a paper that does not fit, fails before training begins (at dataset_builder).
     concurrently = options.eval_concurrently
     if concurrently is None:
-        # A server of one's own would load the older weights over those in training; W&B takes steps only in order.
+        # A local server would load the older weights over those in training; W&B takes steps only in order.
         concurrently = is_tinker(options.base_url) and options.wandb_project is None
     kind = ConcurrentEvaluator if concurrently else LabelEvaluator
     evaluator = make_evaluator(options, builder_of(config), kind=kind)
@@ -135,18 +122,18 @@ async def train_preset(options: TrainOptions) -> Path:
         warning = options if options.collapse == "off" else replace(options, collapse="warn")
         judged_as = _name_evaluation(options, config)
         async with guarded_run(folder, config.base_url), none_lost_unsaid(evaluator, folder, judged_as):
-            # Training answers may end a run of which an evaluation that goes on, or has just ended, says the same.
+            # Training answers may end the run while an evaluation is about to say the same.
             for work in (partial(train.main, config), evaluator.finish):
                 try:
                     await work()
                 except CollapseError as collapse:
                     stopped = stopped or collapse
-                    # The cookbook's loop was left before it logged what it had measured in this step.
+                    # The cookbook's loop ended before it logged the metrics of this step.
                     step, judged = evaluator.judged
                     store = open_store(config.log_path)
                     rest = judged if step == collapse.step and not is_judged(store, step) else {}
                     store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
-                    # The run is over: what is still judged can warn, and has nothing to stop.
+                    # The run is over: later evaluations may only warn.
                     evaluator.alarm = make_alarm(warning, folder)
             last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
             await evaluate_last(folder, last, base_url=config.base_url)
@@ -156,7 +143,7 @@ async def train_preset(options: TrainOptions) -> Path:
 
 
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
-    """List what decides how a step goes, not how many there are or how often something is saved."""
+    """List what decides how a step goes, not the number of steps or how often something is saved."""
     builder = builder_of(config)
     more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
     own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
@@ -164,7 +151,7 @@ def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
 
 
 def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
-    """List the options of ``scripts/evaluate.py`` with which it judges a checkpoint as the run does on its way."""
+    """List the options with which ``scripts/evaluate.py`` judges a checkpoint as the run itself does."""
     preset = resolve_preset(options)
     temperature = preset.temperature if options.eval_temperature is None else options.eval_temperature
     more = {"--n-papers": options.n_test, "--base-url": config.base_url}
@@ -175,13 +162,9 @@ def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
 async def evaluate_last(
     folder: Path, evaluator: LabelEvaluator, *, step: int | None = None, base_url: str | None = None
 ) -> None:
-    """Judge the trained model: the cookbook's loops evaluate before a step, so that the last one goes unseen.
+    """Judge the trained model: the cookbook's loops evaluate before a step, and so miss the last one.
 
-    Args:
-        folder: of the run.
-        evaluator: of its held-out split.
-        step: how many steps the last checkpoint has had; None: what it says itself.
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    ``step`` is the number of steps of the last checkpoint, if its record does not tell.
     """
     checkpoint = find_checkpoint(folder, "sampler_path")
     step = step if step is not None or checkpoint is None else checkpoint.batch

@@ -1,4 +1,4 @@
-"""Tokenizer and chat format of a model, or a clear word on what is missing."""
+"""Choose and load the tokenizer and the chat format (renderer) of a model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from sciscirl.runs.local_model import load_errors
 
 
 def choose_renderer(model_name: str) -> str:
-    """Name the chat format of a model that the cookbook knows, without thinking where the model can do without.
+    """Name the chat format of a model that the cookbook knows, without thinking if possible.
 
     The contracts allow nothing before the JSON, and ``<think>`` costs a point.
-
-    Raises:
-        SciSciRLError: if the cookbook does not know the model.
 
     Example:
         >>> choose_renderer("Qwen/Qwen3-8B")
@@ -40,21 +37,13 @@ def choose_renderer(model_name: str) -> str:
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:
-    """Load a tokenizer from the Hugging Face hub, its cache, or a folder.
-
-    Raises:
-        SciSciRLError: if it is in none of them, or damaged.
-    """
+    """Load a tokenizer from the Hugging Face hub, its cache, or a folder."""
     with load_errors("tokenizer of", model_name):
         return get_tokenizer(model_name)
 
 
 def make_renderer(model_name: str, renderer_name: str) -> Renderer:
-    """Make the renderer of a model, of a kind that pickles.
-
-    Raises:
-        SciSciRLError: if there is no renderer of that name, or the tokenizer cannot be loaded or does not fit it.
-    """
+    """Make the renderer of a model; it can be pickled."""
     tokenizer = load_tokenizer(model_name)
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)

@@ -1,4 +1,4 @@
-"""The folder of a run: on record what was run on what."""
+"""The folder of a run: its lock, its record ``run.json``, its logs and checkpoints."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 
-# ---------- A folder that one process at a time works in.
-
-
 _DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
 
 
@@ -40,18 +37,17 @@ _DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
 def locked_folder(
     folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
 ) -> Generator[None]:
-    """Hold a folder, made if need be, until the block ends or the process does, however it ends.
+    """Lock a folder, made if needed, until the block or the process ends.
 
     Args:
-        folder: where the lock lies, as ``.lock``.
-        user: what holds it, for the message.
-        option: by which another folder is chosen, for the message.
+        folder: holds the lock as ``.lock``.
+        user: what works in it, for the message.
+        option: the option that names the folder, for the message.
         error: the class to raise.
 
     Raises:
-        SciSciRLError: if another process holds the folder, it cannot be written, a link in it leads out of it, through
-            which other files would be written, or it is that of a slice, which would no longer be the one that its
-            manifest describes.
+        SciSciRLError: another process holds the folder, it cannot be written, a link leads out of it, or it is a
+            release, which must stay as its manifest describes it.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -72,7 +68,7 @@ def locked_folder(
 
 
 def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None:
-    """Refuse a folder with links out of it, as deep as runs, evaluations, sweeps and servers write into theirs."""
+    """Refuse a folder with links out of it, as deep as anything is written there."""
     home = real_path(folder)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -88,11 +84,7 @@ def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None
 
 
 def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:
-    """Make sure that nothing is written into a slice; arguments as for ``locked_folder``.
-
-    Raises:
-        SciSciRLError: if the folder is that of a slice, or cannot be looked into.
-    """
+    """Make sure that nothing is written into a release; arguments as for ``locked_folder``."""
     try:
         is_slice = (folder / MANIFEST).exists()
     except OSError as caught:  # a name that is too long, or a folder above that may not be read
@@ -109,13 +101,13 @@ def _no_place(folder: Path, caught: OSError, option: str) -> str:
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
-#: A log of a run or of its answers; a step takes some KB, so that this is of tens of thousands.
+#: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
-#: Where a run that trains an adapter on this machine leaves it.
+#: The folder of a trained adapter within that of its run.
 ADAPTER: Final = "adapter"
-#: What the message of a failure ends with, after which a run can be resumed.
+#: End of the message of a failure after which a run can be resumed.
 RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
-#: Settings that make a run what it is; one that goes on has to have the same.
+#: What a resumed run must have in common with its beginning.
 _FIXED: Final = ("release", "settings")
 _PACKAGES: Final = (
     "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
@@ -132,25 +124,23 @@ def begin_run(
     steps_per_epoch: int = 0,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
-    """Write ``run.json`` into a fresh folder, or check that an older run there is the same one.
+    """Write ``run.json`` into a new folder, or check that the run there is the same one.
 
-    Metrics of steps that were taken after the last checkpoint are dropped: a run that goes on takes them again. So are
-    lines that a killed run or a full disk has left half written.
+    On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
 
     Args:
         folder: of the run.
-        release: the slice.
-        settings: whatever decides what the run does, in JSON types.
-        resume: go on where an older run stopped. With nothing to go on from, the run begins at step 0.
+        release: the folder of a release.
+        settings: everything that decides what the run does, in JSON types.
+        resume: go on from the last checkpoint; without one, begin at step 0.
         steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
-        find: says from which checkpoint an older run goes on, or raises; None: from its last.
+        find: returns the checkpoint to go on from, or raises; None: the last one.
 
     Returns:
         The step at which training begins.
 
     Raises:
-        SciSciRLError: if the folder holds a run and ``resume`` is not set, or that one had other settings or does not
-            say which.
+        SciSciRLError: the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
     """
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
@@ -181,10 +171,7 @@ def begin_run(
 
 
 def expand_home(path: str) -> Path:
-    """Return the folder that a setting names, where ``~`` is a home.
-
-    Raises:
-        SciSciRLError: if there is no such home.
+    """Return the folder that a setting names, with ``~`` expanded.
 
     Example:
         >>> expand_home("runs/exp4").as_posix()
@@ -198,28 +185,22 @@ def expand_home(path: str) -> Path:
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
-    """Return the last checkpoint of a run, None without one; lines that cannot be read are left out.
+    """Return the last checkpoint of a run, None without one; unreadable lines are skipped.
 
-    Args:
-        folder: of the run.
-        key: which weights it has to have: ``"state_path"`` to go on from, ``"sampler_path"`` to sample from.
+    ``key`` is the kind of weights that it needs: ``"state_path"`` to resume, ``"sampler_path"`` to sample.
     """
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
 
 
 def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
-    """Read which checkpoints a run has, in the order in which they were kept; likewise."""
-    from tinker_cookbook.checkpoint_utils import CheckpointRecord  # loads torch, which whoever reads a folder need not
+    """Read the checkpoints of a run, oldest first; unreadable lines are skipped."""
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord  # loads torch, which reading does not need
 
     return [CheckpointRecord.from_dict(row) for row in read_rows(folder / CHECKPOINTS_FILE) if _is_checkpoint(row)]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines, without those that are half written or no objects; none where there is no file.
-
-    Raises:
-        OSError: as ``read_lines``.
-    """
+    """Read the objects in a file of JSON lines; skips half-written lines, and a missing file is empty."""
     try:
         rows = map(parse_row, read_lines(path))
     except FileNotFoundError:
@@ -228,16 +209,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Read a log of at most LOG_BYTES and give its lines, each with its end.
-
-    Raises:
-        OSError: at once; it cannot be read, is a pipe or a device, or is larger.
-    """
+    """Read the lines of a log of at most LOG_BYTES; raises OSError when called if it is larger, a pipe or a device."""
     return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
-    """Read a line of JSON; None where it is no object.
+    """Read a line of JSON; None if it is no object.
 
     Example:
         >>> parse_row('{"step": 1}'), parse_row('{"st'), parse_row("[" * 100_000)
@@ -251,22 +228,14 @@ def parse_row(line: str) -> dict[str, Any] | None:
 
 
 def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
-    """Return the folder in a run's own in which a checkpoint lies; None for one on a server.
-
-    Raises:
-        UnsafeNameError: ``checkpoints.jsonl`` names a place outside the run's folder.
-    """
+    """Return the folder of a checkpoint within the run's; None if it lies on a server."""
     if record.state_path is None or "://" in record.state_path:
         return None
     return path_inside(folder, record.state_path, stated_by=folder / CHECKPOINTS_FILE)
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:
-    """Say where the weights lie that a run has kept to sample from, by the number of steps that they have had.
-
-    Returns:
-        A path on the server of the run; or of a run on this machine the folder of an adapter.
-    """
+    """List the weights to sample from, by training step: a path on the server, or the folder of an adapter here."""
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
         step, here = record.batch, find_weights(folder, record)
@@ -294,18 +263,18 @@ def _is_before(taken: object, step: int) -> bool:
 
 
 def open_store(folder: str | Path) -> TrainingRunStore:
-    """Return what reads and writes the records of a run, lines half written left out; nothing is read before."""
+    """Return the store that reads and writes a run's records, and skips half-written lines."""
     return _store_class()(folder)
 
 
 @cache
 def _store_class() -> Callable[[str | Path], TrainingRunStore]:
-    # These load torch, and reading a folder does not need it.
+    # Imported here because they load torch, which reading a folder does not need.
     from tinker_cookbook.stores.storage import LocalStorage
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
     class RunStore(TrainingRunStore):
-        """Reads what a run or a server wrote, whatever state it is in: the cookbook's own ends at deep nesting."""
+        """Reads records in any state; the cookbook's own store fails at deep nesting."""
 
         def __init__(self, folder: str | Path) -> None:
             storage = LocalStorage(folder)
@@ -322,7 +291,7 @@ def _store_class() -> Callable[[str | Path], TrainingRunStore]:
 
 
 def is_judged(store: TrainingRunStore, step: int | None) -> bool:
-    """Say whether the metrics of a run hold an evaluation of a step."""
+    """Say whether a run logged an evaluation of this step."""
     return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
 
 
@@ -341,11 +310,7 @@ def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def find_adapter(folder: Path) -> Path:
-    """Find what a run of ``train_sft.py --backend peft`` has trained.
-
-    Raises:
-        SciSciRLError: if the run has not ended, is another, or has lost a file of its adapter.
-    """
+    """Return the adapter that a run of the PEFT backend has trained."""
     if not (folder / ADAPTER).is_dir():
         msg = (
             f"{folder} has no {ADAPTER}: a run of train_sft.py --backend peft leaves one at its end. Resume it if it "
@@ -362,7 +327,7 @@ def find_adapter(folder: Path) -> Path:
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Say in JSON types what is run: settings, the slice's hash, the commit of this code, versions."""
+    """Describe a run in JSON types: settings, the release's SHA-256, the commit of this code, versions."""
     return {
         "settings": dict(settings),
         "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
@@ -374,7 +339,7 @@ def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_commit() -> str | None:
     """Return the commit of this code, with ``+changes`` if it was edited since; None outside a checkout."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]  # sciscirl
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
@@ -389,10 +354,7 @@ def find_commit() -> str | None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Generator[None]:
-    """Say in one line that the disk of a run failed while others, such as the cookbook's loops, wrote to it.
-
-    Raises:
-        StorageError: in place of what the disk said.
+    """Turn disk errors of a run, also those from the cookbook's loops, into one line.
 
     Example:
         >>> with disk_errors(Path("runs/exp4")):
@@ -414,20 +376,12 @@ def disk_errors(folder: Path) -> Generator[None]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
+    """Write a JSON file, whole or not at all."""
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-    """Drop lines from a file of JSON lines; those that are half written too.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
+    """Keep some rows of a file of JSON lines; half-written lines go."""
     if not path.exists():
         return
     kept: list[str] = []

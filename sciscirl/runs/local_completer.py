@@ -1,4 +1,4 @@
-"""A model in this very process, asked through the cookbook's ``TokenCompleter``, so that every evaluator takes it."""
+"""Ask a model in this process through the cookbook's ``TokenCompleter``, which every evaluator takes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Request:
 
 
 class LocalCompleter(TokenCompleter):
-    """Answers with a model in this process, in batches of whatever is asked at the same time.
+    """Answers with a model in this process; requests made at the same time share a batch.
 
-    Greedy, or by numbers that are functions of seed, prompt and place alone, so that neither the order of requests nor
-    a library's generator matters. Sums in another order, on other hardware or in other batches, still can tip a tie.
+    Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
+    hardware or batches add numbers in another order, which can still tip a tie.
 
     Args:
         model: as ``load_local_model`` gives it; asked in the mode in which it is.

@@ -1,4 +1,4 @@
-"""Models of one's own in this process: loaded as they are, quantised to four bits, or with an adapter on them."""
+"""Load a model into this process: as saved, quantised, or with an adapter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sciscirl.errors import SciSciRLError
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
 Precision = Literal["bfloat16", "float16", "float32"]
-#: What PEFT does not write beside an adapter: in which form it saw its base model.
+#: The number format of the base model in training, which PEFT does not record.
 TRAINED_ON_FILE: Final = "trained_on.json"
 
 ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
@@ -27,10 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_packages(*names: str) -> None:
-    """Make sure that packages of the ``sft`` extra are there.
-
-    Raises:
-        SciSciRLError: naming those that are not, and how to install them.
+    """Make sure that packages of the ``sft`` extra are installed.
 
     Example:
         >>> require_packages("torch", "nosuchpackage")
@@ -54,15 +51,15 @@ def load_base_model(
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
     """Load a causal language model.
 
-    Four bits are NF4 with double quantisation, as QLoRA has them, and stored in tensors of ``dtype``: FSDP shards only
-    what has the type of the other weights, and a mixed precision with another one would turn them into noise.
+    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``: FSDP shards only tensors of
+    the same type as the other weights, and mixed precision with another type would turn them into noise.
 
     Args:
         name: on the Hugging Face hub, or a folder.
         quantize: ``"nf4"``, ``"int8"`` (bitsandbytes' LLM.int8) or ``"none"``.
-        dtype: of the weights that are not quantised, and of what is computed; None: as saved.
-        device: where to put it; None leaves that to whoever distributes it.
-        attention: the kernel, as Transformers names it; None: the one that it chooses.
+        dtype: of weights that are not quantised, and of computation; None: as saved.
+        device: where to put it; None: the caller places it.
+        attention: the kernel, as Transformers names it; None: its default.
 
     Raises:
         SciSciRLError: if it cannot be loaded, or bitsandbytes is not installed.
@@ -107,11 +104,7 @@ def load_base_model(
 
 
 def find_base_model(folder: Path) -> str:
-    """Name the model whose tokenizer a local model has: itself, or for an adapter what it was trained on.
-
-    Raises:
-        SciSciRLError: if the folder holds neither a model nor an adapter, or does not say which model that was.
-    """
+    """Name the model with the tokenizer: the model itself, or the base model of an adapter."""
     if (folder / _CONFIG).is_file():
         return _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
     if (folder / "config.json").is_file():
@@ -126,8 +119,8 @@ def find_base_model(folder: Path) -> str:
 def load_local_model(folder: Path, *, dtype: Precision | None = None, device: str | None = None) -> Any:  # noqa: ANN401
     """Load a model, or an adapter on its base model, to be asked.
 
-    An adapter makes up for the rounding of a base that was quantised under it; DoRA's magnitudes are even measured on
-    it. So it gets the rounded weights again, dequantised, and not those from before the rounding.
+    An adapter trained on a quantised base corrects its rounding, and DoRA's magnitudes are measured on it. So it gets
+    the rounded weights, dequantised, and not the original ones.
 
     Args:
         folder: as Transformers or PEFT saves it.
@@ -174,9 +167,6 @@ def load_errors(what: str, name: str) -> Generator[None]:
     Args:
         what: is loaded: a model, its tokenizer, an adapter.
         name: on the Hugging Face hub, or a folder.
-
-    Raises:
-        SciSciRLError: in place of whatever is raised. Of damaged files that is anything, a KeyError or TypeError too.
 
     Example:
         >>> with load_errors("model", "mine/model"):

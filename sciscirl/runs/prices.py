@@ -1,4 +1,4 @@
-"""What Tinker charges, and what a run is going to cost."""
+"""Tinker's prices, and the estimated cost of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Price(NamedTuple):
-    """US dollars for a million tokens read, sampled and trained on; train is None where none is listed."""
+    """US dollars per million tokens read, sampled and trained on; train is None if not listed."""
 
     prefill: float
     sample: float
@@ -65,17 +65,17 @@ def estimate_usage(
     n_test: int,
     n_refills: int = 0,
 ) -> Usage:
-    """Estimate the tokens of a run: from above, but for prompts, of which the mean is taken.
+    """Estimate the tokens of a run from above, with prompts of average length.
 
     Args:
-        prompt_tokens: of a prompt, on average; held-out ones are taken to be as long.
-        max_tokens: of an answer, at most.
+        prompt_tokens: of an average prompt.
+        max_tokens: of an answer.
         n_steps: of training.
-        batch_size: papers a step.
-        group_size: answers to a paper.
-        n_evaluations: how often the held-out split is judged.
-        n_test: answers in one evaluation.
-        n_refills: how often a group may be sampled anew; only its last answers are trained on.
+        batch_size: papers per step.
+        group_size: answers per paper.
+        n_evaluations: of the test split.
+        n_test: answers per evaluation.
+        n_refills: how often a group may be sampled again; only its last answers are trained on.
 
     Example:
         >>> estimate_usage(

@@ -1,4 +1,4 @@
-"""Ask a Tinker server before any work is done, say in one line what it will not do, and take leave of it."""
+"""Pre-flight checks, readable errors and clean shutdown for a Tinker server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 _LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
-#: Of what SkyRL answers: the words to know it by, and what it means.
+#: Words in an answer of SkyRL, and what they mean for the user.
 _SKYRL_ANSWERS: Final = {
     "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "
     "model's; each run, and each other model that is sampled from, needs one. Wait for another run to end (of one that "
@@ -36,15 +36,10 @@ _SKYRL_ANSWERS: Final = {
 
 
 def find_server(base_url: str | None = None) -> str:
-    """Return the address of a Tinker server, if a key can be sent there. Nothing is sent yet.
+    """Return the address of a Tinker server, if a key may be sent there. Sends nothing.
 
-    Every door to a server passes here, because each request of the SDK carries the key.
-
-    Args:
-        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
-
-    Raises:
-        ConfigError: if it is neither https nor this machine, or holds a user name or password.
+    Every connection passes through here, because each request of the SDK carries the key. ``base_url`` is the server;
+    else ``TINKER_BASE_URL``, else Tinker: so in all functions of this module.
 
     Example:
         >>> find_server("http://localhost:8000/"), find_server("https://gpu.example")
@@ -61,18 +56,9 @@ def find_server(base_url: str | None = None) -> str:
 
 
 def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
-    """Make sure that the server answers, takes the key, and offers the model.
+    """Make sure that the server answers, accepts the key, and offers the base model (for training).
 
     The SDK itself would retry for minutes.
-
-    Args:
-        model_name: the base model.
-        base_url: the server; else ``TINKER_BASE_URL``, else Tinker.
-        needs_training: whether the model has to be trainable there too.
-
-    Raises:
-        SciSciRLError: if it does not, with what it offers instead.
-        ConfigError: as ``find_server``.
     """
     url = find_server(base_url)
     with clear_errors(base_url):
@@ -80,10 +66,7 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
 
 
 def check_weights(**paths: str | None) -> None:
-    """Refuse what cannot be the path of weights on a server; None is no path.
-
-    Raises:
-        SciSciRLError: if one of ``paths`` is not, with its name.
+    """Refuse what cannot be a path of weights on a server; None is allowed.
 
     Example:
         >>> check_weights(checkpoint="tinker://0123:train:0/sampler_weights/000050", load_checkpoint=None)
@@ -102,24 +85,14 @@ def check_weights(**paths: str | None) -> None:
 
 
 def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
-    """Make sure that a server offers the models that challenge and judge.
-
-    Raises:
-        SciSciRLError: if it does not.
-    """
+    """Make sure that a server offers the models that challenge and judge."""
     for who in () if rules is None else (rules.challenger, rules.judge):
         if who is not None and who != BY_RULES:
             check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
-    """Return the models that a server offers.
-
-    Raises:
-        SciSciRLError: if nobody answers there, or it redirects to another address.
-        ConfigError: as ``find_server``.
-        tinker.TinkerError: if the server refuses, for example the key; see ``clear_errors``.
-    """
+    """Return the models that a server offers."""
     url = find_server(base_url)
     try:
         answer = httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
@@ -148,9 +121,6 @@ def check_offer(
 ) -> None:
     """Make sure that a model is among those that a server offers.
 
-    Raises:
-        SciSciRLError: if it is not; the message names the cheapest that are.
-
     Example:
         >>> offer = [tinker.types.SupportedModel(model_name="Qwen/Qwen3-8B")]
         >>> check_offer("meta-llama/Llama-3.1-8B-Instruct", offer, "https://tinker.example")
@@ -176,7 +146,7 @@ def check_offer(
 
 
 def is_tinker(base_url: str | None = None) -> bool:
-    """Say whether a server is Tinker itself, and not one of one's own, on this machine or another.
+    """Say whether a server is Tinker itself, not a server of your own.
 
     Example:
         >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
@@ -188,15 +158,10 @@ def is_tinker(base_url: str | None = None) -> bool:
 
 @contextmanager
 def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]:
-    """Give a client of a server, and say goodbye with it in the end, so that what it held is free at once.
+    """Open a client of a server and close its session at the end, which frees its adapter slots immediately.
 
-    ``with tinker.ServiceClient()`` says goodbye too, but SDK 0.38 waits for ever if just then it was saying that it
-    is alive: the task that does so every ten seconds can miss that it was cancelled, and is awaited (one goodbye of 40
-    that came in that moment). Here nobody waits for longer than half a minute, and a goodbye that fails costs nothing
-    of what was done before.
-
-    Args:
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
+    ``with tinker.ServiceClient()`` closes the session too, but SDK 0.38 may then wait forever: its heartbeat task can
+    miss its cancellation (1 of 40). Here closing takes half a minute at most, and a failure is only logged.
 
     Raises:
         ConfigError: as ``find_server``.
@@ -212,20 +177,15 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
     finally:
         try:
             service.close(status).result(timeout=_TIMEOUT_SECONDS)
-        except (TimeoutError, tinker.TinkerError) as error:  # a server that did not hear it learns it from the silence
+        except (TimeoutError, tinker.TinkerError) as error:  # the server frees the session when its heartbeats stop
             _log.info("the goodbye to %s failed: %s %s", resolve_base_url(base_url), type(error).__name__, error)
 
 
 @contextmanager
 def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]:
-    """Turn the errors of the SDK that a user can mend into one line.
+    """Turn the errors of the SDK that a user can solve into one line (SciSciRLError).
 
-    Args:
-        base_url: a Tinker server; else ``TINKER_BASE_URL``, else Tinker.
-        hint: behind the message of what failed on the way, and not at the start.
-
-    Raises:
-        SciSciRLError: in place of them.
+    ``hint`` follows the message of a failure after the start.
     """
     url, end = resolve_base_url(base_url), f".{hint}" if hint else ""
     try:
@@ -250,12 +210,7 @@ def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]
 async def open_sampling(
     model: str, checkpoint: str | None = None, base_url: str | None = None
 ) -> AsyncGenerator[tinker.SamplingClient]:
-    """Give a client of the base model, or of a checkpoint.
-
-    Raises:
-        SciSciRLError: if the server refuses.
-        ConfigError: as ``find_server``.
-    """
+    """Open a sampling client of the base model, or of a checkpoint."""
     with clear_errors(base_url), open_service(base_url) as service:
         if checkpoint is None:
             yield await service.create_sampling_client(base_model=model)

@@ -1,4 +1,4 @@
-"""Checkpoints in the folder of a run: what makes one whole, and which of them the run goes on from."""
+"""Checkpoints of a PEFT run: record them with SHA-256, check them, and find the last one that is whole."""
 
 from __future__ import annotations
 
@@ -24,18 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> None:
-    """Enter what Transformers' loop has saved after a step into ``checkpoints.jsonl``.
+    """Record in ``checkpoints.jsonl`` what Transformers' loop has saved after a step.
 
-    The loop writes one file after the other, under their last names. What makes a checkpoint of them is this line,
-    written when all are on the disk, with the SHA-256 of each: what a kill or a full disk has left has no line.
-
-    Args:
-        run: its folder.
-        step: how many steps the checkpoint has had.
-        trained_on: in which form the base model was; kept beside the weights, which are nothing without it.
-
-    Raises:
-        OSError: if the disk fails.
+    The loop writes its files one by one under their final names. This line, with the SHA-256 of each, is written when
+    all are on disk: the rest of a kill or a full disk has no line. ``trained_on`` is the base model's number format.
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))
@@ -47,14 +39,9 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
 
 
 def recover_checkpoint(run: Path) -> CheckpointRecord | None:
-    """Return the last whole checkpoint of a run; damaged ones after it are warned of, and lose their lines.
+    """Return the last whole checkpoint of a run, None if there are no checkpoints; raise if all are damaged.
 
-    Returns:
-        Its record, None if the run has none, whole or damaged.
-
-    Raises:
-        RunFolderError: if all that the run has are damaged. They keep their lines, lest files are put back.
-        StorageError: if ``checkpoints.jsonl`` cannot be written.
+    Damaged ones after it are named in a warning and lose their lines.
     """
     damaged: dict[str, str] = {}
     for record in reversed(read_checkpoints(run)):
@@ -78,14 +65,7 @@ def recover_checkpoint(run: Path) -> CheckpointRecord | None:
 
 
 def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
-    """Say what of a checkpoint is not as it was written, None if all is.
-
-    Args:
-        checkpoint: its folder.
-        sums: SHA-256 of each file, by its path in the folder.
-
-    Raises:
-        UnsafeNameError: a path leads out of the folder.
+    """Describe the first damage of a checkpoint, None if whole; ``sums`` are SHA-256 by path in its folder.
 
     Example:
         >>> find_damage(Path("runs/qdora/checkpoints/checkpoint-50"), {"optimizer.pt": "5f70bf18..."})

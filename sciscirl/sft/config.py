@@ -1,4 +1,4 @@
-"""What a supervised run is told, whichever backend does the work, and what follows from it."""
+"""Options of a supervised run for both backends, and the examples, evaluator and settings that follow from them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _N_COUNTED: Final = 64
 
 
 def resolve_preset(options: SftOptions) -> Preset:
-    """Return the preset with what the command line says over it.
-
-    Raises:
-        SciSciRLError: if there is no such preset, or a value is impossible.
+    """Return the preset with the given options over it.
 
     Example:
         >>> resolve_preset(SftOptions(preset="baseline", contract="two_keys", model="a/b")).rules.contract
@@ -44,9 +41,6 @@ def resolve_preset(options: SftOptions) -> Preset:
 def resolve_folder(options: SftOptions, backend: str) -> Path:
     """Return the folder of the run.
 
-    Raises:
-        SciSciRLError: if it is below a home that there is not.
-
     Example:
         >>> resolve_folder(SftOptions(), "peft").as_posix()
         'runs/sft-peft-exp4'
@@ -55,11 +49,7 @@ def resolve_folder(options: SftOptions, backend: str) -> Path:
 
 
 def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
-    """Return what puts the papers in order: as reinforcement learning with the same seed shows them.
-
-    Raises:
-        SciSciRLError: if an option is impossible, or the cookbook knows no chat format for the model and none is named.
-    """
+    """Return the builder that orders the papers as reinforcement learning with the same seed does."""
     preset = resolve_preset(options)
     return LabelDatasetBuilder(
         **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
@@ -72,11 +62,6 @@ def make_examples(options: SftOptions) -> GoldExamples:
 
     Returns:
         ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper does not fit under the cap even without its abstract.
-        SciSciRLError: if an option is impossible, the tokenizer is not to be had, or the renderer does not do.
     """
     builder, batch_size = make_papers_builder(options), resolve_preset(options).batch_size
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
@@ -88,21 +73,16 @@ def make_examples(options: SftOptions) -> GoldExamples:
 
 
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
-    """Return what judges the held-out split, exactly as in reinforcement learning.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        PromptError: if a paper does not fit under the cap even without its abstract.
-    """
+    """Return the evaluator of the test split, the same as in reinforcement learning."""
     return build_evaluator(
         make_papers_builder(options), resolve_preset(options), folder, temperature=options.eval_temperature
     )
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
-    """List what decides how a run goes: what a run that is resumed must have been begun with.
+    """List the settings that a resumed run must share with its beginning.
 
-    Unlike in reinforcement learning the number of steps belongs to it, since the learning rate falls towards the last.
+    The number of steps is among them, unlike in reinforcement learning: the learning rate falls towards the last step.
     """
     own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
@@ -111,12 +91,7 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
 
 
 def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
-    """Describe a run before it costs anything: settings, and three examples with what is trained on between marks.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-    """
+    """Describe a run without running it: settings, and three examples with the trained tokens between marks."""
     examples, batch_size = make_examples(options), resolve_preset(options).batch_size
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]

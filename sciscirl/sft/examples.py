@@ -1,4 +1,4 @@
-"""Gold answers as targets: the prompts of the experiments with the right answer behind them."""
+"""Supervised examples: a paper's prompt and its gold answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, Paper
 from sciscirl.task.rules import TaskRules
 
-#: What brackets the tokens that are trained on, where an example is shown.
+#: Marks around the tokens that are trained on, where an example is shown.
 MARKS = ("⟦", "⟧")
 
 
@@ -29,8 +29,8 @@ class Example:
 
     Attributes:
         openalex_id: of the paper.
-        tokens: the prompt as it is sampled from, then the answer and what ends a turn.
-        n_prompt: how many of these are the prompt. Only the others are trained on.
+        tokens: the prompt as for sampling, then the answer and the end of the turn.
+        n_prompt: the first so many tokens are the prompt; only the others are trained on.
     """
 
     openalex_id: str
@@ -39,13 +39,10 @@ class Example:
 
 
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
-    """Write the answer that a paper's labels make right: what every target is, and nothing else is.
+    """Write the right answer to a paper.
 
-    A release has labels and no more. The justification and the signals of four keys are therefore the same stated
-    text for every paper, and the confidence is the same number; with probabilities it is that of the right label.
-
-    Raises:
-        SciSciRLError: if the confidence is no probability, or as one of three is not above the others.
+    A release has only labels. So the justification and signals of four keys are the same text for every paper, and the
+    confidence is the same number; with probabilities it is that of the right label.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -65,13 +62,7 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
 
 
 def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0) -> Example:
-    """Put the gold answer behind the very prompt that evaluations and reinforcement learning show.
-
-    Raises:
-        SciSciRLError: if the renderer writes anything else than the gold answer and its end behind the prompt that it
-            samples from, as thinking ones do, or the confidence is no probability.
-        PromptError: if the paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
-    """
+    """Put the gold answer after the prompt that evaluations and reinforcement learning show."""
     question = build_messages(paper, rules, renderer)
     prompt = renderer.build_generation_prompt(question).to_ints()
     answer = gold_answer(paper, rules, confidence)
@@ -79,21 +70,14 @@ def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confide
         tokens = renderer.build_supervised_example([*question, Message(role="assistant", content=answer)])[0].to_ints()
     except RendererError as error:
         raise _unfit(renderer) from error
-    # Some put thinking between the two, which would be trained on; and some mark their turns in two ways.
+    # Some renderers put thinking between the two, or mark turns differently: a model would learn that.
     if tokens[: len(prompt)] != prompt or read_action(tokens[len(prompt) :], renderer) != (answer, True):
         raise _unfit(renderer)
     return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
 
 
 class GoldExamples(Sequence[Example]):
-    """The examples of a list of papers, each made when it is asked for.
-
-    Args:
-        papers: in the order in which they are trained on; a paper may come several times.
-        rules: prompt and contract.
-        renderer: from ``get_renderer``.
-        confidence: in every answer.
-    """
+    """The examples of papers in training order, each built when used; a paper may come several times."""
 
     def __init__(
         self, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0
@@ -122,7 +106,7 @@ class GoldExamples(Sequence[Example]):
 
 
 def to_datum(example: Example) -> tinker.Datum:
-    """Turn an example into what Tinker trains on: every example weighs the same, its answer's tokens equally.
+    """Turn an example into Tinker's form: each example has weight 1, shared equally by its answer's tokens.
 
     Example:
         >>> datum = to_datum(Example(openalex_id="W1", tokens=(7, 8, 9, 10), n_prompt=2))

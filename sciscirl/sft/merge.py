@@ -1,4 +1,4 @@
-"""From an adapter on its base model to one model in sixteen bits that any server takes."""
+"""Merge an adapter into its base model: one model in sixteen bits that any server takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 def merge_adapter(adapter: Path, out: Path, *, dtype: Precision = "bfloat16", device: str = "cpu") -> Path:
     """Merge an adapter into the weights that it was trained on.
 
-    Of a base that was quantised these are what four bits left of it, in sixteen. Merged into four bits again, the
-    adapter would be rounded away. Unmerged, inference with DoRA takes more than twice as long, and vLLM takes no DoRA.
+    A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be rounded away.
+    Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it.
 
     Args:
         adapter: its folder, or that of the run that made it.

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on GPUs of one's own: QDoRA with PEFT and bitsandbytes, in Transformers' training loop."""
+"""Supervised fine-tuning on your own GPU: QDoRA with PEFT and bitsandbytes, in Transformers' training loop."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             trainer.add_callback(judge)
         else:
             logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
-        # After the last step too, where there is nothing left to take: this is what loads the weights that are judged.
+        # Also after the last step: this loads the weights that are judged.
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
         if judge is not None:
             judge.judge(n_steps)
@@ -112,11 +112,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
 
 
 def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
-    """Say to Transformers' loop what a run is: our order of papers, our steps, and the optimiser of Tinker's loop.
-
-    Raises:
-        SciSciRLError: if a number is not positive, or a batch cannot be made up of whole passes of all devices.
-    """
+    """Configure Transformers' loop: our order of papers, our steps, and the optimiser of Tinker's loop."""
     preset = resolve_preset(options)
     has_cuda = torch.cuda.is_available()
     arguments = TrainingArguments(
@@ -163,9 +159,6 @@ def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  #
 
     Without dropout, which would have DoRA compute the base's output twice.
 
-    Raises:
-        SciSciRLError: if the base model is not to be had.
-
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
     from peft import LoraConfig, get_peft_model
@@ -189,22 +182,17 @@ def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  #
 
 
 def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
-    """List what decides how a run goes, the adapter included."""
+    """List the settings of a run, with those of the adapter."""
     return list_settings(options, "peft", **{name: getattr(options, name) for name in _OWN})
 
 
 def render_dry_run(options: PeftSftOptions) -> str:
-    """Describe a run before it costs anything; needs the slice and the tokenizer, and no model.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-    """
+    """Describe a run before it costs anything; needs the slice and the tokenizer, and no model."""
     return render_plan(options, asdict(options) | list_own_settings(options))
 
 
 def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
-    """Put the adapter of the last checkpoint where it is looked for, and say what it was trained on."""
+    """Copy the adapter of the last checkpoint to ``adapter``, with what it was trained on."""
     with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
         for name in ADAPTER_FILES:
             shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)

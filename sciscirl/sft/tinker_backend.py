@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a Tinker server: the cookbook's loop, its types, and a run folder like the others."""
+"""Supervised fine-tuning on a Tinker server, with the cookbook's loop."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from sciscirl.sft.examples import GoldExamples, to_datum
 
 
 class GoldDataset(SupervisedDataset):
-    """Batches of gold answers: one epoch to the cookbook's loop, in which ours follow each other.
+    """Batches of gold answers; all our epochs are one epoch of the cookbook's loop.
 
-    Its loop numbers batches from 0 again in every epoch, and forgets the epochs where it names its metrics' steps.
+    That loop numbers batches from 0 in every epoch, and so would its metrics.
     """
 
     def __init__(self, examples: GoldExamples, batch_size: int) -> None:
@@ -54,33 +54,17 @@ class GoldDataset(SupervisedDataset):
 
 @chz.chz
 class GoldDatasetBuilder(SupervisedDatasetBuilder):
-    """From a released slice to batches of gold answers.
-
-    Attributes:
-        options: of the run.
-    """
+    """Builds the batches of gold answers from a release."""
 
     options: SftOptions
 
     def __call__(self) -> tuple[GoldDataset, None]:
-        """Build the training batches.
-
-        Raises:
-            ReleaseError: if the slice is missing or was altered.
-            SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-        """
+        """Build the training batches."""
         return GoldDataset(make_examples(self.options), resolve_preset(self.options).batch_size), None
 
 
 class NumberedEvaluator(SamplingClientEvaluator):
-    """Tells the evaluator which step it is at, which the supervised loop does not.
-
-    Args:
-        evaluator: what judges.
-        first_step: of the loop.
-        every: the loop evaluates at the multiples of this.
-        store: of the run's folder, for the answers.
-    """
+    """Numbers the evaluations of the supervised loop, which evaluates at multiples of ``every``."""
 
     def __init__(self, evaluator: LabelEvaluator, *, first_step: int, every: int, store: TrainingRunStore) -> None:
         self.evaluator = evaluator
@@ -96,15 +80,7 @@ class NumberedEvaluator(SamplingClientEvaluator):
 
 
 def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Config:
-    """Build the cookbook's config of a run. Asks no server.
-
-    Args:
-        options: of the run.
-        first_step: at which the loop begins, where a run is resumed.
-
-    Raises:
-        SciSciRLError: if an option is impossible.
-    """
+    """Build the cookbook's config of a run, resumed at ``first_step``. Asks no server."""
     preset, folder = resolve_preset(options), resolve_folder(options, "tinker")
 
     def build_evaluator() -> NumberedEvaluator:
@@ -158,12 +134,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
 
 
 def render_dry_run(options: TinkerSftOptions) -> str:
-    """Describe a run before it costs anything; needs the slice and the tokenizer, and no server.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if an option is impossible, or the tokenizer is not to be had.
-    """
+    """Describe a run before it costs anything; needs the slice and the tokenizer, and no server."""
     resolved = dump_config(make_config(options))
     del resolved["evaluator_builders"]
     return render_plan(options, resolved)

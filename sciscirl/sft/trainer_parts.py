@@ -1,4 +1,4 @@
-"""What Transformers' training loop needs of us: batches, a record of the run, and evaluations on the way."""
+"""Parts for Transformers' training loop: batches, the run's record, and evaluations on the way."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _IGNORED: Final = -100  # what Transformers' loss leaves out
 def collate(examples: Sequence[Example]) -> dict[str, Any]:
     """Put examples into one batch, padded on the left, so that all answers end together.
 
-    Logits are asked for, and labels given, only from the last token before the longest answer on: those of a whole
-    prompt over a vocabulary of 150,000 would take more memory than the model.
+    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000
+    tokens of vocabulary would take more memory than the model.
 
     Returns:
         ``input_ids``, ``attention_mask``, ``position_ids``: int64, (examples, longest). ``labels``: int64, (examples,
@@ -62,12 +62,7 @@ def collate(examples: Sequence[Example]) -> dict[str, Any]:
 
 
 class Recorder(TrainerCallback):
-    """Keeps the run's folder as the cookbook's loops do, with their names of metrics and their numbers of steps.
-
-    Args:
-        folder: of the run.
-        trained_on: in which form the base model is; kept in every checkpoint, which is an adapter without that.
-    """
+    """Writes metrics and checkpoints as the cookbook's loops do, with their names and step numbers."""
 
     def __init__(self, folder: Path, trained_on: Mapping[str, str]) -> None:
         self.folder = folder
@@ -82,7 +77,7 @@ class Recorder(TrainerCallback):
         logs: dict[str, float] | None = None,
         **_: object,
     ) -> None:
-        """Write what a step has cost; the loop's summary of the whole run is no step."""
+        """Write the metrics of a step; the loop's summary of the whole run has no loss."""
         if state.is_world_process_zero and logs and "loss" in logs:
             metrics = {
                 "train_mean_nll": logs["loss"],
@@ -93,21 +88,14 @@ class Recorder(TrainerCallback):
             self.store.write_metrics(metrics, step=state.global_step - 1)  # of the step that was just taken
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Enter a checkpoint, once every process has written its part of it."""
+        """Record a checkpoint, once every process has written its part."""
         wait_for_all(args)
         if state.is_world_process_zero:
             enter_checkpoint(self.folder, state.global_step, self.trained_on)
 
 
 class Judge(TrainerCallback):
-    """Evaluates the model in training at every ``every``-th step, before the step is taken.
-
-    Args:
-        evaluator: of the held-out split.
-        completer: that asks the model.
-        folder: of the run.
-        every: steps between evaluations.
-    """
+    """Evaluates the model before every ``every``-th step."""
 
     def __init__(self, evaluator: LabelEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
         self.evaluator = evaluator

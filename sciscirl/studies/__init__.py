@@ -1,4 +1,4 @@
-"""Sweeps that repeat a run under other conditions: number formats and batches, or group sizes.
+"""Studies that repeat a run under other conditions: group sizes, or number formats and batches.
 
 Read first: ``group_sizes.py``, or ``repro/sweep.py``.
 """

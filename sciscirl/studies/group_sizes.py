@@ -1,4 +1,4 @@
-"""The same training with groups of other sizes: how often rewards tie, what is earned, and how fast it goes."""
+"""Train with several group sizes and compare how often rewards tie, what is earned, and the speed."""
 
 from __future__ import annotations
 
@@ -57,10 +57,6 @@ _EVALUATION: Final = "time/run_evaluations_parallel"  # seconds of a step before
 def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
     """Return the training run of each group size.
 
-    Raises:
-        SciSciRLError: if a size is below 2, given twice or no divisor of the rollouts of a step; or an option is given
-            that the sweep itself decides.
-
     Example:
         >>> runs = plan_runs(GroupSizeOptions(sizes=(4, 8), rollouts_per_step=32))
         >>> [(run.group_size, run.batch_size, run.log_path) for run in runs.values()]
@@ -97,9 +93,9 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
 async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
     """Train once with each group size, and compare.
 
-    Each run lies in ``out/group_004`` and so on (see ``training.train_preset``). Beside them are written
-    ``group_sizes.parquet``, ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Runs that
-    have ended are not begun again, one that was stopped goes on at its last checkpoint.
+    Runs lie in ``out/group_004`` and so on (see ``train_preset``), next to ``group_sizes.parquet``,
+    ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Finished runs are kept; a stopped one goes
+    on at its last checkpoint.
 
     Returns:
         GROUP_SIZES, in the order of ``sizes``; see ``summarize``.
@@ -128,7 +124,7 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
         with atomic_file(out / "group_sizes.csv") as path:
             table.write_csv(path)
         with atomic_file(out / "group_sizes.png") as path:
-            draw_group_sizes(steps, table, path)
+            plot_group_sizes(steps, table, path)
     return table
 
 
@@ -168,14 +164,9 @@ def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
 
 
 def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.DataFrame:
-    """Put each group size into one row.
+    """Put each group size into one row of GROUP_SIZES: means over the steps, and median speeds.
 
-    Args:
-        steps: STEPS.
-        tests: the last row of held-out metrics of each group size.
-
-    Returns:
-        GROUP_SIZES: means over the steps; of the speeds medians, since the first step of a server is slow.
+    The median, because the first step of a server is slow. ``tests`` are the last held-out metrics by group size.
 
     Example:
         >>> steps = pl.DataFrame([{"group_size": 4, "step": step, "rollouts": 8, "mean_reward": step / 2,
@@ -210,14 +201,8 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def draw_group_sizes(steps: pl.DataFrame, table: pl.DataFrame, path: str | Path) -> None:
-    """Draw ties, reward, right answers and speed over the group size: every step a dot, their mean a mark.
-
-    Args:
-        steps: STEPS.
-        table: GROUP_SIZES.
-        path: the PNG file to write.
-    """
+def plot_group_sizes(steps: pl.DataFrame, table: pl.DataFrame, path: str | Path) -> None:
+    """Plot ties, reward, right answers and speed by group size as PNG: dots are steps, marks are means."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6.2), layout="constrained")

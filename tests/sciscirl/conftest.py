@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,17 +62,6 @@ def toy_renderer(toy_model):
 
 
 @pytest.fixture(scope="session")
-def grown_slice(tmp_path_factory):
-    """A release of 96 + 12 works of a small synthetic world."""
-    import sciscidata as ssd
-
-    folder = tmp_path_factory.mktemp("grown") / "slice"
-    split = ssd.SplitConfig(n_train=96, n_test=12)
-    ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
-    return folder
-
-
-@pytest.fixture(scope="session")
 def server_environment() -> None:
     """Sets the real server up, once for its pins: a minute. In CI it has to work, elsewhere it needs the network."""
     try:
@@ -83,12 +73,20 @@ def server_environment() -> None:
 
 
 @pytest.fixture(scope="session")
-def tinker_server(server_environment, grown_slice, tmp_path_factory) -> Iterator:
-    """The real server with the tiny model, one for all tests: ``tests.sciscirl.tinker_server.TinkerServer``.
+def tinker_server(server_environment, tmp_path_factory) -> Iterator:
+    """The real server with the tiny model, one for all tests of a run: ``tests.sciscirl.tinker_server.TinkerServer``.
 
-    Eleven models at a time, of which each run counts until 90 s after its end. Tests that use it are slow ones.
+    Workers of pytest-xdist share it. Tests that use it are slow ones.
     """
-    from tests.sciscirl.tinker_server import served
+    import sciscidata as ssd
+    from tests.sciscirl.tinker_server import shared_server
 
-    with served(grown_slice, tmp_path_factory.mktemp("server") / "state") as server:
+    def make_release(folder: Path) -> Path:
+        split = ssd.SplitConfig(n_train=96, n_test=12)
+        ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
+        return folder
+
+    base = tmp_path_factory.getbasetemp()
+    home = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with shared_server(home / "tinker", make_release) as server:
         yield server

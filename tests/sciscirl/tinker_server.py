@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -9,30 +10,38 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
+from filelock import FileLock, Timeout
+
 from tests.conftest import REPOSITORY
+from tests.sciscirl.forks import Fork
 
 _SECONDS_TO_STOP = 300
 SECONDS_TO_RUN = 900  # the SDK itself would go on asking a server that is gone for two hours
+#: One for the base model, one for a model that is only sampled from, and one for each of the 14 trainings of all tests:
+#: a slot is free 90 s after the end of its run, so that fewer might not suffice.
+_ADAPTERS = 16
 
 
 @dataclass(frozen=True)
 class TinkerServer:
-    """A running server, the one model that it serves, and the slice whose papers that model's tokenizer is made for.
+    """A running server, the one model that it serves, and the release whose papers that model's tokenizer is made for.
 
     The tiny model is primed for the baseline preset: plain prompt, four keys.
 
     Attributes:
         base_url: for ``base_url=`` and ``--base-url``.
-        model: the model's folder, by which it is asked for.
+        model: the model's folder, by which clients ask for it.
         renderer: its chat format.
-        slice: a release of 96 + 12 works of a synthetic world.
+        release: 96 + 12 works of a synthetic world.
         state: the server's checkpoints and database.
         environment: of a process that is to reach the server, with MODEL and RENDERER as it printed them. A test that
             talks to it by itself sets TINKER_BASE_URL and TINKER_API_KEY of these.
@@ -41,9 +50,13 @@ class TinkerServer:
     base_url: str
     model: str
     renderer: str
-    slice: Path
+    release: Path
     state: Path
     environment: dict[str, str]
+
+    def start(self, script: str, *words: str, cwd: Path | None = None) -> Fork:
+        """Start one of ``scripts/``."""
+        return start_script(script, *words, environment=self.environment, cwd=cwd)
 
     def run(self, script: str, *words: str, check: bool = True, cwd: Path | None = None):
         """Run one of ``scripts/``; with ``check`` it has to end well."""
@@ -60,11 +73,12 @@ def command(script: str, *words: str) -> list[str]:
     return [sys.executable, str(REPOSITORY / "scripts" / script), *words]
 
 
+def start_script(script: str, *words: str, environment=os.environ, cwd: Path | None = None) -> Fork:
+    return Fork([*command(script, *words)[1:]], Path(tempfile.mkdtemp()), environment=environment, cwd=cwd)
+
+
 def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):
-    done = subprocess.run(
-        command(script, *words),
-        capture_output=True, text=True, check=False, env={**environment}, cwd=cwd, timeout=SECONDS_TO_RUN,
-    )  # fmt: skip
+    done = start_script(script, *words, environment=environment, cwd=cwd).wait(SECONDS_TO_RUN)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -81,24 +95,13 @@ def page_commands(server: TinkerServer) -> list[list[str]]:
 @contextmanager
 def served(release: Path, state: Path) -> Generator[TinkerServer]:
     """Run the script as a user would, and read from what it prints how to reach the server."""
-    words = (
-        "--tiny",
-        "--release",
-        str(release),
-        "--style",
-        "plain",
-        "--contract",
-        "four_keys",
-        "--max-lora-rank",
-        "8",
-        "--max-lora-adapters",
-        "12",  # the slot of a run is free 90 s after its end, and a file may train that many in that time
-    )
-    process = subprocess.Popen(
-        command("serve_local_tinker.py", *words, "--port", "0", "--state", str(state)),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    options = {
+        "--release": release, "--style": "plain", "--contract": "four_keys", "--port": 0, "--state": state,
+        "--max-lora-rank": 8, "--max-lora-adapters": _ADAPTERS,
+        "--sample-batch": 8, "--train-batch": 8,  # most tests ask for less, and every pass is padded to it
+    }  # fmt: skip
+    words = [str(word) for pair in options.items() for word in pair]
+    process = subprocess.Popen(command("serve_local_tinker.py", "--tiny", *words), stdout=subprocess.PIPE, text=True)
     try:
         printed = ""
         while "stop with Ctrl-C" not in printed:
@@ -110,9 +113,55 @@ def served(release: Path, state: Path) -> Generator[TinkerServer]:
         where, model, renderer = (exported[name] for name in ("TINKER_BASE_URL", "MODEL", "RENDERER"))
         yield TinkerServer(where, model, renderer, release, state, environment)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # a shell may have started the tests with Ctrl-C ignored
         process.stdout.close()
         try:
             process.wait(_SECONDS_TO_STOP)
         finally:
             process.kill()  # where it has not ended: the server then ends by itself
+
+
+@contextmanager
+def shared_server(home: Path, make_release: Callable[[Path], Path]) -> Generator[TinkerServer]:
+    """One server for all processes of a test run: the first starts it, and stops it once no other uses it.
+
+    Args:
+        home: a folder that these processes have in common.
+        make_release: builds the release in a folder that is not there yet.
+    """
+    home.mkdir(exist_ok=True)
+    known, turn, mine = home / "server.json", FileLock(home / "turn.lock"), FileLock(home / f"{os.getpid()}.user")
+    with ExitStack() as mine_to_stop:
+        with turn:
+            mine.acquire()
+            if known.exists():
+                facts = json.loads(known.read_text("utf-8"))
+                server = TinkerServer(**facts | {name: Path(facts[name]) for name in ("release", "state")})
+            else:
+                number = time.monotonic_ns()
+                release = make_release(home / f"release-{number}")
+                server = mine_to_stop.enter_context(served(release, home / f"state-{number}"))
+                known.write_text(json.dumps(asdict(server), default=str), "utf-8")
+                mine_to_stop.callback(_retire, home, turn, known)
+        try:
+            yield server
+        finally:
+            mine.release()
+
+
+def _retire(home: Path, turn: FileLock, known: Path) -> None:
+    """Wait for the other users, and let nobody begin to use the server from then on."""
+    while True:
+        with turn:
+            if not any(_is_held(user) for user in home.glob("*.user")):
+                known.unlink()
+                return
+        time.sleep(0.1)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        FileLock(path, timeout=0).acquire().lock.release()
+    except Timeout:
+        return True
+    return False

@@ -1,4 +1,4 @@
-"""How far answers repeat: the same prompts under other number formats, batches, threads and kernels.
+"""How far answers repeat under other number formats, batches, threads and kernels.
 
 Read first: ``sweep.py``.
 """

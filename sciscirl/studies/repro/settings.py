@@ -1,4 +1,4 @@
-"""Under what a model is asked, and which settings a sweep compares: nothing but data."""
+"""Settings of a reproducibility sweep: batch size, number format, threads, attention kernel, device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sciscirl.task.papers import SplitName
 Dtype = Literal["float32", "bfloat16", "float16", "int8"]
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 _Threads = Annotated[int, Meta(ge=1, le=1024)]  # PyTorch starts as many, and crashes where the system has no more
-#: The axis of the very same setting once more, and that of another sweep's reference.
+#: The axes of the reference run again, and of another sweep's reference.
 REPEAT: Final = "repeat"
 ELSEWHERE: Final = "elsewhere"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """Under what a model is asked. What a client cannot choose, on a server, is None.
+    """How a model is asked. None: not chosen, as on a server.
 
     Attributes:
         batch_size: prompts in one pass; on a server, requests that wait for an answer at a time.
@@ -93,9 +93,9 @@ class Cell:
     """One run of all prompts.
 
     Attributes:
-        axis: what is another than in the reference: a field of Setting, REPEAT or ELSEWHERE; ``"reference"`` itself.
-        value: there.
-        setting: all of it.
+        axis: what differs from the reference (a field of Setting, REPEAT or ELSEWHERE), or ``"reference"``.
+        value: of that axis.
+        setting: the complete setting.
     """
 
     axis: str
@@ -109,11 +109,7 @@ class Cell:
 
 
 def plan_cells(axes: Axes, *, on_server: bool = False) -> list[Cell]:
-    """List the runs of a sweep, the reference first.
-
-    Args:
-        axes: the values to compare.
-        on_server: whether a server is asked, where only the number of requests at a time can be chosen.
+    """List the runs of a sweep, the reference first. On a server, only the batch size can be varied.
 
     Example:
         >>> [cell.name for cell in plan_cells(Axes(batch_sizes=(1, 8), n_repeats=1), on_server=True)]

@@ -1,50 +1,51 @@
-"""The whole sweep: the reference, then one setting at a time, each kept as soon as it is measured; then the table."""
+"""Run a reproducibility sweep: the reference, then one setting at a time, each stored when measured; then the table."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import polars as pl
 from tinker.lib.base_url import resolve_base_url
+from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata.storage import atomic_file
+from sciscidata.storage.small_files import read_json
 from sciscirl.envs.dataset import check_fit
+from sciscirl.envs.env import LabelEnv
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import fit_rules
+from sciscirl.metrics.predictions import INVALID
 from sciscirl.presets import find_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import describe_run, locked_folder
 from sciscirl.runs.server import check_server, open_sampling
-from sciscirl.studies.repro.cells import hash_prompts, read_cell, run_cell, write_cell
-from sciscirl.studies.repro.local_runner import describe_machine, hash_weights, open_local
-from sciscirl.studies.repro.server_runner import ServerRunner
+from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
+from sciscirl.studies.repro.runners import Runner, ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
-from sciscirl.studies.repro.sweep_folder import begin_sweep, check_comparable
-from sciscirl.studies.repro.table import make_table, render_table
+from sciscirl.studies.repro.table import make_table, plot_sweep, render_table
 from sciscirl.task.papers import TARGETS, Paper, read_split
 from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
 
+SWEEP_FILE: Final = "sweep.json"
+#: What two sweeps need in common to be compared; weights only where both know theirs.
+_COMPARED: Final = ("prompts_sha256", "max_tokens", "temperature")
+
 
 class Sweep:
-    """A sweep about to run: everything that each of its runs shares.
-
-    Args:
-        config: what to do.
-
-    Raises:
-        ReleaseError: if the slice is missing or was altered.
-        SciSciRLError: if the model is not to be had.
-    """
+    """A sweep about to run: what all its runs share. Raises if release or model cannot be used."""
 
     def __init__(self, config: ReproConfig) -> None:
         self.config = config
@@ -67,7 +68,7 @@ class Sweep:
         check_fit(self.papers, self.rules, self.renderer)
 
     async def describe(self) -> dict[str, Any]:
-        """Say in JSON types what every run of this sweep has in common."""
+        """Describe in JSON types what all runs of this sweep share."""
         config = self.config
         reference = plan_cells(config.axes, on_server=config.model is not None)[0]
         settings = {
@@ -89,11 +90,7 @@ class Sweep:
         return describe_run(config.release, settings)
 
     async def run(self, cell: Cell, reference: pl.DataFrame | None, advance: Advance) -> pl.DataFrame:
-        """Ask about every paper under one setting.
-
-        Raises:
-            SciSciRLError: if it cannot be.
-        """
+        """Ask about every paper under one setting."""
         config, setting = self.config, cell.setting
         async with AsyncExitStack() as stack:
             if config.model is not None:
@@ -124,7 +121,7 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
     this machine cannot do is a row with the reason, and is tried again when the sweep goes on.
 
     Returns:
-        The table (``table.make_table``).
+        The table (``make_table``).
 
     Raises:
         ReleaseError: if the slice is missing or was altered.
@@ -161,12 +158,12 @@ def _name_of(folder: Path) -> str:
 async def _ensure(sweep: Sweep, cell: Cell, other: Path | None, advance: Advance) -> None:
     """Run a cell unless it was measured before."""
     out = sweep.config.out
-    record, answers = read_cell(out, cell.name)
+    record, answers = read_answers(out, cell.name)
     if answers is not None and record.get("setting") == asdict(cell.setting):
         advance(len(sweep.papers) * len(sweep.modes))
         return
     is_reference = cell.axis == "reference"
-    reference = None if is_reference else read_cell(other or out, "reference")[1]
+    reference = None if is_reference else read_answers(other or out, "reference")[1]
     record = {"axis": cell.axis, "value": cell.value, "setting": asdict(cell.setting), "reason": None}
     try:
         answers = await sweep.run(cell, reference, lambda amount, note="": advance(amount, note or cell.name))
@@ -175,9 +172,9 @@ async def _ensure(sweep: Sweep, cell: Cell, other: Path | None, advance: Advance
             raise _refusal(cell, error) from error
         record |= {"status": "unsupported", "reason": _one_line(error.__cause__ or error)}
         _log.warning("%s is not supported here: %s", cell.name, record["reason"])
-        write_cell(out, cell.name, record, None)
+        write_answers(out, cell.name, record, None)
         return
-    write_cell(out, cell.name, record | {"status": "measured"}, answers)
+    write_answers(out, cell.name, record | {"status": "measured"}, answers)
 
 
 def _refusal(cell: Cell, error: Exception) -> SciSciRLError:
@@ -200,8 +197,6 @@ def _title(settings: Mapping[str, Any]) -> str:
 
 
 def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) -> None:
-    from sciscirl.studies.repro.figure import draw_sweep
-
     with atomic_file(folder / "sweep.parquet") as path:
         table.write_parquet(path)
     with atomic_file(folder / "sweep.csv") as path:
@@ -209,4 +204,117 @@ def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) 
     with atomic_file(folder / "sweep.md") as path:
         path.write_text(render_table(table, facts["settings"]), "utf-8")
     with atomic_file(folder / "sweep.png") as path:
-        draw_sweep(table, path, title=_title(facts["settings"]))
+        plot_sweep(table, path, title=_title(facts["settings"]))
+
+
+async def hash_prompts(papers: Sequence[Paper], rules: TaskRules, renderer: Renderer) -> str:
+    """Return the SHA-256 of all prompts as tokens: only runs with the same one are comparable."""
+    total = hashlib.sha256()
+    for paper in papers:
+        prompt, stop = await LabelEnv(paper, rules, renderer).initial_observation()
+        total.update(json.dumps([prompt.to_ints(), stop]).encode())
+    return total.hexdigest()
+
+
+async def run_cell(
+    runner: Runner,
+    papers: Sequence[Paper],
+    rules: TaskRules,
+    renderer: Renderer,
+    modes: Mapping[str, float],
+    *,
+    reference: pl.DataFrame | None,
+    advance: Advance = lambda amount, note="": None,
+) -> pl.DataFrame:
+    """Ask about every paper, ``runner.batch_size`` at a time in their order, and score the reference's answers.
+
+    ``modes`` maps names to temperatures; ``reference`` is None for the reference itself, which scores its own answers.
+
+    Returns:
+        ANSWERS, one row for each mode and paper.
+    """
+    frames: list[pl.DataFrame] = []
+    for mode, temperature in modes.items():
+        completer = runner.completer(temperature)
+        rows: list[dict[str, Any]] = []
+        said = reference.filter(mode=mode)["tokens"].to_list() if reference is not None else None
+        for start in range(0, len(papers), runner.batch_size):
+            chunk = papers[start : start + runner.batch_size]
+            prompts, answers = await _ask(completer, chunk, rules, renderer, mode)
+            targets = said[start : start + len(chunk)] if said is not None else [row["tokens"] for row in answers]
+            scores = await runner.score(list(zip(prompts, targets, strict=True)))
+            for number, row in enumerate(answers):
+                rows.append(row | {"reference_logprobs": scores[number] if scores else None})
+            advance(len(chunk))
+        frames.append(pl.DataFrame(rows, schema=ANSWERS))
+    answers = pl.concat(frames)
+    for column in ("logprobs", "reference_logprobs"):
+        if not answers[column].drop_nulls().explode().is_finite().all():
+            msg = "log-probabilities are not finite: the number format overflows in this model"
+            raise SciSciRLError(msg)
+    return answers
+
+
+async def _ask(
+    completer: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, mode: str
+) -> tuple[list[list[int]], list[dict[str, Any]]]:
+    envs = [LabelEnv(paper, rules, renderer) for paper in papers]
+    asked = [await env.initial_observation() for env in envs]
+    replies = await asyncio.gather(*(completer(prompt, stop) for prompt, stop in asked))
+    rows: list[dict[str, Any]] = []
+    for env, reply in zip(envs, replies, strict=True):
+        step = await env.step(reply.tokens, extra={"stop_reason": reply.stop_reason})
+        labels = env.answer.labels if env.answer else {}
+        rows.append(
+            {
+                "mode": mode,
+                "openalex_id": env.paper.openalex_id,
+                "text": step.logs.get("text", ""),
+                "label": ", ".join(labels.values()) or INVALID,
+                "tokens": reply.tokens,
+                "logprobs": reply.maybe_logprobs,
+            }
+        )
+    return [prompt.to_ints() for prompt, _ in asked], rows
+
+
+def begin_sweep(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the facts of the sweep, or make sure that the folder holds the same sweep."""
+    path = folder / SWEEP_FILE
+    if not path.exists():
+        with atomic_file(path) as new:
+            new.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        return
+    older = _read_sweep(folder)
+    for name, value in facts["settings"].items():
+        if older.get(name) != value:
+            msg = (
+                f"{folder} was begun with {name}={older.get(name)!r}, now it is {value!r}. Go on with what it "
+                "was begun with, or choose another folder: --out. Sweeps on several machines are compared by --against."
+            )
+            raise SciSciRLError(msg)
+
+
+def _read_sweep(folder: Path) -> dict[str, Any]:
+    path = folder / SWEEP_FILE
+    try:
+        return dict(read_json(path)["settings"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
+        raise SciSciRLError(msg) from error
+
+
+def check_comparable(settings: Mapping[str, Any], folder: Path) -> None:
+    """Refuse another sweep with other prompts or weights, or without a reference yet."""
+    theirs = _read_sweep(folder)
+    known = ("weights_sha256",) if settings["weights_sha256"] and theirs.get("weights_sha256") else ()
+    for name in (*_COMPARED, *known):
+        if theirs.get(name) != settings[name]:
+            msg = (
+                f"{folder} cannot be compared with: its {name} is {theirs.get(name)!r}, here it is {settings[name]!r}. "
+                "Run both sweeps on the same slice, preset, chat format and weights."
+            )
+            raise SciSciRLError(msg)
+    if read_answers(folder, "reference")[1] is None:
+        msg = f"{folder} has no reference yet. Let that sweep run first."
+        raise SciSciRLError(msg)

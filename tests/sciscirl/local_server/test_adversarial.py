@@ -22,7 +22,7 @@ SMALL = {
 def run(tinker_server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("adversarial") / "run"
     tinker_server.run(
-        "train_rl.py", "preset=adversarial_disruption", f"release={tinker_server.slice}",
+        "train_rl.py", "preset=adversarial_disruption", f"release={tinker_server.release}",
         f"model={tinker_server.model}", f"renderer={tinker_server.renderer}", f"log_path={folder}",
         *(f"{name}={value}" for name, value in SMALL.items()),
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_the_evaluations_of_a_run_say_what_their_predictions_say(run):
 def test_a_model_of_the_server_challenges_and_judges_in_an_evaluation(run, tinker_server, tmp_path):
     done = tinker_server.run(
         "evaluate.py", "--run", str(run), "--challenger", tinker_server.model, "--judge", tinker_server.model,
-        "--release", str(tinker_server.slice), "--n-papers", "6", "--group-size", "4", "--out", str(tmp_path / "out"),
+        "--release", str(tinker_server.release), "--n-papers", "6", "--group-size", "4", "--out", str(tmp_path / "out"),
     )  # fmt: skip
     assert "flip/kept_wrong" in done.stdout
     predictions = read_predictions(tmp_path / "out" / "predictions.parquet")
@@ -83,7 +83,7 @@ def test_a_model_of_the_server_challenges_and_judges_in_an_evaluation(run, tinke
 
 def test_a_challenger_that_the_server_does_not_offer_is_one_line(tinker_server, tmp_path):
     done = tinker_server.run(
-        "train_rl.py", "preset=adversarial_disruption", "challenger=Qwen/Qwen3-8B", f"release={tinker_server.slice}",
+        "train_rl.py", "preset=adversarial_disruption", "challenger=Qwen/Qwen3-8B", f"release={tinker_server.release}",
         f"model={tinker_server.model}", f"renderer={tinker_server.renderer}", f"log_path={tmp_path / 'run'}",
         check=False,
     )  # fmt: skip

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import httpx
 import pytest
 import tinker
 
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.runs.server import clear_errors
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, served
 
 URL = "http://127.0.0.1:9"
 FULL = "Maximum number of LoRA adapters (8) reached"
@@ -55,58 +51,3 @@ def test_an_error_that_is_not_the_servers_is_left_alone():
         with pytest.raises(ValueError, match=str(error)) as caught, clear_errors(URL):
             raise error
         assert caught.value is error
-
-
-#: Keeps two models and lets go of them, takes every slot, and asks in each way for one more. In a process of its own,
-#: since the SDK leaves its sockets open.
-CLIENT = """
-import sys, tinker
-from sciscirl.errors import SciSciRLError
-from sciscirl.runs.server import clear_errors, open_service
-
-def train(client):
-    return client.create_lora_training_client(sys.argv[1], rank=8).result()
-
-def sample(sampler):
-    return sampler.sample(tinker.ModelInput.from_ints([1]), 1, tinker.SamplingParams(max_tokens=1))
-
-with open_service() as gone:
-    kept = [train(gone) for _ in range(2)]
-    state = kept[0].save_state("kept").result().path
-    weights = [client.save_weights_for_sampler("kept").result().path for client in kept]
-with open_service() as holder:
-    held = []
-    for ask in (
-        lambda: held.extend(train(holder) for _ in range(20)),
-        lambda: holder.create_training_client_from_state(state).result(),
-        lambda: sample(holder.create_sampling_client(model_path=weights[0])).result(),
-    ):
-        try:
-            with clear_errors():
-                ask()
-        except SciSciRLError as error:
-            print("refused:", error)
-    held = [client.save_state("still-here").result().path for client in held[:1]]
-    # Asked within a tick of the server after the goodbye, when the slots are still to be freed; and both in one tick,
-    # of which one at a time is loaded.
-    next_one = tinker.ServiceClient()
-    samplers = [next_one.create_sampling_client(model_path=path) for path in weights]
-answers = [sample(sampler) for sampler in samplers * 2]
-print("sampled:", *(len(answer.result().sequences) for answer in answers))
-"""
-
-
-@pytest.mark.slow
-def test_a_server_that_is_full_refuses_in_one_line_whatever_needs_a_slot_and_serves_on(
-    server_environment, grown_slice, tmp_path
-):
-    # A server of its own: at another, a run of another test may free its slot at any time, 90 s after its end.
-    with served(grown_slice, tmp_path / "state") as server:
-        words = [sys.executable, "-W", "ignore", "-c", CLIENT, server.model]
-        done = subprocess.run(
-            words, env=server.environment, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RUN
-        )
-    *refused, last = done.stdout.splitlines()
-    assert len(refused) == 3, done.stderr
-    assert all(line.startswith("refused: http") and "all its adapter slots are taken" in line for line in refused)
-    assert last == "sampled: 1 1 1 1", done.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from sciscirl.errors import CollapseError
 from sciscirl.metrics.predictions import find_target, prediction_schema, read_predictions
 from sciscirl.presets import find_preset
 from sciscirl.report.runs import read_run
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN
 
 pytestmark = pytest.mark.slow
 
@@ -35,20 +38,42 @@ def joint_slice(tmp_path_factory):
     return folder
 
 
+SETTINGS = {
+    "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 64, "max_paper_tokens": 96,
+    "eval_every": 10, "n_test": 4,
+}  # fmt: skip
+#: Of the run that collapses.
+OFTEN = {"max_steps": 4, "eval_every": 1, "save_every": 1}
+
+
+class Trainings:
+    """Trains each preset once, all side by side, in folders named after the presets."""
+
+    def __init__(self, server, release, home: Path) -> None:
+        self.server, self.release, self.home = server, release, home
+        self.begun = {name: self.start(name) for name in LOGGED} | {
+            "exp8": self.start("exp8", **OFTEN, collapse="stop")
+        }
+
+    def start(self, name: str, **more):
+        options = {
+            "preset": name, "release": self.release, "model": self.server.model, "renderer": self.server.renderer,
+            "log_path": self.home / name,
+        }  # fmt: skip
+        return self.server.start(
+            "train_rl.py", *(f"{key}={value}" for key, value in (options | SETTINGS | more).items())
+        )
+
+    def finish(self, name: str) -> tuple[Path, subprocess.CompletedProcess[str]]:
+        return self.home / name, self.begun[name].wait(SECONDS_TO_RUN)
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> Path:
-    """Where each test leaves its run, in a folder named after the preset."""
-    return tmp_path_factory.mktemp("runs")
-
-
-def train(server, release, run: Path, **more):
-    """Train the preset after which the folder is named."""
-    options = {
-        "preset": run.name, "release": release, "model": server.model, "log_path": run, "renderer": server.renderer,
-        "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 40, "max_paper_tokens": 96,
-        "eval_every": 10, "n_test": 4,
-    }  # fmt: skip
-    return server.run("train_rl.py", *(f"{key}={value}" for key, value in (options | more).items()), check=False)
+def trainings(tinker_server, joint_slice, tmp_path_factory) -> Iterator[Trainings]:
+    trainings = Trainings(tinker_server, joint_slice, tmp_path_factory.mktemp("runs"))
+    yield trainings
+    for fork in trainings.begun.values():
+        fork.kill()
 
 
 def read_metrics(run: Path) -> list[dict]:
@@ -60,9 +85,8 @@ def read_checkpoints(run: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_a_preset_trains_and_logs_its_terms(name, tinker_server, joint_slice, runs):
-    run = runs / name
-    done = train(tinker_server, joint_slice, run)
+def test_a_preset_trains_and_logs_its_terms(name, trainings):
+    run, done = trainings.finish(name)
     assert done.returncode == 0, done.stderr
     trained = [row for row in read_metrics(run) if "env/all/reward/total" in row]
     assert [row["step"] for row in trained] == [0, 1]
@@ -75,11 +99,9 @@ def test_a_preset_trains_and_logs_its_terms(name, tinker_server, joint_slice, ru
         assert find_target(predictions) == find_preset(name).rules.target
 
 
-def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tinker_server, joint_slice, runs):
+def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tinker_server, joint_slice, trainings):
     """The tiny model does not know how to write probabilities: its least recall is 0 in each evaluation."""
-    run = runs / "exp8"
-    often = {"max_steps": 4, "eval_every": 1, "save_every": 1}
-    ended = train(tinker_server, joint_slice, run, **often, collapse="stop")
+    run, ended = trainings.finish("exp8")
     assert ended.returncode == CollapseError.exit_code
     (said,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert re.match(r"error: the model has collapsed: at step 1 .*min_class_recall 0\.000 < 0\.05.* was ended\.", said)
@@ -97,7 +119,8 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tin
     assert len(read_predictions(out / "predictions.parquet")) == 4
     assert json.loads((out / "run.json").read_text("utf-8"))["settings"]["checkpoint"].endswith("000001")
 
-    again = train(tinker_server, joint_slice, run, **often | {"max_steps": 2}, collapse="warn", resume=True)
+    more = OFTEN | {"max_steps": 2}
+    again = trainings.start("exp8", **more, collapse="warn", resume=True).wait(SECONDS_TO_RUN)
     assert again.returncode == 0, again.stderr
     rows = read_metrics(run)
     assert [row["step"] for row in rows] == [0, 1, 2]
@@ -106,11 +129,11 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tin
     assert [row["name"] for row in read_checkpoints(run)] == ["000001", "000002", "final"]
 
 
-def test_all_of_them_are_shown_in_one_report(tinker_server, joint_slice, runs):
-    folders = [folder for folder in sorted(runs.iterdir()) if (folder / "run.json").is_file()]
-    if not folders:
-        pytest.skip("it shows the runs of the other tests of this file: run them too")
-    page = runs / "report.html"
+def test_all_of_them_are_shown_in_one_report(tinker_server, joint_slice, trainings):
+    for name in trainings.begun:
+        trainings.finish(name)
+    folders = [folder for folder in sorted(trainings.home.iterdir()) if (folder / "run.json").is_file()]
+    page = trainings.home / "report.html"
     tinker_server.run("report.py", *map(str, folders), "--release", str(joint_slice), "--out", str(page))
     shown = page.read_text("utf-8")
     trained = [folder.name for folder in folders if folder.name != "judged"]

@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,44 @@ from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, page_commands,
 pytestmark = pytest.mark.slow
 
 N_COMPARED = 5
+
+#: Keeps two models and lets go of them, takes every slot, and asks in each way for one more. In a process of its own,
+#: since the SDK leaves its sockets open.
+CLIENT = """
+import sys, tinker
+from sciscirl.errors import SciSciRLError
+from sciscirl.runs.server import clear_errors, open_service
+
+def train(client):
+    return client.create_lora_training_client(sys.argv[1], rank=8).result()
+
+def sample(sampler):
+    return sampler.sample(tinker.ModelInput.from_ints([1]), 1, tinker.SamplingParams(max_tokens=1))
+
+with open_service() as gone:
+    kept = [train(gone) for _ in range(2)]
+    state = kept[0].save_state("kept").result().path
+    weights = [client.save_weights_for_sampler("kept").result().path for client in kept]
+with open_service() as holder:
+    held = []
+    for ask in (
+        lambda: held.extend(train(holder) for _ in range(20)),
+        lambda: holder.create_training_client_from_state(state).result(),
+        lambda: sample(holder.create_sampling_client(model_path=weights[0])).result(),
+    ):
+        try:
+            with clear_errors():
+                ask()
+        except SciSciRLError as error:
+            print("refused:", error)
+    held = [client.save_state("still-here").result().path for client in held[:1]]
+    # Asked within a tick of the server after the goodbye, when the slots are still to be freed; and both in one tick,
+    # of which one at a time is loaded.
+    next_one = tinker.ServiceClient()
+    samplers = [next_one.create_sampling_client(model_path=path) for path in weights]
+answers = [sample(sampler) for sampler in samplers * 2]
+print("sampled:", *(len(answer.result().sequences) for answer in answers))
+"""
 
 
 def read_metrics(run: Path) -> list[dict]:
@@ -52,7 +91,7 @@ class Tour:
 def tour(tinker_server, tmp_path_factory) -> Tour:
     home = tmp_path_factory.mktemp("tour")
     (home / "slices").mkdir()
-    (home / "slices" / "small").symlink_to(tinker_server.slice)
+    (home / "slices" / "small").symlink_to(tinker_server.release)
     training, *others = page_commands(tinker_server)
     run = home / "runs" / "baseline"
     log, environment = home / "first.log", tinker_server.environment
@@ -87,7 +126,7 @@ def test_a_policy_is_killed_resumes_and_its_reward_rises(tour):
 
 def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(tour, tinker_server):
     recorded = json.loads((tour.run / "run.json").read_text("utf-8"))
-    manifest = (tinker_server.slice / "manifest.json").read_bytes()
+    manifest = (tinker_server.release / "manifest.json").read_bytes()
     assert recorded["release"] == {"manifest_sha256": hashlib.sha256(manifest).hexdigest()}
     assert recorded["commit"] == find_commit()
     told = {"batch_size", "group_size", "max_tokens", "lora_rank", "learning_rate", "model", "renderer"}
@@ -138,7 +177,7 @@ def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_s
 
 
 def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, tinker_server, tmp_path):
-    words = ("--run", str(tour.run), "--release", str(tinker_server.slice), "--temperature", "0")
+    words = ("--run", str(tour.run), "--release", str(tinker_server.release), "--temperature", "0")
     tinker_server.run("evaluate.py", *words, "--group-size", "2", "--out", str(tmp_path / "out"))
     predictions = read_predictions(tmp_path / "out" / "predictions.parquet")
     assert predictions["openalex_id"].n_unique() * 2 == len(predictions) == 24
@@ -150,12 +189,45 @@ def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, ti
     assert (recorded["preset"], recorded["temperature"]) == ("baseline", 0)
 
 
-def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(tour, tinker_server, tmp_path):
-    shutil.copytree(tinker_server.state, tmp_path / "state")
-    with served(tinker_server.slice, tmp_path / "state") as server:
-        words = ("--run", str(tour.run), "--release", str(server.slice), "--out", str(tmp_path / "out"))
-        assert "label_match" in server.run("evaluate.py", *words).stdout
-    assert not server.is_up, "the server outlived its script"
+@dataclass(frozen=True)
+class Visit:
+    """What a second server, started on a copy of the first one's state, did for two clients in turn.
+
+    Attributes:
+        filling: the process that took every adapter slot.
+        judging: what the evaluation of the tour's run printed.
+        is_up: whether the server still answers after its script was stopped.
+    """
+
+    filling: subprocess.CompletedProcess[str]
+    judging: str
+    is_up: bool
+
+
+@pytest.fixture(scope="module")
+def second_server(tour, tinker_server, tmp_path_factory) -> Visit:
+    home = tmp_path_factory.mktemp("second")
+    shutil.copytree(tinker_server.state, home / "state")
+    with served(tinker_server.release, home / "state") as server:
+        words = [sys.executable, "-W", "ignore", "-c", CLIENT, server.model]
+        filling = subprocess.run(
+            words, env=server.environment, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RUN
+        )
+        words = ("--run", str(tour.run), "--release", str(server.release), "--out", str(home / "out"))
+        judging = server.run("evaluate.py", *words).stdout
+    return Visit(filling, judging, server.is_up)
+
+
+def test_a_server_that_is_full_refuses_in_one_line_whatever_needs_a_slot_and_serves_on(second_server):
+    *refused, last = second_server.filling.stdout.splitlines()
+    assert len(refused) == 3, second_server.filling.stderr
+    assert all(line.startswith("refused: http") and "all its adapter slots are taken" in line for line in refused)
+    assert last == "sampled: 1 1 1 1", second_server.filling.stderr
+
+
+def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(second_server):
+    assert "label_match" in second_server.judging
+    assert not second_server.is_up, "the server outlived its script"
 
 
 def test_what_a_server_refuses_is_one_line(tour, tinker_server):

@@ -23,7 +23,7 @@ from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
 from sciscirl.presets import find_preset
-from sciscirl.report.figures import Series, draw_confusion, draw_lines
+from sciscirl.report.figures import Series, plot_confusion, plot_lines
 from sciscirl.report.layout import Example, Picture, Section, Table
 from sciscirl.report.report import ReportConfig, render_report, write_report
 from sciscirl.report.runs import name_folders, read_run, read_runs
@@ -501,9 +501,9 @@ def test_whatever_a_text_holds_it_is_text(one, two, three):
 def test_a_picture_shows_what_it_is_given():
     base = {"a": Series(steps=[0, 1], values=[0.1, 0.2])}
     more = {"a": Series(steps=[0, 1], values=[0.1, 0.9])}
-    assert draw_lines(base, title="t") == draw_lines(base, title="t") != draw_lines(more, title="t")
+    assert plot_lines(base, title="t") == plot_lines(base, title="t") != plot_lines(more, title="t")
     counts = {gold: {name: int(gold == name) for name in ("x", "y", "invalid")} for gold in ("x", "y")}
-    with Image.open(io.BytesIO(draw_confusion(counts, title="t"))) as image:
+    with Image.open(io.BytesIO(plot_confusion(counts, title="t"))) as image:
         colours = [image.getpixel((int(image.width * across), int(image.height * 0.2))) for across in (0.2, 0.5)]
     assert sum(colours[0][:3]) < sum(colours[1][:3])  # the diagonal is dark
 

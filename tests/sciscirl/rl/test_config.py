@@ -299,9 +299,15 @@ def test_a_file_in_the_way_of_the_folder_is_said(tmp_path):
 
 
 def test_no_commit_is_claimed_outside_a_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "sciscirl" / "run_folder.py"))
-    (tmp_path / "sciscirl").mkdir()
+    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "sciscirl" / "runs" / "folder.py"))
+    (tmp_path / "sciscirl" / "runs").mkdir(parents=True)
     assert run_folder.find_commit() is None
+
+
+@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="these files are no checkout")
+def test_the_commit_of_a_checkout_is_named():
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert run_folder.find_commit().removesuffix("+changes") == head.stdout.strip()
 
 
 def test_a_server_that_is_down_is_one_line(options):

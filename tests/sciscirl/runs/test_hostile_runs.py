@@ -16,7 +16,7 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.presets import find_preset
 from sciscirl.report.comparison import _columns, _find_slice
-from sciscirl.report.figures import draw_shares
+from sciscirl.report.figures import plot_shares
 from sciscirl.report.report import ReportConfig, _check_pictures, write_report
 from sciscirl.report.runs import read_run
 from sciscirl.runs import folder as run_folder
@@ -35,9 +35,9 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.local_model import _find_broken
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
-from sciscirl.studies.repro.cells import read_cell
-from sciscirl.studies.repro.local_runner import hash_weights
-from sciscirl.studies.repro.sweep_folder import begin_sweep
+from sciscirl.studies.repro.answers import read_answers
+from sciscirl.studies.repro.runners import hash_weights
+from sciscirl.studies.repro.sweep import begin_sweep
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000
@@ -180,7 +180,7 @@ def test_deep_nesting_and_other_json_is_left_out_or_one_line(run, text, tmp_path
 
 @pytest.mark.parametrize("name", ["$\\frac$", "{0}{}", "[bold]", "%s", "{{ x }}", "_hidden", "a\nb", "\x1b]52;c;x\x07"])
 def test_a_run_may_have_any_name_in_pictures_and_tables(name):
-    assert draw_shares({name: {"disruptive": 1.0}, "b": {"neutral": 1.0}}, title=name)[1:4] == b"PNG"
+    assert plot_shares({name: {"disruptive": 1.0}, "b": {"neutral": 1.0}}, title=name)[1:4] == b"PNG"
     assert len(_columns([["", "label_match"], [name, "0.5"]])) == 2
     assert "\x1b" not in "".join(_columns([[name]]))
 
@@ -241,7 +241,7 @@ def test_what_is_no_file_or_has_no_end_is_not_read(run, judged, kind, tmp_path, 
     with pytest.raises(SciSciRLError, match="is not the folder of a sweep"):
         begin_sweep(run, {"settings": {}})
     put(run / "cells" / "reference.json", kind)
-    assert read_cell(run, "reference") == ({}, None)
+    assert read_answers(run, "reference") == ({}, None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes with a name there")
@@ -256,4 +256,4 @@ def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
     (tmp_path / "cells").mkdir()
     (tmp_path / "cells" / "reference.json").write_text('{"status": "measured", "reason": null}')
     put(tmp_path / "cells" / "reference.parquet", "pipe")
-    assert read_cell(tmp_path, "reference") == ({}, None)
+    assert read_answers(tmp_path, "reference") == ({}, None)

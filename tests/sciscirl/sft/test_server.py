@@ -12,8 +12,8 @@ import pytest
 def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tinker_server, tmp_path):
     run, n_steps = tmp_path / "run", 12
     words = [
-        "--backend", "tinker", "preset=exp4", f"release={tinker_server.slice}", f"model={tinker_server.model}",
-        f"renderer={tinker_server.renderer}", f"log_path={run}", "batch_size=8", "lora_rank=8", "max_tokens=32",
+        "--backend", "tinker", "preset=exp4", f"release={tinker_server.release}", f"model={tinker_server.model}",
+        f"renderer={tinker_server.renderer}", f"log_path={run}", "batch_size=8", "lora_rank=8", "max_tokens=64",
         "max_paper_tokens=96", "learning_rate=0.003", "n_epochs=1", "save_every=5", "eval_every=6", "n_test=6",
     ]  # fmt: skip
     tinker_server.run("train_sft.py", *words)
@@ -40,6 +40,6 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
     assert [row["step"] for row in again if "test/macro_f1" in row] == [0, 6, n_steps]
 
     out = tmp_path / "evaluation"
-    words = ["--run", str(run), "--release", str(tinker_server.slice), "--out", str(out), "--n-papers", "6"]
+    words = ["--run", str(run), "--release", str(tinker_server.release), "--out", str(out), "--n-papers", "6"]
     assert "label_match" in tinker_server.run("evaluate.py", *words).stdout
     assert (out / "predictions.parquet").is_file()

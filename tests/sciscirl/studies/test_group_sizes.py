@@ -9,7 +9,7 @@ import pytest
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.options import GroupSizeOptions, TrainOptions
 from sciscirl.studies import group_sizes
-from sciscirl.studies.group_sizes import draw_group_sizes, plan_runs, read_steps, run_group_sizes, summarize
+from sciscirl.studies.group_sizes import plan_runs, plot_group_sizes, read_steps, run_group_sizes, summarize
 
 TIES = {
     "reward_tie_group_rate": 0.5, "reward_uniform_group_rate": 0.25, "reward_tie_pair_rate": 0.4,
@@ -111,16 +111,16 @@ def test_a_size_whose_run_its_collapse_has_ended_does_not_keep_the_others_from_b
 
 def test_a_picture_of_what_was_not_logged_is_drawn_without_it(tmp_path):
     steps = pl.DataFrame([{"group_size": 4, "step": 0, "rollouts": 8}], schema=group_sizes.STEPS)
-    draw_group_sizes(steps, summarize(steps, {4: {}}), tmp_path / "picture.png")
+    plot_group_sizes(steps, summarize(steps, {4: {}}), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 def test_both_sweeps_run_against_a_real_server(tinker_server, tmp_path):
-    common = (f"release={tinker_server.slice}", f"model={tinker_server.model}", f"renderer={tinker_server.renderer}")
+    common = (f"release={tinker_server.release}", f"model={tinker_server.model}", f"renderer={tinker_server.renderer}")
     done = tinker_server.run(
         "group_size_sweep.py", *common, "sizes=2,4", "rollouts_per_step=8", "max_steps=1", "n_test=2", "lora_rank=8",
-        "max_tokens=32", "max_paper_tokens=96", f"out={tmp_path / 'groups'}",
+        "max_tokens=64", "max_paper_tokens=96", f"out={tmp_path / 'groups'}",
     )  # fmt: skip
     assert "reward_tie_pair_rate" in done.stdout
     table = pl.read_parquet(tmp_path / "groups" / "group_sizes.parquet")
@@ -132,7 +132,7 @@ def test_both_sweeps_run_against_a_real_server(tinker_server, tmp_path):
     )
 
     tinker_server.run(
-        "repro_sweep.py", "--release", str(tinker_server.slice), "--model", tinker_server.model, "--renderer",
+        "repro_sweep.py", "--release", str(tinker_server.release), "--model", tinker_server.model, "--renderer",
         tinker_server.renderer, "--n-papers", "2", "--max-tokens", "8", "--batch-sizes", "1", "2", "--n-repeats", "1",
         "--out", str(tmp_path / "sweep"),
     )  # fmt: skip

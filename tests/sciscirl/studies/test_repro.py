@@ -16,9 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, make_tiny_model
-from sciscirl.studies.repro.cells import read_cell
-from sciscirl.studies.repro.divergence import ANSWERS, compare_answers, first_divergence
-from sciscirl.studies.repro.local_runner import LocalRunner, hash_weights
+from sciscirl.studies.repro.answers import ANSWERS, compare_answers, first_divergence, read_answers
+from sciscirl.studies.repro.runners import LocalRunner, hash_weights
 from sciscirl.studies.repro.settings import Axes, plan_cells
 from sciscirl.studies.repro.sweep import ReproConfig, run_sweep
 
@@ -176,7 +175,7 @@ def test_what_was_measured_is_kept_and_what_is_missing_is_made_up_for(table, con
     again = asyncio.run(run_sweep(replace(config, out=out)))
     assert kept.stat().st_mtime_ns == before
     assert again.equals(table)
-    assert read_cell(out, "repeat-1")[0]["status"] == "measured"
+    assert read_answers(out, "repeat-1")[0]["status"] == "measured"
 
 
 def test_a_folder_of_another_sweep_is_refused(table, config):
@@ -237,7 +236,7 @@ def test_records_say_under_what_each_cell_was_run(table, config):
     assert facts["reference"] == {
         "batch_size": 1, "dtype": "float32", "n_threads": 1, "attention": "eager", "device": "cpu"
     }  # fmt: skip
-    record, rows = read_cell(config.out, "dtype-bfloat16")
+    record, rows = read_answers(config.out, "dtype-bfloat16")
     assert record["setting"]["dtype"] == "bfloat16"
     assert len(rows) == 8
     assert all(math.isfinite(value) for value in rows["logprobs"].explode())

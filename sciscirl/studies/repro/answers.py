@@ -1,13 +1,20 @@
-"""How far two runs over the same prompts part: pure functions of their answers."""
+"""The answers of one run to all prompts: how they are stored, and compared with those of the reference."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
 
 import polars as pl
+
+from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.small_files import is_special, read_json
+
+CELLS: Final = "cells"
 
 #: One row for each prompt and mode of a run.
 ANSWERS: Final = pl.Schema(
@@ -21,7 +28,7 @@ ANSWERS: Final = pl.Schema(
         "reference_logprobs": pl.List(pl.Float64()),  # of the reference's tokens, in one pass; null: not to be had
     }
 )
-#: What a comparison says, one row for each mode.
+#: A comparison, one row for each mode.
 DIVERGENCE: Final = pl.Schema(
     {
         "mode": pl.String(),
@@ -37,9 +44,9 @@ DIVERGENCE: Final = pl.Schema(
 
 
 def first_divergence(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Return the place, from 0, of the first token that differs; None if there is none.
+    """Return the place, from 0, of the first token that differs; None if equal.
 
-    Where one answer is the beginning of the other, that is the place behind its end.
+    If one answer begins the other, that is the place after its end.
 
     Example:
         >>> first_divergence([5, 6, 7], [5, 9]), first_divergence([5], [5, 6]), first_divergence([5], [5])
@@ -109,7 +116,7 @@ def _compare(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str, Any]:
 
 
 def compare_logprobs(left: pl.Series, right: pl.Series) -> dict[str, float | None]:
-    """Compare log-probabilities of the same tokens, a list for each prompt; None where a list is null.
+    """Compare log-probabilities of the same tokens, a list for each prompt; None if a list is null.
 
     Example:
         >>> compare_logprobs(pl.Series([[-1.0, -2.0]]), pl.Series([[-1.5, -2.0]]))
@@ -123,3 +130,37 @@ def compare_logprobs(left: pl.Series, right: pl.Series) -> dict[str, float | Non
         "logprob_difference_mean": math.fsum(differences) / len(differences) if differences else None,
         "logprob_difference_max": max(differences, default=None),
     }
+
+
+def read_answers(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame | None]:
+    """Read the record of one run, and its ANSWERS if measured; an empty record and None if absent or damaged."""
+    try:
+        record = read_json(_place(folder, f"{name}.json"))
+        if not isinstance(record, dict) or record["status"] not in ("measured", "unsupported"):
+            return {}, None
+        known = cast("dict[str, Any]", record)
+        if not isinstance(known["reason"], str | None):
+            return {}, None
+        is_measured = known["status"] == "measured"
+        path = _place(folder, f"{name}.parquet")
+        if is_measured and is_special(path):
+            return {}, None
+        answers = pl.read_parquet(path, glob=False) if is_measured else None
+    except (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError):
+        return {}, None
+    return (known, answers) if answers is None or answers.schema == ANSWERS else ({}, None)
+
+
+def _place(folder: Path, name: str) -> Path:
+    # A device may be cuda:1, which names in general may not hold.
+    path_inside(folder / CELLS, name.replace(":", "-"), stated_by="an option of the sweep")
+    return folder / CELLS / name
+
+
+def write_answers(folder: Path, name: str, record: Mapping[str, Any], answers: pl.DataFrame | None) -> None:
+    """Write a run; its record comes last, and says that all of it is there."""
+    if answers is not None:
+        with atomic_file(_place(folder, f"{name}.parquet")) as path:
+            answers.write_parquet(path)
+    with atomic_file(_place(folder, f"{name}.json")) as path:
+        path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")

@@ -1,17 +1,21 @@
-"""Ask a model in this process, under a chosen number format, attention kernel, device and number of threads."""
+"""Ask a model under one setting: in this process (number format, kernel, device, threads) or on a Tinker server."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import platform
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import tinker
 import torch
-from tinker_cookbook.completers import TokenCompleter
+from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.utils.logging import disable_progress_bar
 
@@ -20,33 +24,35 @@ from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import load_base_model, require_packages
 from sciscirl.studies.repro.settings import Setting
 
+_log = logging.getLogger(__name__)
 
+
+class Runner(Protocol):
+    """A model under one setting."""
+
+    batch_size: int
+
+    def completer(self, temperature: float) -> TokenCompleter:
+        """Return what samples; 0 is greedy."""
+        ...
+
+    async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]] | None:
+        """Return the log-probability of each token of an answer after its prompt; None if it is not to be had."""
+        ...
+
+
+@dataclass
 class LocalRunner:
-    """A loaded model and how many prompts go through it at once.
+    """A loaded model in evaluation mode that takes ``batch_size`` prompts at a time.
 
-    Args:
-        model: a PreTrainedModel, in the mode in which it is to be asked.
-        tokenizer: for stop conditions that are text.
-        batch_size: prompts in one pass, padded on the left to the longest.
-        max_tokens: of an answer.
-        seed: of sampling: numbers are functions of seed, prompt and place, so that only the probabilities, and neither
-            the order of prompts nor a library's generator, decide what is drawn.
+    Random numbers depend on seed, prompt and place alone, so that only the probabilities decide what is sampled.
     """
 
-    def __init__(
-        self,
-        model: Any,  # noqa: ANN401
-        tokenizer: Tokenizer,
-        *,
-        batch_size: int,
-        max_tokens: int,
-        seed: int,
-    ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
-        self.seed = seed
+    model: Any  # a PreTrainedModel
+    tokenizer: Tokenizer
+    batch_size: int
+    max_tokens: int
+    seed: int
 
     def completer(self, temperature: float) -> TokenCompleter:
         """Return what samples; 0 is greedy."""
@@ -61,11 +67,7 @@ class LocalRunner:
 
     @torch.no_grad()
     async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of an answer after its prompt, all answers in one pass.
-
-        Args:
-            pairs: of prompt and answer, neither empty.
-        """
+        """Return the log-probability of each token of an answer after its prompt, all answers in one pass."""
         rows = [prompt + answer for prompt, answer in pairs]
         longest, n_kept = max(map(len, rows)), max(len(answer) for _, answer in pairs)
         tokens = torch.tensor([[0] * (longest - len(row)) + row for row in rows], device=self.model.device)
@@ -81,21 +83,70 @@ class LocalRunner:
         return [row[n_kept - len(answer) :] for row, (_, answer) in zip(scores, pairs, strict=True)]
 
 
+@dataclass
+class SeededCompleter(TokenCompleter):
+    """The cookbook's ``TinkerTokenCompleter``, with a seed."""
+
+    client: tinker.SamplingClient
+    max_tokens: int
+    temperature: float
+    seed: int
+
+    async def __call__(
+        self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
+    ) -> TokensWithLogprobs:
+        """Sample one answer to a prompt."""
+        parameters = tinker.SamplingParams(
+            max_tokens=min(self.max_tokens, max_tokens or self.max_tokens),
+            seed=self.seed,
+            stop=stop,
+            temperature=self.temperature,
+        )
+        response = await self.client.sample(model_input, num_samples=1, sampling_params=parameters)
+        (sequence,) = response.sequences
+        return TokensWithLogprobs(
+            tokens=sequence.tokens, maybe_logprobs=sequence.logprobs, stop_reason=sequence.stop_reason
+        )
+
+
+@dataclass
+class ServerRunner:
+    """A client that may have ``batch_size`` requests open at a time."""
+
+    client: tinker.SamplingClient
+    batch_size: int
+    max_tokens: int
+    seed: int
+
+    def completer(self, temperature: float) -> TokenCompleter:
+        """Return what samples; 0 is greedy."""
+        return SeededCompleter(self.client, self.max_tokens, temperature, self.seed)
+
+    async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]] | None:
+        """Return the log-probability of each token of an answer after its prompt; None if the server has none."""
+        inputs = [tinker.ModelInput.from_ints(prompt + answer) for prompt, answer in pairs]
+        try:
+            found = await asyncio.gather(*(self.client.compute_logprobs(one) for one in inputs))
+        except (tinker.RequestFailedError, tinker.APIStatusError) as error:
+            _log.warning("the server computes no log-probabilities: %s", " ".join(str(error).split())[:200])
+            return None
+        scores = [row[len(row) - len(answer) :] for row, (_, answer) in zip(found, pairs, strict=True)]
+        if any(value is None for row in scores for value in row):
+            return None
+        return [[float(value or 0.0) for value in row] for row in scores]
+
+
 @contextmanager
 def open_local(
     folder: Path, tokenizer: Tokenizer, setting: Setting, *, max_tokens: int, seed: int
 ) -> Generator[LocalRunner]:
-    """Load a model under a setting; what the setting changes of this process is undone at the end.
-
-    Raises:
-        SciSciRLError: if this machine, PyTorch or Transformers cannot do that.
-    """
+    """Load a model under a setting; the number of threads is restored at the end."""
     threads = torch.get_num_threads()
     torch.set_num_threads(setting.n_threads or threads)
     disable_progress_bar()  # of loading: the sweep has its own
     try:
         model = _load(folder, setting)
-        yield LocalRunner(model, tokenizer, batch_size=setting.batch_size, max_tokens=max_tokens, seed=seed)
+        yield LocalRunner(model, tokenizer, setting.batch_size, max_tokens, seed)
     finally:
         torch.set_num_threads(threads)
 
@@ -124,7 +175,7 @@ def _round_to_int8(model: Any) -> Any:  # noqa: ANN401
 
 
 def describe_machine() -> dict[str, Any]:
-    """Say in JSON types on what a model is run here: all that may change the last bit of a sum.
+    """Describe this machine in JSON types: everything that may change the last bit of a sum.
 
     Example:
         >>> sorted(describe_machine())
@@ -151,11 +202,7 @@ def _processor_name() -> str:
 
 
 def hash_weights(folder: Path) -> str:
-    """Return the SHA-256 over a model's configuration and weights, whatever its folder is called.
-
-    Raises:
-        SciSciRLError: if the folder holds no model.
-    """
+    """Return the SHA-256 over a model's configuration and weights; the folder's name has no part in it."""
     files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
     if len(files) < 2 or not all(path.is_file() for path in files):
         msg = (
