@@ -7,8 +7,9 @@ docstrings), and the architecture (from the layers in pyproject.toml and the fir
 from __future__ import annotations
 
 import ast
+import dataclasses
 import html
-import importlib
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 HOME = Path(__file__).resolve().parent.parent
+_KINDS = {int: "a whole number", float: "a number", bool: "", Path: "a path"}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
@@ -125,10 +127,34 @@ def render_api(package: str) -> str:
 
 def render_command(program: str) -> str:
     """Describe a command line as its own parsers do."""
-    found = [importlib.import_module(f"{program}.cli.{name}") for name in ("main", "commands") if _has(program, name)]
-    render = next((module.render_reference for module in found if hasattr(module, "render_reference")), str)
-    return f"# The `{program}` command\n\n{render()}"
+    text = _render_data_commands() if program == "sciscidata" else _render_learning_commands()
+    return f"# The `{program}` command\n\n{text}"
 
 
-def _has(program: str, name: str) -> bool:
-    return (HOME / program / "cli" / f"{name}.py").exists()
+def _render_data_commands() -> str:
+    try:
+        from sciscidata.cli.commands import render_reference
+    except ImportError:
+        return ""
+    return render_reference()
+
+
+def _render_learning_commands() -> str:
+    from sciscirl.cli.commands import COMMANDS
+    from sciscirl.cli.flags import list_options
+
+    parts = ["An option may be written as `--option value` or as `option=value`.\n"]
+    for name, command in COMMANDS.items():
+        text, _, example = (inspect.getdoc(command) or "").partition("\n\nExample:\n")
+        parts += [f"## `sciscirl {name}`", "", text.partition("\n\nOptions:")[0], ""]
+        if example:
+            parts += ["```text", inspect.cleandoc(example), "```", ""]
+        options = list_options(command)
+        if options:
+            parts += ["| option | values | default | what it does |", "|---|---|---|---|"]
+        for option in options:
+            default = "" if option.default in (dataclasses.MISSING, None, False) else f"`{option.default}`"
+            values = ", ".join(map(str, option.one.choices)) or _KINDS.get(option.kind, "text")
+            parts.append(f"| `{option.flag}` | {values} | {default} | {option.text} |".replace("\n", " "))
+        parts.append("")
+    return "\n".join(parts)

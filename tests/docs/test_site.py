@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from html import unescape
@@ -40,9 +41,9 @@ def test_every_page_is_built(site):
 def test_every_module_is_on_the_architecture_page(site):
     page = (site / "reference" / "architecture.html").read_text("utf-8")
     for path in [path for package in ("sciscidata", "sciscirl") for path in (REPOSITORY / package).rglob("*.py")]:
-        named = [f"{parent.relative_to(REPOSITORY)}/" for parent in path.parents[:-4] if parent != REPOSITORY]
-        assert path.name in page or path.name == "__init__.py", path
-        assert all(name in page for name in named[-2:-1]), path
+        unit = "/".join(path.relative_to(REPOSITORY).parts[:2])  # a module, or a folder with all modules in it
+        assert f"<code>{unit}" in page, path
+        assert f"{path.name}</code>" in page or path.name == "__init__.py", path
 
 
 def test_every_public_name_is_in_the_reference(site):
@@ -53,6 +54,31 @@ def test_every_public_name_is_in_the_reference(site):
             page = (site / "reference" / f"{package}.html").read_text("utf-8")
             for name in public_names(package):
                 assert f"{package}.{name}" in page, name
+
+
+def test_commands_on_pages_have_options_that_exist(site):
+    """Those that run nowhere here too; scripts/X.py is the same as a command of sciscirl or sciscidata."""
+    checked = 0
+    for program in ("sciscidata", "sciscirl"):
+        page = unescape((site / "reference" / f"{program}_command.html").read_text("utf-8"))
+        sections = dict(
+            re.findall(rf"<code>{program} ([\w -]+)</code>.*?</h2>(.*?)(?=<h2|</article>)", page, re.DOTALL)
+        )
+        for document in [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]:
+            for block in re.findall(r"```bash\n(.*?)```", document.read_text("utf-8"), re.DOTALL):
+                for line in re.findall(rf"^{program} .*", block.replace("\\\n", " "), re.MULTILINE):
+                    words = shlex.split(line, comments=True)
+                    if not sections:
+                        continue
+                    name = max((name for name in sections if line.startswith(f"{program} {name}")), key=len)
+                    settings = [word.partition("=")[0] for word in words[2:] if "=" in word or word.startswith("--")]
+                    flags = {f"--{word.removeprefix('--').replace('_', '-')}" for word in settings}
+                    if name == "compare":
+                        flags = {flag for flag in flags if flag in ("--out", "--reference")}  # others name models
+                    for flag in flags:
+                        assert f"{flag}</code>" in sections[name], f"{document.name}: {line}: {flag}"
+                        checked += 1
+    assert checked > 50
 
 
 def test_links_lead_to_files_and_anchors_that_exist(site):
