@@ -202,7 +202,7 @@ def test_novelty_can_be_balanced_alone_and_with_disruption(tmp_path, balance, n_
 def test_a_rare_cell_is_named_with_what_would_help(tmp_path):
     with pytest.raises(NotEnoughWorksError, match=r"'neutral' \+ 'novel' works, found \d+ of") as caught:
         build(small(tmp_path, split=SplitConfig(n_train=900, n_test=90, balance="joint")))
-    assert "--novelty-rule uzzi" in str(caught.value)
+    assert "novelty_rule='uzzi'" in str(caught.value)
 
 
 def test_a_background_of_the_source_itself_gives_the_same_lines_and_its_hash_in_the_manifest(tmp_path):
@@ -234,7 +234,7 @@ def test_a_background_replaces_nothing_but_a_background_and_only_when_asked(tmp_
     write_background(source, path, cache_dir=tmp_path)
     before = sha256(path)
     other = NoveltyConfig(null="permutation")
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         write_background(source, path, other, cache_dir=tmp_path)
     assert sha256(path) == before
     assert write_background(source, path, other, cache_dir=tmp_path, overwrite=True).null_model["n_shuffles"] == 10
@@ -270,7 +270,7 @@ def test_an_impossible_quota_names_side_class_and_remedy_and_leaves_nothing(tmp_
 
 def test_an_existing_release_is_kept_unless_told_otherwise(tmp_path):
     before = build(small(tmp_path))
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         build(small(tmp_path, source=SyntheticConfig(n_works=4_000, seed=1)))
     assert verify_release(before.folder)
     after = build(small(tmp_path, source=SyntheticConfig(n_works=4_000, seed=1), overwrite=True))

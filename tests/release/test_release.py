@@ -231,7 +231,7 @@ def test_extra_files_are_kept_and_checked_like_the_others(tmp_path: Path) -> Non
 
 
 def test_an_existing_release_is_replaced_only_when_asked(original: Path, copy: Path) -> None:
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         write(copy)
     (copy / "train.jsonl").write_bytes(b"damaged")
     write(copy, overwrite=True)
@@ -300,7 +300,7 @@ def test_a_word_is_not_taken_for_the_wish_to_replace_a_release(copy: Path, overw
 def test_a_target_can_be_checked_before_any_work_is_done(original: Path, tmp_path: Path) -> None:
     check_target(tmp_path / "new")
     check_target(original, overwrite=True)
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         check_target(original)
     with pytest.raises(ReleaseExistsError, match="Choose another folder, or remove it yourself"):
         check_target(original, can_replace=False)

@@ -167,7 +167,7 @@ def test_more_data_never_moves_a_work_across_sides(n: int, balance: Any) -> None
     large = draw_split(world, config)
     both = small.join(large, on="work_id")
     assert both.height > 0
-    assert both["split"].equals(both["side_right"], check_names=False)
+    assert both["split"].equals(both["split_right"], check_names=False)
 
 
 def test_no_work_is_on_both_sides_and_seeds_differ() -> None:
@@ -246,7 +246,7 @@ def test_works_without_a_novelty_label_are_drawn_only_where_novelty_is_not_balan
 def test_the_remedy_for_a_rare_cell_names_the_rules_that_spread_novelty() -> None:
     rare = make_world().filter((pl.col("novelty_label") != "novel") | (pl.col("work_id") % 11 == 0))
     for balance in ("novelty", "joint"):
-        with pytest.raises(NotEnoughWorksError, match="--novelty-rule uzzi") as caught:
+        with pytest.raises(NotEnoughWorksError, match="novelty_rule='uzzi'") as caught:
             draw_split(rare, SplitConfig(n_train=900, n_test=90, balance=balance))
         assert "'novel'" in str(caught.value)
     with pytest.raises(NotEnoughWorksError) as caught:
