@@ -200,13 +200,9 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
-    """Make the challenger and the judge that the rules name.
+    """Make the challenger and the judge that the rules name; they sample from the Tinker server at ``base_url``.
 
-    Args:
-        rules: what is paid, and who challenges and judges.
-        model: the model in training; a challenger or judge of the same name has the same chat format.
-        renderer_name: that chat format.
-        base_url: a Tinker server.
+    If one of them is ``model``, the model in training, it has the same chat format, ``renderer_name``.
 
     Raises:
         SciSciRLError: the cookbook knows no chat format for a model.

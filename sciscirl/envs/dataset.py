@@ -80,9 +80,7 @@ class Epochs(Sequence[Paper]):
     Args:
         papers: of one epoch, in any order; kept as the attribute ``papers``.
         n_shown: the length over all epochs; the last one may be incomplete.
-        seed: as for ``order_papers``.
-        interleave: as for ``order_papers``.
-        target: as for ``order_papers``.
+        seed, interleave, target: as for ``order_papers``.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView

@@ -24,10 +24,7 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
     both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
     predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
 
-    Args:
-        answer: from ``parse_answer``.
-        excess: of each label, its share among recent valid answers minus its share in the training split.
-        table: its ``share_penalty`` applies.
+    ``excess`` of a label is its share among recent valid answers, minus its share in the training split.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer

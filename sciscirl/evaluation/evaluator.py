@@ -167,15 +167,10 @@ def build_evaluator(
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Build the evaluator of the held-out split of a run, for reinforcement learning or supervised training.
+    """Build the evaluator of the held-out split of a run in ``folder``, of the class ``kind``.
 
-    Args:
-        builder: of the papers of the run.
-        preset: of the run.
-        folder: of the run.
-        temperature: of sampling; None: the preset's.
-        alarm: as in LabelEvaluator.
-        kind: LabelEvaluator, or one that runs during training.
+    ``builder`` and ``preset`` are those of the run, for reinforcement learning or supervised training. The temperature
+    is by default the preset's.
 
     Raises:
         ReleaseError: the release is missing or was altered.

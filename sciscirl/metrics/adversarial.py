@@ -49,14 +49,7 @@ def adversarial_schema(target: TargetName) -> pl.Schema:
 def make_adversarial_prediction(
     openalex_id: str, gold: Mapping[str, str], episode: Episode, reward: AdversarialParts
 ) -> dict[str, str | float | bool | None]:
-    """Make the row of one episode (``adversarial_schema``).
-
-    Args:
-        openalex_id: of the paper.
-        gold: its labels, by label column.
-        episode: what was said.
-        reward: from ``score_episode``.
-    """
+    """Make the row of one episode (``adversarial_schema``); ``gold`` has the label of each label column."""
     total = RewardParts(0.0, 0.0, 0.0, 0.0, reward.total)  # an episode has parts of its own
     target = episode.final.target
     row = make_prediction(openalex_id, gold, episode.final, total, episode.final_text)

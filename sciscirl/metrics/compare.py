@@ -125,7 +125,7 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
     aligned = align(tables)
     reference = config.reference
     if reference is not None and reference not in aligned:
-        msg = f"the reference {reference!r} is none of {', '.join(aligned)}."
+        msg = f"CompareConfig.reference is {reference!r}, needs one of {', '.join(aligned)}."
         raise PredictionsError(msg)
     metrics = {name: compute_metrics(table) for name, table in aligned.items()}
     drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)

@@ -81,14 +81,7 @@ def prediction_schema(target: TargetName) -> pl.Schema:
 def make_prediction(
     openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
 ) -> dict[str, str | float | bool | None]:
-    """Make the row of one answer (``prediction_schema``).
-
-    Args:
-        openalex_id: of the paper.
-        gold: its label, or one for each label column.
-        answer: from ``parse_answer``.
-        reward: from ``score_answer``.
-        text: what the model wrote.
+    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer

@@ -11,8 +11,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast, get_args
+from typing import Annotated, Any, Final, Literal, cast
 
+from msgspec import Meta
+
+from sciscidata._support.validate import check_fields
 from sciscirl.errors import RewardError
 from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import VOCABULARIES, PaperView
@@ -23,8 +26,6 @@ BY_RULES: Final = "rules"
 #: R_reasoning is awarded in this many equal steps, by the criteria of the rubric or by a judge.
 N_STEPS: Final = 3
 
-_MOST_REASONING: Final = 0.3
-_MOST_ADAPTATION: Final = 0.2
 _WORD: Final = re.compile(r"[^\W_]+")
 _QUOTE: Final = range(2, 13)  # words
 _MAX_SIGNALS: Final = 4
@@ -65,24 +66,14 @@ class AdversarialRules:
     """
 
     credit: Credit = "both"
-    reasoning: float = _MOST_REASONING
-    revision: float = _MOST_ADAPTATION
-    defence: float = _MOST_ADAPTATION
+    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3
+    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
+    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
     challenger: str = BY_RULES
     judge: str | None = None
 
     def __post_init__(self) -> None:
-        if self.credit not in get_args(Credit):
-            msg = f"credit is {self.credit!r}, needs one of {', '.join(get_args(Credit))}."
-            raise RewardError(msg)
-        for name, most in {
-            "reasoning": _MOST_REASONING,
-            "revision": _MOST_ADAPTATION,
-            "defence": _MOST_ADAPTATION,
-        }.items():
-            if not 0 <= getattr(self, name) <= most:
-                msg = f"{name} is {getattr(self, name)!r}, needs a number from 0 to {most}."
-                raise RewardError(msg)
+        check_fields(self, RewardError)
         if self.revision > self.defence:
             msg = f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
             raise RewardError(msg)

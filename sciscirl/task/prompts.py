@@ -338,13 +338,8 @@ def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int])
     The abstract loses whole words from its end and gains ``…``. A run of more than 40 characters without a space is cut
     every 40 characters. All other fields are kept.
 
-    Args:
-        view: what may be seen of the paper.
-        n_tokens: the cap for the record as the prompt shows it, without the rest of the prompt.
-        count_tokens: counts the tokens of a text with the tokenizer of the model.
-
-    Returns:
-        The same view if it fits, else one with a shorter abstract.
+    The cap is for the record as the prompt shows it, without the rest of the prompt. ``count_tokens`` counts the tokens
+    of a text with the tokenizer of the model.
 
     Raises:
         PromptError: the record does not fit even without its abstract.

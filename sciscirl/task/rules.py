@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.task.contracts import CONTRACTS, Answer, ContractName, parse_answer
-from sciscirl.task.papers import TARGETS, Paper, TargetName, count_labels
-from sciscirl.task.prompts import STYLES, PromptStyle
+from sciscirl.task.contracts import Answer, ContractName, parse_answer
+from sciscirl.task.papers import Paper, TargetName, count_labels
+from sciscirl.task.prompts import PromptStyle
 from sciscirl.task.rewards import REWARDS, RewardTable, balance
 
 
@@ -32,26 +33,24 @@ class TaskRules:
         >>> TaskRules(style="poem")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: style is 'poem', needs one of plain, ontology, checklist.
+        sciscirl.errors.SciSciRLError: TaskRules.style is 'poem', needs one of plain, ontology, checklist.
     """
 
     target: TargetName = "disruption"
     style: PromptStyle = "plain"
     contract: ContractName = "four_keys"
     reward: str = "soft"
-    max_paper_tokens: int = 1024
+    max_paper_tokens: PositiveInt = 1024
     class_counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        choices = {"target": TARGETS, "style": STYLES, "contract": CONTRACTS, "reward": REWARDS}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in tuple(allowed):  # a tuple also takes what cannot be hashed
-                msg = f"{name} is {getattr(self, name)!r}, needs one of {', '.join(allowed)}."
-                raise SciSciRLError(msg)
+        check_fields(self, SciSciRLError)
+        if self.reward not in REWARDS:
+            msg = f"TaskRules.reward is {self.reward!r}, needs one of {', '.join(REWARDS)}."
+            raise SciSciRLError(msg)
         if self.contract == "probabilities" and REWARDS[self.reward].adjacent is not None:
             msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             raise SciSciRLError(msg)
-        check_positive(max_paper_tokens=self.max_paper_tokens)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules with the class counts of the training papers, if the reward is balanced.

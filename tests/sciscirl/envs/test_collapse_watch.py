@@ -104,7 +104,7 @@ def test_a_warned_run_goes_on_and_is_warned_once_a_window(toy_slice, toy_model, 
     assert not caplog.records
 
 
-def test_a_run_that_goes_on_is_judged_as_if_it_had_never_been_stopped(toy_slice, toy_model, tmp_path):
+def test_a_resumed_run_is_judged_as_if_it_had_never_stopped(toy_slice, toy_model, tmp_path):
     builder = build(toy_slice, toy_model, KINDS[0], tmp_path, "off")
     train(builder, range(3, 9), TARGETS["disruption"])
 
@@ -121,7 +121,7 @@ def test_a_run_that_goes_on_is_judged_as_if_it_had_never_been_stopped(toy_slice,
     assert not ends(30)  # nothing on record
 
 
-def test_what_builds_the_batches_has_them_watched_whoever_meets_the_answers(toy_slice, toy_model, tmp_path):
+def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slice, toy_model, tmp_path):
     plain, _ = asyncio.run(build(toy_slice, toy_model, KINDS[0], tmp_path)())
     assert (plain.watch.run, plain.watch.action, plain.watch.n_batches) == (str(tmp_path), "stop", 256 // BATCH)
     met = build(toy_slice, toy_model, ("four_keys", "joint"), tmp_path, builder=AdversarialDatasetBuilder)

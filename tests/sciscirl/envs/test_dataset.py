@@ -46,7 +46,7 @@ def test_the_order_is_pinned():
 
 
 @given(paper_lists, st.integers())
-def test_a_paper_less_moves_no_other_past_a_third(papers, seed):
+def test_removing_a_paper_keeps_the_order_of_the_others(papers, seed):
     ordered = order_papers(papers, seed)
     assert order_papers(papers[1:], seed) == [paper for paper in ordered if paper not in papers[:1]]
 
@@ -74,7 +74,7 @@ def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_s
     assert len(asyncio.run(builder_of(toy_slice, toy_model, n_epochs=10**30)())[0]) > 10**17
 
 
-def test_a_batch_larger_than_the_training_side_would_show_a_paper_twice_and_is_refused(toy_slice, toy_model):
+def test_a_batch_larger_than_the_training_split_is_refused(toy_slice, toy_model):
     builder_of(toy_slice, toy_model, batch_size=24, n_epochs=3).train_papers()
     with pytest.raises(SciSciRLError, match="too few for one batch of 25 different ones"):
         builder_of(toy_slice, toy_model, batch_size=25, n_epochs=3).train_papers()
@@ -91,7 +91,7 @@ def test_interleaved_any_stretch_has_each_class_in_proportion(papers, seed, size
             assert abs(found[label] - len(stretch) * count / len(papers)) <= 2
 
 
-def test_interleaved_batches_of_a_balanced_slice_differ_by_one_at_most(toy_slice, toy_model):
+def test_interleaved_batches_of_equal_class_counts_differ_by_one_at_most(toy_slice, toy_model):
     builder = builder_of(toy_slice, toy_model, interleave=True, batch_size=4)
     papers = builder.train_papers()
     for start in range(0, len(papers), 4):
@@ -109,7 +109,7 @@ def test_the_defaults_are_those_of_the_published_runs():
     )
 
 
-def test_training_batches_are_full_and_held_out_ones_leave_nobody_out(toy_slice, toy_model):
+def test_training_batches_are_full_and_held_out_batches_hold_every_paper(toy_slice, toy_model):
     builder = builder_of(toy_slice, toy_model, batch_size=7, group_size=3, n_epochs=2)
     train, test = asyncio.run(builder())
     assert len(train) == 2 * 24 // 7
@@ -160,12 +160,12 @@ def test_impossible_sizes_are_refused(toy_renderer, options):
         LabelDataset([], TaskRules(), toy_renderer, **{"batch_size": 1, "group_size": 1} | options)
 
 
-def test_a_missing_slice_is_said(tmp_path, toy_model):
+def test_a_missing_release_is_an_error(tmp_path, toy_model):
     with pytest.raises(ReleaseError, match="is not a release"):
         builder_of(tmp_path / "nowhere", toy_model).train_papers()
 
 
-def test_an_altered_slice_is_said(tmp_path, toy_model):
+def test_an_altered_release_is_an_error(tmp_path, toy_model):
     folder = make_slice(tmp_path / "slice", 6, 3)
     path = folder / "train.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -190,7 +190,7 @@ def test_interleaved_by_both_labels_every_pair_of_a_joint_task_is_spread(toy_sli
         assert len(pairs) >= 8  # 24 papers of nine pairs
 
 
-def test_a_slice_without_the_labels_of_the_task_is_refused(tmp_path, toy_model):
+def test_a_release_without_the_labels_of_the_task_is_refused(tmp_path, toy_model):
     from tests.sciscirl.papers import write_slice
 
     folder = write_slice(tmp_path / "slice", [{"novelty_label": None}, {}, {}], n_test=1)
@@ -241,7 +241,7 @@ def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, t
     assert set(spares) == {0, 1}
 
 
-def test_only_the_training_side_has_spares_and_a_batch_term(toy_slice, toy_model):
+def test_only_the_training_split_has_spares_and_a_batch_term(toy_slice, toy_model):
     options = {"contract": "two_keys", "batch_size": 3, "n_spares": 2}
     train, test = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced_shares", share_window=5, **options)())
     assert (train.tracker.window, train.tracker.class_counts) == (5, builder_counts(toy_slice))

@@ -53,9 +53,7 @@ def builder_of(toy_slice, toy_model, kind, **options) -> LabelDatasetBuilder:
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 @pytest.mark.parametrize("window", [9, 1000])
-def test_what_was_said_is_read_back_from_the_rollouts_and_nothing_of_steps_that_are_taken_again(
-    toy_slice, toy_model, tmp_path, kind, window
-):
+def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(toy_slice, toy_model, tmp_path, kind, window):
     builder = builder_of(toy_slice, toy_model, kind, share_window=window)
     dataset, _ = asyncio.run(builder())
     store = TrainingRunStore(storage_from_uri(str(tmp_path)))

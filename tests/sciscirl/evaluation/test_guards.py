@@ -73,7 +73,7 @@ def test_answers_are_never_written_over_a_run_or_over_others(toy_slice, tmp_path
 
 
 def test_baselines_are_not_judged_by_the_papers_they_learn_from(toy_slice, tmp_path):
-    with pytest.raises(SciSciRLError, match="Choose EvaluationConfig.split=test"):
+    with pytest.raises(SciSciRLError, match=r"Choose EvaluationConfig\.split=test"):
         evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", split="train"))
     assert not (tmp_path / "out").exists()
 
@@ -242,7 +242,7 @@ def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_
     assert "forecast_tie_rate" not in compute_metrics(bare)
 
 
-def test_the_dry_run_counts_the_answers_that_a_refill_may_take(toy_slice, toy_model):
+def test_the_dry_run_counts_the_answers_that_dynamic_sampling_may_take(toy_slice, toy_model):
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
     once, often = (render_dry_run(TrainOptions(**options, dynamic_sampling=n)).splitlines()[-1] for n in (None, 3))

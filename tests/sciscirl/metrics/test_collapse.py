@@ -48,7 +48,7 @@ def measure(table: dict) -> dict[str, float]:
     )
 
 
-def test_of_the_published_runs_those_that_lost_a_class_are_found_and_no_other():
+def test_exactly_the_published_runs_that_lost_a_class_are_found():
     found = {table["name"]: find_signs(measure(table)) for table in (*PUBLISHED["runs"], *PUBLISHED["exp5"])}
     assert {name for name, signs in found.items() if signs} == {"exp4", "step 250", "step 500", "step 2000"}
     assert found["exp4"] == ("min_class_recall 0.007 < 0.05",)
@@ -69,7 +69,7 @@ def test_each_threshold_is_a_sign_only_beyond_itself():
         assert len(find_signs(metrics, CollapseConfig(**moved))) == 1
 
 
-def test_invalid_answers_are_no_label_and_none_but_them_leaves_no_entropy():
+def test_invalid_answers_count_as_no_label_and_alone_have_no_entropy():
     metrics = {"predicted_share/a": 0.2, "predicted_share/b": 0.2, "predicted_share/invalid": 0.6}
     assert measure_spread(metrics) == {"largest_share": 0.2, "entropy": pytest.approx(1.0)}
     signs = find_signs(metrics | {"min_class_recall": 0.1}, CollapseConfig(share_max=0.1))
@@ -80,7 +80,7 @@ def test_invalid_answers_are_no_label_and_none_but_them_leaves_no_entropy():
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=5).filter(any))
-def test_entropy_is_one_for_equal_shares_nought_for_one_label_and_between_otherwise(counts):
+def test_entropy_is_one_for_equal_shares_and_zero_for_one_label(counts):
     shares = {f"predicted_share/{number}": count / sum(counts) for number, count in enumerate(counts)}
     entropy = measure_spread(shares)["entropy"]
     assert -1e-12 <= entropy <= 1 + 1e-12
@@ -170,7 +170,7 @@ def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_rend
     assert "collapsed" not in caplog.text  # said once, by the error
 
 
-def test_a_script_whose_run_has_collapsed_says_so_in_one_line_and_by_a_status_of_its_own(capsys, monkeypatch):
+def test_a_collapsed_run_ends_its_command_with_one_line_and_its_own_exit_code(capsys, monkeypatch):
     monkeypatch.setattr("sciscirl.cli.main.COMMANDS", {"presets": lambda: CollapseAlarm(ONE, "stop")(COLLAPSED, 7)})
     assert main(["presets"]) == CollapseError.exit_code == 3
     (line,) = capsys.readouterr().err.splitlines()

@@ -180,7 +180,7 @@ def test_what_does_not_compare_is_refused_with_numbers():
     refuse({"one": one, "new": skilled(0.5, "novelty")}, "one is of the task disruption, new of novelty")
     other = one.with_columns(gold=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("neutral")).otherwise("gold"))
     refuse({"one": one, "relabelled": other}, "differ in the gold label of 2 papers")
-    refuse({"one": one, "two": one}, "reference 'three' is none of one, two", reference="three")
+    refuse({"one": one, "two": one}, "CompareConfig.reference is 'three', needs one of one, two", reference="three")
 
 
 @pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"seed": -1}, {"n_resamples": 0}])
@@ -202,7 +202,7 @@ def folders(tmp_path):
     return run, base
 
 
-def test_a_comparison_is_not_written_into_a_slice(folders, tmp_path):
+def test_a_comparison_is_not_written_into_a_release(folders, tmp_path):
     (tmp_path / "slice").mkdir()
     (tmp_path / "slice" / "manifest.json").touch()
     with pytest.raises(PredictionsError, match="is a slice, which nothing is added to"):
@@ -227,7 +227,7 @@ def test_a_run_stands_for_its_last_evaluation(folders, tmp_path):
     assert text.splitlines()[-1].startswith("rl - majority  +0.")
 
 
-def test_files_of_different_slices_or_equal_names_are_refused(folders, tmp_path):
+def test_files_of_different_releases_or_equal_names_are_refused(folders, tmp_path):
     run, base = folders
     other = make_evaluation(tmp_path / "other", skilled(0.3), {}, manifest_sha256="1b" * 32)
     with pytest.raises(PredictionsError, match="rl is of slice 5a5a5a5a5a5a, other of 1b1b1b1b1b1b"):

@@ -182,6 +182,6 @@ def test_labels_of_two_vocabularies_in_one_column_are_refused():
         compute_metrics(rows)
 
 
-def test_what_only_one_label_has_stands_for_none():
+def test_a_metric_that_only_one_label_has_gets_no_plain_name():
     merged = merge_labels({"disruption": {"macro_f1": 0.5, "mcc": 0.1}, "novelty": {"macro_f1": 0.7}})
     assert set(merged) == {"disruption/macro_f1", "disruption/mcc", "novelty/macro_f1", "macro_f1"}

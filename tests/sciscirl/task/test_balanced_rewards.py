@@ -110,7 +110,7 @@ def test_every_constant_label_earns_the_same_whatever_the_shares(column, numbers
 
 
 @given(columns, counts)
-def test_it_is_the_weights_that_do_it_on_the_right_and_on_the_wrong_side(column, numbers):
+def test_the_weights_make_constant_answers_equal_for_right_and_wrong_labels(column, numbers):
     held = dict(zip(VOCABULARIES[column], numbers, strict=True))
     weights = {label: Fraction(sum(numbers), 3 * count) for label, count in held.items()}
     assert dict(balance(REWARDS["balanced"], held.items()).gold_weights) == {
@@ -260,7 +260,7 @@ def test_one_paper_of_a_class_among_five_hundred_is_refused_in_words():
         balance(REWARDS["balanced"], held.items())
 
 
-def test_a_balanced_table_scores_nothing_before_it_has_seen_the_training_side():
+def test_a_balanced_table_scores_nothing_before_it_is_fitted_to_the_training_split():
     answer = say("neutral", "two_keys", "disruption")
     with pytest.raises(RewardError, match=r"has no weight for neutral\. .*TaskRules\.fitted\(papers\)"):
         score_answer(answer, "neutral", REWARDS["balanced"])

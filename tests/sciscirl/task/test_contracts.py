@@ -387,7 +387,7 @@ def test_probabilities_are_numbers_that_add_up(numbers, problem):
         (("0.33333333333333337", "0.3333333333333334", "0.333"), "consolidating"),
     ],
 )
-def test_a_label_is_the_only_most_probable_one_or_none_in_whatever_order_they_are_written(numbers, label):
+def test_the_order_of_probabilities_never_decides_a_tie(numbers, label):
     pairs = [f'"{name}": {number}' for name, number in zip(LABELS, numbers, strict=True)]
     for order in (pairs, pairs[::-1]):
         text = f"{{{', '.join(order)}}}"

@@ -66,7 +66,7 @@ def test_papers_come_in_the_order_of_the_release_with_texts_unchanged(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_an_altered_side_is_refused_and_the_other_is_not(tmp_path, split):
+def test_only_an_altered_split_is_refused(tmp_path, split):
     folder = write_slice(tmp_path / "slice", [{}] * 4, n_test=2)
     path = folder / f"{split}.parquet"
     frame = pl.read_parquet(path).with_columns(disruption_label=pl.lit("neutral"))
@@ -104,7 +104,7 @@ def test_a_changed_manifest_a_lost_file_and_no_folder_are_one_kind_of_error(tmp_
     assert issubclass(SciSciRLError, SciSciDataError)
 
 
-def test_a_label_that_the_task_needs_is_in_every_row_or_the_slice_is_refused(tmp_path):
+def test_a_release_without_a_needed_label_in_every_row_is_refused(tmp_path):
     rows = [{"disruption_label": None}, {"novelty_label": None}, {}]
     folder = write_slice(tmp_path / "slice", rows)
     with pytest.raises(ReleaseError, match="1 of 3 rows have no disruption_label, first W1"):
@@ -184,12 +184,13 @@ def test_the_pure_half_loads_neither_tinker_nor_torch():
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_the_pure_half_reads_of_sciscidata_the_release_its_labels_and_how_it_is_stored_only(name):
+def test_the_pure_half_imports_only_releases_labels_and_storage_of_sciscidata(name):
     text = (REPOSITORY / "sciscirl" / f"{name.replace('.', '/')}.py").read_text("utf-8")
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
-    assert imported <= {"sciscidata.release.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
+    data = {"sciscidata.release.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
+    assert imported <= data | {"sciscidata._support.validate"}  # the check of options, which knows no data
 
 
 def test_no_label_is_in_two_vocabularies():
@@ -207,7 +208,7 @@ def test_a_paper_is_judged_by_the_labels_of_the_task():
         name_gold("novel", "disruption")
 
 
-def test_labels_of_a_side_are_counted_each_of_its_vocabulary():
+def test_labels_of_a_split_are_counted_by_vocabulary():
     view = PaperView("t", "a", 2000, 1, None)
     papers = [Paper(f"W{n}", view, Gold(("neutral", "disruptive")[n % 2], "novel")) for n in range(5)]
     assert dict(count_labels(papers, "joint")) == {

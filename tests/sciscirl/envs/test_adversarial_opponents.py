@@ -66,7 +66,7 @@ def test_what_anybody_is_shown_is_the_same_whatever_is_right(toy_renderer, view,
     assert len(heard[2]) == 2
 
 
-def test_scores_and_labels_of_a_release_reach_nobody(tmp_path, toy_renderer):
+def test_no_opponent_sees_scores_or_labels_of_a_release(tmp_path, toy_renderer):
     """Sentinels for the scores; for the labels, an answer that names none of the right ones, and a plain prompt."""
     scores = {"cd_index": 0.31415926, "novelty_score": 0.27182818, "conventionality_score": 0.16180339}
     gold = {"disruption_label": "disruptive", "novelty_label": "novel"}
@@ -99,7 +99,7 @@ def test_a_challenge_says_nothing_about_whether_the_answer_is_right():
         assert all(150 <= count <= 250 for count in argued[column].values())
 
 
-def test_what_a_challenger_or_judge_is_given_has_no_field_for_what_is_right():
+def test_challenger_and_judge_get_no_field_for_a_gold_label():
     assert [field.name for field in fields(Seen)] == ["view", "answer", "target"]
     assert [field.name for field in fields(Episode)] == [
         "view", "first", "first_text", "challenge", "final", "final_text"
@@ -196,7 +196,7 @@ def test_a_judge_gives_points_by_a_strict_contract(text, points):
 
 
 @given(st.text())
-def test_any_text_of_a_judge_is_points_or_none(text):
+def test_any_text_of_a_judge_is_read_as_points_or_as_no_points(text):
     assert read_points(text) in {None, 0, 1, 2, 3}
 
 
