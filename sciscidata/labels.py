@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
+import msgspec
 import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import checked_config
+from sciscidata._support.validate import Share, check_fields, checked_config, show_value, suggest
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
@@ -30,13 +30,6 @@ VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-def _finite(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        msg = f"{name} is {value!r}, needs a finite number."
-        raise ConfigError(msg)
-    return float(value)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelThresholds:
     """Where one label ends and the next begins.
@@ -44,18 +37,18 @@ class LabelThresholds:
     Attributes:
         consolidating_max: highest CD index that is consolidating.
         disruptive_min: lowest CD index that is disruptive.
-        inclusive: a CD index equal to a cut-off is already disruptive or consolidating; else it is still neutral.
-        novelty_margin: of the rule ``"margin"``: how far apart novelty and conventionality score need to be; the
-            margin itself is balanced.
-        novelty_rule: ``"margin"`` or ``"uzzi"``; see compute_novelty_labels.
-        uzzi_tail_max: of the rule ``"uzzi"``: a z_p10 below it is tail novelty.
-        uzzi_median_share: of the rule ``"uzzi"``: a z_median above this quantile of all scored works is high
-            conventionality; 0.5 is the median.
+        inclusive: a CD index equal to a cut-off is already disruptive or consolidating. False: it is still neutral.
+        novelty_margin: how far apart novelty and conventionality score must be, with the rule ``"margin"``; the margin
+            itself is balanced.
+        novelty_rule: how novelty is labelled. ``"margin"``: by the distance of the two scores. ``"uzzi"``: by the two z
+            as Uzzi et al. do; see compute_novelty_labels.
+        uzzi_tail_max: highest z_p10 of tail novelty, itself excluded, with the rule ``"uzzi"``.
+        uzzi_median_share: quantile of z_median over all scored works above which conventionality is high, with the rule
+            ``"uzzi"``; 0.5 is the median.
 
     Raises:
-        ConfigError: on construction, if a value is not a finite number, the two cut-offs are out of order
-            (or equal while ``inclusive``, which would give one score two labels), the margin is negative, the
-            rule is unknown, or the share lies outside 0 to 1.
+        ConfigError: on construction, if a value does not fit its type, or the two cut-offs are out of order (or equal
+            while ``inclusive``, which would give one score two labels).
 
     Example:
         >>> LabelThresholds.preset("wide").disruptive_min
@@ -63,38 +56,28 @@ class LabelThresholds:
         >>> LabelThresholds(disruptive_min=-0.5)
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ConfigError: consolidating_max (-0.001) must lie below disruptive_min (-0.5). Swap
-        or move them.
+        sciscidata.errors.ConfigError: LabelThresholds.consolidating_max (-0.001) must lie below
+        LabelThresholds.disruptive_min (-0.5). Swap or move them.
     """
 
     consolidating_max: float = -0.001
     disruptive_min: float = 0.001
     inclusive: bool = True
-    novelty_margin: float = 0.15
+    novelty_margin: Annotated[float, msgspec.Meta(ge=0)] = 0.15
     novelty_rule: NoveltyRule = "margin"
     uzzi_tail_max: float = 0.0
-    uzzi_median_share: float = 0.5
+    uzzi_median_share: Share = 0.5
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inclusive, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            msg = f"inclusive is {self.inclusive!r}, needs true or false."
-            raise ConfigError(msg)
-        for name in ("consolidating_max", "disruptive_min", "novelty_margin", "uzzi_tail_max", "uzzi_median_share"):
-            object.__setattr__(self, name, _finite(name, getattr(self, name)))
+        check_fields(self)
         low, high = self.consolidating_max, self.disruptive_min
         if low > high or (low == high and self.inclusive):
-            msg = f"consolidating_max ({low}) must lie below disruptive_min ({high}). Swap or move them."
-            raise ConfigError(msg)
-        if self.novelty_margin < 0:
-            msg = f"novelty_margin is {self.novelty_margin}, needs 0 or more: it is a distance."
-            raise ConfigError(msg)
-        if self.novelty_rule not in NOVELTY_RULES:
-            msg = f"novelty_rule is {self.novelty_rule!r}, needs one of: {', '.join(NOVELTY_RULES)}."
-            raise ConfigError(msg)
-        if not 0 <= self.uzzi_median_share <= 1:
-            msg = f"uzzi_median_share is {self.uzzi_median_share}, needs 0 to 1: it is a share of the scored works."
+            msg = (
+                f"LabelThresholds.consolidating_max ({low}) must lie below LabelThresholds.disruptive_min ({high}). "
+                "Swap or move them."
+            )
             raise ConfigError(msg)
 
     @classmethod
@@ -102,14 +85,15 @@ class LabelThresholds:
         """Look up thresholds: ``"default"`` (inclusive ±0.001) or ``"wide"`` (the older, strict ±0.1).
 
         Raises:
-            ConfigError: immediately, if there is no such preset.
+            ConfigError: when called, if there is no such preset.
 
         Example:
             >>> LabelThresholds.preset("default") == LabelThresholds()
             True
         """
-        if name not in tuple(PRESETS):  # compared, not hashed: anything may come from a file
-            msg = f"no thresholds named {name!r}. Use one of: {', '.join(PRESETS)}."
+        if name not in [*PRESETS]:  # a list, because what a TOML file names need not be hashable
+            known = ", ".join(PRESETS)
+            msg = f"LabelThresholds.preset is {show_value(name)}, needs one of {known}.{suggest(name, PRESETS)}"
             raise ConfigError(msg)
         return PRESETS[name]
 

@@ -10,7 +10,8 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,6 +28,7 @@ _NUMBERS: Final = ("no", "one", "two", "three", "four")
 
 #: Hints that several configurations share. A title stands for the value in a usage line.
 Folder = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="the path of a folder")]
+FolderOrUrl = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="a folder or a URL")]
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Megabytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20, title="MB")]
@@ -71,6 +73,11 @@ class Hint:
     def __str__(self) -> str:
         """Say what is needed."""
         return self._needed() + (", or None" if self.optional else "")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it asks for a tuple of any length."""
+        return any(get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis for kind in self.kinds)
 
     def meta(self, name: str) -> Any:  # noqa: ANN401
         """Return a bound or name, None where there is none."""
@@ -146,17 +153,41 @@ def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # 
         ...
         sciscidata.errors.ConfigError: SplitConfig.n_test is -1, needs a whole number from 0 to 2,147,483,647.
     """
-    hints = field_hints(type(config))
+    kind: type = type(config)
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        try:
-            converted = convert(value, hints[field.name])
-        except ValueError as problem:
-            got = f"of type {type(value).__name__}" if is_secret(field) else show_value(value)
-            msg = f"{type(config).__name__}.{field.name} is {got}, {problem}."
-            raise error(msg) from None
+        value, name = getattr(config, field.name), f"{kind.__name__}.{field.name}"
+        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=is_secret(field))
         if converted is not value:
             object.__setattr__(config, field.name, converted)
+
+
+def check_value(
+    name: str,
+    value: Any,  # noqa: ANN401
+    hint: Any,  # noqa: ANN401
+    error: type[Exception] = ConfigError,
+    *,
+    secret: bool = False,
+) -> Any:  # noqa: ANN401
+    """Return one argument in the type of its hint, with the rules and the message of check_fields.
+
+    Raises:
+        error: when called; the value does not fit.
+
+    Example:
+        >>> check_value("n_threads", 0, PositiveInt | None)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: n_threads is 0, needs a whole number from 1, or None.
+    """
+    try:
+        return convert(value, hint if isinstance(hint, Hint) else Hint(hint))
+    except ValueError as problem:
+        hint = hint if isinstance(hint, Hint) else Hint(hint)
+        close = suggest(value, hint.choices)
+        got = f"of type {type(value).__name__}" if secret else show_value(value)
+        msg = f"{name} is {got}, {problem}.{close}"
+        raise error(msg) from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
@@ -203,6 +234,12 @@ def _make_path(kind: type, value: Any) -> object:  # noqa: ANN401
     if not isinstance(value, kind):
         raise TypeError
     return value
+
+
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Name what somebody may have meant by a word that is not known; nothing where nothing is near."""
+    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def is_secret(field: dataclasses.Field[Any]) -> bool:
@@ -253,14 +290,12 @@ def checked_config(config: object, kind: type[Config], example: str = "", *, nam
 
 
 def check_threads(n_threads: object) -> None:
-    """Refuse a number of threads that is none.
+    """Check a number of threads; None is as many as Polars uses.
 
     Raises:
-        ConfigError: at once; it is neither None nor a whole number from 1.
+        ConfigError: when called, if it is neither None nor a whole number from 1.
     """
-    if n_threads is not None and not (isinstance(n_threads, int) and is_whole(n_threads) and n_threads > 0):
-        msg = f"n_threads is {n_threads!r}, needs a whole number from 1, or None for as many as Polars uses."
-        raise ConfigError(msg)
+    check_value("n_threads", n_threads, PositiveInt | None)
 
 
 def conventional_options(
@@ -269,14 +304,16 @@ def conventional_options(
     """Return the options of a named convention of a configuration, with changes put over them.
 
     Raises:
-        ConfigError: at once, if there is no such convention, or ``kind`` no such option.
+        ConfigError: when called, if there is no such convention, or ``kind`` has no such option.
     """
-    # Lists, because what a TOML file names need not be hashable.
-    asked = [("convention", name, list(conventions))]
-    asked += [("option", option, [*field_hints(kind)]) for option in changes]
-    for what, word, known in asked:
-        if word not in known:
-            msg = f"{kind.__name__}.compat: no {what} {word!r}; choose one of {', '.join(known)}."
+    if name not in [*conventions]:  # a list, because what a TOML file names need not be hashable
+        known = ", ".join(conventions)
+        msg = f"{kind.__name__}.compat is {show_value(name)}, needs one of {known}.{suggest(name, conventions)}"
+        raise ConfigError(msg)
+    for option in changes:
+        if option not in field_hints(kind):
+            near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
+            msg = f"{kind.__name__} has no option {option!r}.{near}"
             raise ConfigError(msg)
     return {**conventions[name], **changes}
 

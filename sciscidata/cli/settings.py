@@ -1,76 +1,101 @@
-"""From a TOML file and command-line flags to one BuildConfig; unknown names are errors."""
+"""Every option of a build, from the configuration classes; and from a TOML file and flags to one BuildConfig."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
-import msgspec
-
-from sciscidata.config import BuildConfig, refuse_unread
-from sciscidata.corpus.folder import CorpusConfig
-from sciscidata.disruption.index import CDConfig
+from sciscidata._support.options import ARGUMENTS, Option, list_options, read_texts
+from sciscidata._support.validate import Hint, check_value, field_hints, suggest
+from sciscidata.config import BuildConfig, no_effect, refuse_unread
+from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.labels import LabelThresholds
-from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.labels import PRESETS
+from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.sampling.eligibility import EligibilityConfig
-from sciscidata.sampling.split import SplitConfig
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
-from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.sciscinet.source import SciSciNetConfig
-from sciscidata.sources.snapshot.source import SnapshotConfig
-from sciscidata.sources.synthetic.source import SyntheticConfig
-from sciscidata.storage import expand_home
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]
 
-#: The sources, and the sections that only they read.
-SOURCES = {
-    "openalex": ("openalex", "api"),
-    "records": ("records",),
-    "synthetic": ("synthetic",),
-    "sciscinet": ("sciscinet",),
-    "snapshot": ("snapshot",),
-    "corpus": ("corpus",),
+#: The configuration class of each source, and of each other section of the settings file.
+SOURCES: Final[Mapping[str, type]] = {
+    kind.__name__.removesuffix("Config").lower(): kind for kind in field_hints(BuildConfig)["source"].configurations
 }
-#: What a source cannot do without: the setting, and the flag that gives it. To name it is to name the source.
-_NEEDED = {
-    "records": ("inputs", "--input FILE"),
-    "sciscinet": ("folder", "--sciscinet FOLDER"),
-    "snapshot": ("folder", "--snapshot FOLDER"),
-    "corpus": ("folder", "--corpus FOLDER"),
+SECTIONS: Final[Mapping[str, type]] = SOURCES | {
+    name: hint.configurations[0]
+    for name, hint in field_hints(BuildConfig).items()
+    if hint.configurations and name != "source"
 }
-_CONFIGS: dict[str, type] = {
-    "openalex": OpenAlexConfig,
-    "api": ApiConfig,
-    "records": RecordsConfig,
-    "synthetic": SyntheticConfig,
-    "sciscinet": SciSciNetConfig,
-    "snapshot": SnapshotConfig,
-    "corpus": CorpusConfig,
-    "cd": CDConfig,
-    "novelty": NoveltyConfig,
-    "thresholds": LabelThresholds,
-    "eligibility": EligibilityConfig,
-    "split": SplitConfig,
-}
-_BASES = {"cd": "compat", "novelty": "compat", "thresholds": "preset"}  # a named starting point within a section
-_TOP = {"source": str, "out": str, "cache_dir": str, "overwrite": bool, "novelty": bool, "background": str}
-#: What a shell leaves to us in a file of settings, and in --out=~/slices: a home.
-_PATHS = {"out", "cache_dir", "background", "folder", "texts"}
-#: TOML has no null: the word for None, where a setting knows that.
-_WORDS_FOR_NONE = {"window_years": "all", "max_references": "all"}
+#: Named starting points of a section; other options go over them.
+_BASES: Final = {"cd": ("compat", CD_COMPAT), "novelty": ("compat", NOVELTY_COMPAT), "thresholds": ("preset", PRESETS)}
+#: Where sections share a name, its flag starts with the section (``--novelty-seed``), but not in these.
+_SHORT: Final = ("", "records", "cd", "eligibility", "split")
+#: Every name that a section has, some of them twice, and those of flags that are not settings.
+_NAMES: Final = [
+    *("version", "help", "config", "texts"),
+    *(name for kind in SECTIONS.values() for name in field_hints(kind)),
+    *(name for name, _ in _BASES.values()),
+]
+
+
+def name_flag(section: str, name: str, hint: Hint) -> str:
+    """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
+
+    Example:
+        >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
+        ('--seed', '--novelty-seed')
+    """
+    if name == "folder":
+        return f"--{section}"
+    prefix = f"{section}-" if section not in _SHORT and (_NAMES.count(name) > 1 or name in _NAMES[:4]) else ""
+    return f"--{prefix}{name.removesuffix('s') if hint.is_list else name}".replace("_", "-")
+
+
+@functools.cache
+def list_settings() -> tuple[Option, ...]:
+    """List all options of a build: each is a setting of the file, and a flag.
+
+    Example:
+        >>> next(option.flag for option in list_settings() if option.name == "uzzi_tail_max")
+        '--uzzi-tail-max'
+    """
+    switches = {
+        "source": (Literal[*SOURCES], "openalex", "where works come from; or what a flag with files or a folder names"),
+        "novelty": (bool, True, "score atypical combinations of venues; else the novelty fields are null"),
+    }
+    options = [
+        Option("BuildConfig", "", name, f"--{name}", Hint(hint), default, text)
+        for name, (hint, default, text) in switches.items()
+    ]
+    options += list_options(BuildConfig, "", name_flag)
+    for section, kind in SECTIONS.items():
+        if section in _BASES:
+            name, known = _BASES[section]
+            word = "convention of another implementation" if name == "compat" else "set of thresholds"
+            hint, text = Hint(Literal[*known]), f"{word} to start from; other options go over it"
+            options.append(Option(kind.__name__, section, name, name_flag(section, name, hint), hint, None, text))
+        options += list_options(kind, section, name_flag)
+    return tuple(options)
+
+
+def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[Option]:
+    """List keyword arguments of a function as options of a command, which no settings file has."""
+    texts, hints = read_texts(function.__doc__), get_type_hints(function, include_extras=True)
+    defaults = {name: argument.default for name, argument in inspect.signature(function).parameters.items()}
+    return [
+        Option(function.__name__, ARGUMENTS, name, f"--{name}", Hint(hints[name]), defaults[name], texts[name])
+        for name in names
+    ]
 
 
 def read_toml(path: Path) -> Settings:
-    """Read a configuration file into sections; values are checked by resolve.
+    """Read a settings file into sections; resolve checks the values.
 
     Raises:
         InputNotFoundError: there is no such file, or it cannot be opened.
@@ -106,94 +131,72 @@ def merge(base: Settings, changes: Settings) -> Settings:
 def resolve(settings: Settings) -> BuildConfig:
     """Check every name and value and make the one configuration of a build.
 
-    The source is what ``source`` names; else ``records`` when inputs are named, ``sciscinet``, ``snapshot`` or
-    ``corpus`` when its folder is, else ``openalex``.
+    The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``.
 
     Raises:
-        ConfigError: a section, name or value is not known, or is for another source.
+        ConfigError: a section, name or value is not known, or has no effect.
 
     Example:
         >>> config = resolve({"": {"source": "synthetic", "out": "slices/demo"}, "split": {"n_train": 60}})
         >>> config.split.n_train, config.source.n_works
         (60, 100000)
     """
-    unknown = sorted(set(settings) - {"", *_CONFIGS})
-    if unknown:
-        msg = f"configuration has no section [{unknown[0]}]; it has {', '.join(f'[{name}]' for name in _CONFIGS)}."
-        raise ConfigError(msg)
-    top = _checked("", settings.get("", {}), _TOP)
-    implied = next((name for name, (needed, _) in _NEEDED.items() if settings.get(name, {}).get(needed)), "openalex")
-    source = top.get("source", implied)
-    if source not in SOURCES:
-        msg = f"source is {source!r}, needs one of {', '.join(SOURCES)}."
-        raise ConfigError(msg)
-    for other, sections in SOURCES.items():
-        for section in sections:
-            if other != source and settings.get(section):
-                msg = (
-                    f"[{section}] sets {', '.join(settings[section])}, but the source is {source}, which does not read "
-                    f"it. Leave it out, or choose that source: --source {other}."
-                )
-                raise ConfigError(msg)
-    if "out" not in top:
-        top["out"] = f"slices/{source}"
-    # Of the sections that only a source reads, its own: whoever reads files shall not mend the settings of the API.
-    sections = ("cd", "novelty", "thresholds", "eligibility", "split", *SOURCES[source][1:])
-    parts = {name: _make(name, settings.get(name, {})) for name in sections}
-    if not top.get("novelty", True):
+    given = {section: _prepared(section, values) for section, values in settings.items()}
+    top = given.pop("", {})
+    implied = next((name for name, kind in SOURCES.items() if given.get(name, {}).get(_needed(kind))), "openalex")
+    source = check_value("BuildConfig.source", top.pop("source", implied), Literal[*SOURCES])
+    with_novelty = check_value("BuildConfig.novelty", top.pop("novelty", True), bool)
+    of_sources = {name: name for name in SOURCES} | {"api": "openalex"}
+    for section, other in of_sources.items():
+        if other != source and given.get(section):
+            remedy = f"set BuildConfig.source={other!r}"
+            raise no_effect(SECTIONS[section], given[section], f"the source is {source}", remedy)
+    # The settings of a source that is not read may be wrong: those of the API come from the environment too.
+    parts: dict[str, Any] = {
+        section: _make(section, given.get(section, {})) for section in SECTIONS if section not in of_sources
+    }
+    if source == "openalex":
+        parts["api"] = _make("api", given.get("api", {}))
+    if not with_novelty:
         parts["novelty"] = None
-    parts["source"] = _make(source, settings.get(source, {}))
-    refuse_unread(settings, parts)
-    paths = {name: Path(top[name]) for name in ("out", "cache_dir", "background") if name in top}
-    overwrite = top.get("overwrite", False)
-    return BuildConfig(overwrite=overwrite, **paths, **parts)
+    parts |= {"source": _make(source, given.get(source, {})), "out": f"slices/{source}"} | top
+    config = BuildConfig(**parts)
+    refuse_unread({SECTIONS[section]: [*values] for section, values in given.items()}, config)
+    return config
 
 
-def _make(section: str, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the names of a section's settings, and read the words that stand for None and for the user's home."""
+    known = {option.name: option for option in list_settings() if option.section == section}
+    if not known:
+        near = suggest(section, SECTIONS) or f" It has {', '.join(f'[{name}]' for name in SECTIONS)}."
+        msg = f"the settings file has no section [{section}].{near}"
+        raise ConfigError(msg)
+    for name in values:
+        if name not in known:
+            where = f"section [{section}]" if section else "top level"
+            near = suggest(name, known) or f" It has {', '.join(known)}."
+            msg = f"the {where} of the settings file has no setting {name!r}.{near}"
+            raise ConfigError(msg)
+    return {name: known[name].prepare(value) for name, value in values.items()}
+
+
+def _needed(kind: type) -> str:
+    """Return the field without which a configuration cannot be made, "" if there is none."""
+    return next((field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING), "")
+
+
+def _make(section: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Construct the configuration of one section, from a named starting point if it names one."""
-    kind = _CONFIGS[section]
-    base_name = _BASES.get(section, "")
-    given = _checked(section, values, get_type_hints(kind) | ({base_name: str} if base_name else {}))
+    kind: Any = SECTIONS[section]
     if kind is ApiConfig:
         return ApiConfig.from_environment(**given)
-    if base_name in given:
-        base = getattr(kind, base_name)(given.pop(base_name))
-        return dataclasses.replace(base, **given)
-    needed, flag = _NEEDED.get(section, ("", ""))
+    base = _BASES[section][0] if section in _BASES else ""
+    if base in given:
+        return dataclasses.replace(getattr(kind, base)(given[base]), **{k: v for k, v in given.items() if k != base})
+    needed = _needed(kind) if section in SOURCES else ""
     if needed and not given.get(needed):
-        what = "at least one file" if section == "records" else "a folder"
-        msg = f"source {section} needs {what}. Name it: {flag}, or {needed} = ... under [{section}]."
+        what = "at least one file" if needed == "inputs" else "a folder"
+        msg = f"the source {section} needs {what}: {kind.__name__}.{needed}."
         raise ConfigError(msg)
     return kind(**given)
-
-
-def _checked(section: str, values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the names and the types of a section's settings; lists become tuples where these are wanted.
-
-    Values are for the configurations themselves to check, and so are words: they know which ones there are.
-    """
-    where = f"[{section}]" if section else "the top level"
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in types:
-            msg = f"configuration: {where} has no setting {name!r}; it has {', '.join(types)}."
-            raise ConfigError(msg)
-        wanted = str if get_origin(types[name]) is Literal else types[name]
-        try:
-            checked[name] = msgspec.convert(_or_none(name, value, wanted), wanted)
-        except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            reason = "it is not UTF-8" if isinstance(error, UnicodeEncodeError) else error
-            msg = f"configuration: {name} in {where}: {reason}. Mend its value."  # without the value: it may be a key
-            raise ConfigError(msg) from None
-        if isinstance(checked[name], str) and "\0" in checked[name]:
-            msg = f"configuration: {name} in {where} holds a NUL character. Remove it."
-            raise ConfigError(msg)
-        if name in _PATHS and checked[name] is not None:
-            checked[name] = expand_home(checked[name])
-    return checked
-
-
-def _or_none(name: str, value: Any, wanted: Any) -> Any:  # noqa: ANN401
-    """Turn the word for no limit into None, where there may be none."""
-    is_word = name in _WORDS_FOR_NONE and value == _WORDS_FOR_NONE[name]
-    return None if is_word and NoneType in get_args(wanted) else value

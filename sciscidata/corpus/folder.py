@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,8 @@ from polars.io.plugins import register_io_source
 
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import short_repr
-from sciscidata.errors import ConfigError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata._support.validate import Folder, check_fields
+from sciscidata.errors import InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
@@ -46,25 +46,25 @@ _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusConfig:
-    """A corpus that ``sciscidata ingest``, ``ingest_snapshot`` or ``write_corpus`` has made.
+    """A corpus on disk, which ``sciscidata ingest``, ``ingest_snapshot`` or ``write_corpus`` has made.
+
+    Attributes:
+        folder: folder that `sciscidata ingest` has made.
 
     Raises:
-        ConfigError: on construction; ``folder`` is no path.
+        ConfigError: on construction, if ``folder`` is not a path.
 
     Example:
         >>> CorpusConfig(folder="corpora/openalex").folder
         'corpora/openalex'
     """
 
-    folder: str
+    folder: Folder
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        folder: Any = self.folder
-        if not isinstance(folder, (str, os.PathLike)) or not str(folder):
-            msg = f"CorpusConfig.folder is {folder!r}, needs the path of a folder."
-            raise ConfigError(msg)
+        check_fields(self)
 
 
 def scan_corpus(out: str | Path) -> Corpus:

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import conventional_options, is_whole
+from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
 
-_MAX_WINDOW = 9_999  # years; None has no end
+WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CDConfig:
-    """Which citers count, and what an undefined index is. The defaults are Funk & Owen-Smith's.
+    """Which citers count, and what an undefined index is. The defaults are those of Funk & Owen-Smith.
 
     Attributes:
-        window_years: a citer counts up to this many years (0 .. 9,999) after the focal work; None: without end.
+        window_years: years after the focal work in which citers count, 0 to 9,999. None: without end.
         same_year: count citers of the focal work's own year too.
-        earlier_citers: count works that cite the references but are older than the focal work; needs same_year.
-        focal_in_n_k: count the focal work itself, which cites all its references, in n_k; needs same_year.
-        window_from: ``"focal"``: the window runs from the focal work's year. ``"cited"``: each citation is
-            judged by its own age, 0 .. window_years from the year of the paper it cites (pySciSci).
-        focal_citers: ``"window"``: only works inside the window count in n_i. ``"any"``: so do works that cite the
-            focal work before its window begins, whatever else they cite (novelpy).
-        zero_references: a work without a reference on record gets ``"null"`` (its record is incomplete, and it
-            would score 1), or is scored like any other: ``"keep"``.
-        uncited: a work without a citer in the window is scored (0, if a work in the window cites its references):
-            ``"keep"``; or is undefined: ``"null"``; or is undefined only if no work cites it at any time, with a year
-            or without: ``"null_if_never"``.
-        undefined: what an undefined cd_index becomes: ``"null"``, or ``"zero"`` as novelpy has it.
-        family: add the columns of CD_FAMILY.
+        earlier_citers: count older works that cite the references too; needs same_year.
+        focal_in_n_k: count the focal work in n_k, because it cites all its references; needs same_year.
+        window_from: where the window starts. ``"focal"``: the focal work's year. ``"cited"``: the year of the cited
+            paper; each citation is judged by its own age, 0 .. window_years (pySciSci).
+        focal_citers: which citers count in n_i. ``"window"``: works inside the window. ``"any"``: also works that cite
+            the focal work before its window begins, whatever else they cite (novelpy).
+        zero_references: score of a work without references on record. ``"null"``: undefined, because its record is
+            incomplete and it would score 1. ``"keep"``: computed as for any other work.
+        uncited: score of a work without citers in the window. ``"keep"``: computed (0, if a work in the window cites
+            its references). ``"null"``: undefined. ``"null_if_never"``: undefined if no work cites it at any time,
+            with a year or without.
+        undefined: what an undefined index becomes. ``"zero"``: as novelpy has it.
+        family: add the columns of CD_FAMILY: DI_5, mCD, dependence and others.
 
     Raises:
-        ConfigError: on construction, if a value is not one of those named here, or two options contradict each other.
+        ConfigError: on construction, if a value does not fit its type, or two options contradict each other.
 
     Example:
         >>> CDConfig(window_years=10).window_years
@@ -43,7 +45,7 @@ class CDConfig:
         True
     """
 
-    window_years: int | None = 5
+    window_years: WindowYears = 5
     same_year: bool = False
     earlier_citers: bool = False
     focal_in_n_k: bool = False
@@ -57,28 +59,28 @@ class CDConfig:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
+        check_fields(self)
         problem = ""
-        if self.window_years is not None and not (
-            is_whole(self.window_years) and 0 <= self.window_years <= _MAX_WINDOW
-        ):
-            problem = f"window_years must be None or a whole number from 0 to {_MAX_WINDOW}, got {self.window_years!r}."
-        elif self.window_years == 0 and not self.same_year:
-            problem = "window_years=0 holds no year at all; set same_year=True, or widen the window."
+        if self.window_years == 0 and not self.same_year:
+            problem = "CDConfig.window_years=0 holds no year. Set CDConfig.same_year=True, or widen the window."
         elif self.earlier_citers and not self.same_year:
-            problem = "earlier_citers=True includes the focal year; set same_year=True too."
+            problem = "CDConfig.earlier_citers=True includes the focal year. Set CDConfig.same_year=True too."
         elif self.focal_in_n_k and not self.same_year:
-            problem = "focal_in_n_k=True has no effect without the focal year; set same_year=True too."
+            problem = (
+                "CDConfig.focal_in_n_k=True has no effect without the focal year. Set CDConfig.same_year=True too."
+            )
         elif self.window_from == "cited" and (self.window_years is None or not self.same_year):
-            problem = "window_from='cited' needs window_years and same_year=True: ages run from 0."
+            problem = (
+                "CDConfig.window_from='cited' needs CDConfig.window_years and CDConfig.same_year=True, because ages "
+                "run from 0."
+            )
         elif self.window_from == "cited" and self.focal_citers == "any":
-            problem = "focal_citers='any' has no effect on windows of their own; set window_from='focal' too."
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            if not isinstance(value, type(allowed[0])) or value not in allowed:  # 1 equals True
-                problem = f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}."
+            problem = (
+                "CDConfig.focal_citers='any' has no effect where each citation has its own window. Set "
+                "CDConfig.window_from='focal' too."
+            )
         if problem:
-            msg = f"CDConfig: {problem}"
-            raise ConfigError(msg)
+            raise ConfigError(problem)
 
     @classmethod
     def compat(cls, name: str, **changes: Any) -> CDConfig:  # noqa: ANN401
@@ -93,11 +95,6 @@ class CDConfig:
         """
         return cls(**conventional_options(cls, COMPAT, name, changes))
 
-
-#: The values of every option that has but a few; a bool has no arguments.
-_CHOICES = {
-    name: get_args(hint) or (False, True) for name, hint in get_type_hints(CDConfig).items() if name != "window_years"
-}
 
 #: How other implementations differ from the default. Two things are the same in all of them here: a work or citer
 #: without a year never counts (the originals assume that every work has one), and self-citations are ignored (in the

@@ -12,24 +12,9 @@ import polars as pl
 
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
-from sciscidata._support.validate import is_whole
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
-
-
-def check_whole_numbers(config: object, limits: Mapping[str, tuple[int, bool]]) -> None:
-    """Refuse a field that is no whole number from its lowest value on; True in ``limits`` allows None.
-
-    Raises:
-        ConfigError: immediately, naming the configuration and the field.
-    """
-    for name, (lowest, optional) in limits.items():
-        value = getattr(config, name)
-        if not (optional and value is None) and not (is_whole(value) and lowest <= value < 2**63):
-            needed = f"a whole number from {lowest}" + " or None" * optional
-            msg = f"{type(config).__name__}: {name} must be {needed}, got {value!r}."
-            raise ConfigError(msg)
 
 
 def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:

@@ -17,20 +17,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import check_threads, checked_config
-from sciscidata.errors import ConfigError
+from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty._per_work import (
     check_venues,
-    check_whole_numbers,
     one_row_per_work,
     require_corpus,
     score_years,
@@ -48,16 +47,16 @@ class CommonnessConfig:
     """Which pairs count, and how.
 
     Attributes:
-        counting: ``"unordered"``: as published, a pair counts once for each of its venues. ``"ordered"``: from both
-            ends, so that independence is 1; see the head of this module.
+        counting: how a pair counts. ``"unordered"``: once for each of its venues, as published. ``"ordered"``: from
+            both ends, so that independence is 1; see the head of this module.
         unique_venues: count a venue once per work, however many references lead there.
         same_venue_pairs: two references to one venue are a pair, as in the published counting.
-        min_pairs: a work with fewer pairs is undefined.
-        max_references: a work with more references of known year and venue is left out, of the counts too. None: no
-            limit, as published.
+        min_pairs: fewest pairs of a work; with fewer it is undefined.
+        max_references: most references of known year and venue of a work; with more it is left out of the counts too.
+            None: no limit, as published.
 
     Raises:
-        ConfigError: on construction, if a value is not one of those named here.
+        ConfigError: on construction, if a value does not fit its type.
 
     Example:
         >>> CommonnessConfig(counting="ordered").same_venue_pairs
@@ -67,22 +66,13 @@ class CommonnessConfig:
     counting: Literal["unordered", "ordered"] = "unordered"
     unique_venues: bool = False
     same_venue_pairs: bool = True
-    min_pairs: int = 1
-    max_references: int | None = 1_000
+    min_pairs: PositiveInt = 1
+    max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        problem = ""
-        if self.counting not in ("unordered", "ordered"):
-            problem = f"counting must be one of unordered, ordered, got {self.counting!r}."
-        for name in ("unique_venues", "same_venue_pairs"):
-            if not isinstance(getattr(self, name), bool):
-                problem = f"{name} must be True or False, got {getattr(self, name)!r}."
-        if problem:
-            msg = f"CommonnessConfig: {problem}"
-            raise ConfigError(msg)
-        check_whole_numbers(self, {"min_pairs": (1, False), "max_references": (2, True)})
+        check_fields(self)
 
 
 def compute_commonness(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal
 
-import numpy as np
+import msgspec
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import conventional_options, is_whole
+from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
-
-_MAX_SHUFFLES = 10_000  # n times a sum of squares stays below 2^63
-_MAX_INT64 = np.iinfo(np.int64).max
-_LIMITS = {"n_shuffles": (2, _MAX_SHUFFLES), "min_pairs": (1, _MAX_INT64), "max_references": (2, _MAX_INT64)}
-
 
 #: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
 #: stand in ``sciscidata/labels.py``.
@@ -26,28 +21,29 @@ class NoveltyConfig:
     """The null model, which pairs count, and how z becomes a score.
 
     Attributes:
-        null: ``"analytic"``: mean and variance of the null model in closed form, without any chance. ``"permutation"``:
-            from ``n_shuffles`` seeded shuffles, as the literature does it; population standard deviation.
-        n_shuffles: how many; 2 .. 10,000.
-        seed: any whole number; the analytic null does not read it.
-        unique_venues: count a venue once per work, however many references lead there, in the null model too; needs
-            ``"permutation"``, because only the plain count has a closed form.
+        null: where mean and variance of a pair come from. ``"analytic"``: a closed form, without chance.
+            ``"permutation"``: ``n_shuffles`` seeded shuffles, as in the literature; population standard deviation.
+        n_shuffles: number of shuffles, 2 to 10,000; read with ``null="permutation"``.
+        seed: seed of the shuffles; read with ``null="permutation"``.
+        unique_venues: count a venue once per work, however many references lead there. The null model does so too, and
+            needs ``"permutation"``, because only the plain count has a closed form.
         same_venue_pairs: two references to one venue are a pair.
-        unique_pairs: a venue pair gives a work one z, however many of its references form it; the counts that z is
-            made of are not changed.
-        undefined_pairs: a pair whose count cannot vary under the null model has no z. ``"drop"``: it is left out.
-            ``"void"``: the works that hold it are undefined. ``"infinite"``: z is infinite where the count observed
-            is another one than all shuffles gave, a work is undefined if one of its pairs is neither, and an infinite
+        unique_pairs: a venue pair gives a work one z, however many of its references form it. The counts behind z do
+            not change.
+        undefined_pairs: what a pair does whose count cannot vary under the null model, so that it has no z. ``"drop"``:
+            it is left out. ``"void"``: its works are undefined. ``"infinite"``: z is infinite where the count observed
+            differs from that of all shuffles, a work is undefined if one of its pairs is neither, and an infinite
             quantile is null; needs ``"permutation"``, because rounding would decide in the closed form.
-        min_pairs: a work with fewer defined pairs is undefined.
-        max_references: a work with more references of known year and venue is left out, of the null model too:
-            the pairs of a bibliography grow with its square. None: no limit.
-        venue_required: a work without a venue of its own is left out, of the null model too.
-        years: first and last citing year, both included; works of other years are not looked at. None: all.
-        score: ``"sigmoid"``: of z, clipped at ±8. ``"rank"``: among the scored works of the same year, 0 .. 1.
+        min_pairs: fewest defined pairs of a work; with fewer it is undefined.
+        max_references: most references of known year and venue of a work; with more it is left out of the null model
+            too, because pairs grow with the square. None: no limit.
+        venue_required: leave out works without a venue of their own, in the null model too.
+        years: first and last citing year, both included; works of other years are not read. None: all.
+        score: how z becomes a score from 0 to 1. ``"sigmoid"``: of z, clipped at ±8. ``"rank"``: among the scored works
+            of the same year.
 
     Raises:
-        ConfigError: on construction, if a value is not one of those named here, or two options contradict each other.
+        ConfigError: on construction, if a value does not fit its type, or two options contradict each other.
 
     Example:
         >>> NoveltyConfig(null="permutation", seed=7).n_shuffles
@@ -57,14 +53,14 @@ class NoveltyConfig:
     """
 
     null: Literal["analytic", "permutation"] = "analytic"
-    n_shuffles: int = 10
+    n_shuffles: Annotated[int, msgspec.Meta(ge=2, le=10_000)] = 10  # n times a sum of squares stays below 2^63
     seed: int = 0
     unique_venues: bool = False
     same_venue_pairs: bool = True
     unique_pairs: bool = False
     undefined_pairs: Literal["drop", "void", "infinite"] = "drop"
-    min_pairs: int = 1
-    max_references: int | None = 1_000
+    min_pairs: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = 1
+    max_references: Annotated[int, msgspec.Meta(ge=2, le=2**63 - 1)] | None = 1_000
     venue_required: bool = False
     years: tuple[int, int] | None = None
     score: Literal["sigmoid", "rank"] = "sigmoid"
@@ -72,27 +68,19 @@ class NoveltyConfig:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
+        check_fields(self)
         problem = ""
-        for name, (low, high) in _LIMITS.items():
-            value = getattr(self, name)
-            if not (is_whole(value) and low <= value <= high) and not (name == "max_references" and value is None):
-                problem = f"{name} must be a whole number from {low} to {high:,}, got {value!r}."
-        if not is_whole(self.seed):
-            problem = f"seed must be a whole number, got {self.seed!r}."
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            if not isinstance(value, type(allowed[0])) or value not in allowed:  # 1 equals True
-                problem = f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}."
-        if self.years is not None and not _is_span(self.years):
-            problem = f"years must be (first, last), two whole numbers in this order, or None; got {self.years!r}."
-        if not problem and self.null == "analytic":
-            if self.unique_venues:
-                problem = "unique_venues=True has no closed form; set null='permutation' too."
-            elif self.undefined_pairs == "infinite":
-                problem = "undefined_pairs='infinite' needs counts without rounding; set null='permutation' too."
+        if self.years is not None and self.years[0] > self.years[1]:
+            problem = f"NoveltyConfig.years is {self.years}, needs the first year before the last. Swap them."
+        elif self.null == "analytic" and self.unique_venues:
+            problem = "NoveltyConfig.unique_venues=True has no closed form. Set NoveltyConfig.null='permutation' too."
+        elif self.null == "analytic" and self.undefined_pairs == "infinite":
+            problem = (
+                "NoveltyConfig.undefined_pairs='infinite' needs counts without rounding. Set "
+                "NoveltyConfig.null='permutation' too."
+            )
         if problem:
-            msg = f"NoveltyConfig: {problem}"
-            raise ConfigError(msg)
+            raise ConfigError(problem)
 
     @classmethod
     def compat(cls, name: str, **changes: Any) -> NoveltyConfig:  # noqa: ANN401
@@ -123,18 +111,6 @@ class NoveltyConfig:
             names += ["n_shuffles", "seed", "unique_venues"]
         return {name: getattr(self, name) for name in names}
 
-
-def _is_span(years: Any) -> bool:  # noqa: ANN401
-    whole = isinstance(years, tuple) and [is_whole(year) for year in years] == [True, True]
-    return whole and years[0] <= years[1]
-
-
-#: The values of every option that has but a few; a bool has no arguments.
-_CHOICES = {
-    name: get_args(hint) or (False, True)
-    for name, hint in get_type_hints(NoveltyConfig).items()
-    if name not in {*_LIMITS, "seed", "years"}
-}
 
 #: How other implementations differ from the default. All of them deal the venues of the cited works anew inside
 #: (citing year, cited year), count every two references of a work, those to one venue included, take the population

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -28,11 +29,11 @@ import polars as pl
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import check_threads, checked_config
+from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.last_year import find_last_year
-from sciscidata.novelty._per_work import check_venues, check_whole_numbers, one_row_per_work, require_corpus
+from sciscidata.novelty._per_work import check_venues, one_row_per_work, require_corpus
 from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import WANG_NOVELTY
 
@@ -42,58 +43,49 @@ class WangConfig:
     """What is new, what counts, and which years can tell.
 
     Attributes:
-        past_years: a pair is new if no work joined it in so many years before. None: in any earlier year.
-        profile_years: the co-citation profiles, and the citations of venues, are those of so many years before.
-        reuse_years: the pair must be joined again in so many years after. None: no such condition.
-        min_reuses: by at least so many works.
-        drop_least_cited: this share of the venues cited in the profile years, those with the fewest references, joins
-            no new pair; ties at the cut are kept. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
-        burn_in_years: the data's first years are undefined, for there all pairs look new; at least past_years and
-            profile_years. Ten years are little: in a synthetic corpus of 45 years, 76 % of the works have a pair that
+        past_years: years before in which no work may have joined a new pair. None: any earlier year.
+        profile_years: years before that make the co-citation profiles and the citations of venues.
+        reuse_years: years after in which the pair must be joined again. None: no such condition.
+        min_reuses: fewest works that must join it again.
+        drop_least_cited: share of the venues cited in the profile years, those with the fewest references, that join no
+            new pair; ties at the cut are kept. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
+        burn_in_years: first years of the data that are undefined, because all pairs look new there; at least past_years
+            and profile_years. Ten years are few: in a synthetic corpus of 45 years, 76 % of the works have a pair that
             counts after ten years of history, 51 % after 30. Compare works within a year.
-        first_year: the first year of which the data is complete. None: the first with a pair of venues.
-        last_year: the last such year; a work is undefined if its reuse window ends later. None: the
-            last with a pair, but for mistaken dates in the future (``last_year.find_last_year``).
-        max_references: a work with more references of known year and venue is left out, of the past and future too.
-            None: no limit.
+        first_year: first year of which the data is complete. None: the first with a pair of venues.
+        last_year: last such year; a work is undefined if its reuse window ends later. None: the last with a pair, but
+            for mistaken dates in the future (``last_year.find_last_year``).
+        max_references: most references of known year and venue of a work; with more it is left out of the past and
+            future too. None: no limit.
 
     Raises:
-        ConfigError: on construction, if a value is not one of those named here.
+        ConfigError: on construction, if a value does not fit its type, or ``burn_in_years`` is too short.
 
     Example:
         >>> WangConfig(reuse_years=None).burn_in_years
         10
     """
 
-    past_years: int | None = None
-    profile_years: int = 3
-    reuse_years: int | None = 3
-    min_reuses: int = 1
-    drop_least_cited: float = 0.5
-    burn_in_years: int = 10
-    first_year: int | None = None
-    last_year: int | None = None
-    max_references: int | None = 1_000
+    past_years: PositiveInt | None = None
+    profile_years: PositiveInt = 3
+    reuse_years: PositiveInt | None = 3
+    min_reuses: PositiveInt = 1
+    drop_least_cited: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
+    burn_in_years: PositiveInt = 10
+    first_year: Annotated[int, msgspec.Meta(ge=-(2**31))] | None = None
+    last_year: Annotated[int, msgspec.Meta(ge=-(2**31))] | None = None
+    max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        optional = {"past_years": (1, True), "reuse_years": (1, True), "max_references": (2, True)}
-        span = {"first_year": (-(2**31), True), "last_year": (-(2**31), True)}
-        needed = {"profile_years": (1, False), "min_reuses": (1, False), "burn_in_years": (1, False)}
-        check_whole_numbers(self, optional | needed | span)
-        problem = ""
-        share = self.drop_least_cited
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            problem = f"drop_least_cited must be a number from 0, below 1, got {share!r}."
+        check_fields(self)
         longest = max(self.profile_years, self.past_years or 0)
         if self.burn_in_years < longest:
-            problem = (
-                f"burn_in_years is {self.burn_in_years}, needs at least {longest}, as long as past_years and "
-                f"profile_years look back. Set burn_in_years={longest}, or look back less far."
+            msg = (
+                f"WangConfig.burn_in_years is {self.burn_in_years}, needs at least {longest}, as long as past_years "
+                f"and profile_years look back. Set burn_in_years={longest}, or look back less far."
             )
-        if problem:
-            msg = f"WangConfig: {problem}"
             raise ConfigError(msg)
 
 

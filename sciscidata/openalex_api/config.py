@@ -7,14 +7,16 @@ import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import platformdirs
 
 from sciscidata._support.addresses import check_address
 from sciscidata._support.short_repr import short_repr
+from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import ConfigError
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 
@@ -27,29 +29,34 @@ MAX_ANSWER_MB: Final = 1_024
 # OpenAlex enforces 10 requests a second without a key and 30 with one; the network bunches ours a little.
 _RATE_KEYLESS = 9.0
 _RATE_WITH_KEY = 25.0
+_Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiConfig:
     """Where OpenAlex is, who asks, how fast, and for how much.
 
-    Nothing here changes what is answered, so nothing here belongs into a manifest; ``api_key`` never does.
+    Nothing here changes the answers, so no manifest holds any of it; ``api_key`` is never written anywhere.
 
-    Args:
-        base_url: scheme, host and perhaps a path; https, without a key or on this machine also http.
-        api_key: sent as a header and nowhere else. None: the small budget without a key.
-        email: said to OpenAlex in the User-Agent and as ``mailto``, a courtesy that changes nothing.
-        requests_per_second: upper bound over all threads. None: 25 with a key, 9 without one.
-        concurrency: requests under way at once.
-        timeout_s: for one answer, from the connection to its last byte.
-        max_attempts: for one request, the first one included.
-        max_sleep_s: upper bound of every single wait, whatever the server asks for.
-        max_answer_mb: a longer answer ends the run; decompressed, in MB of 1,048,576 bytes. 200 whole records have 6.
-        max_cost_usd: stop before a run spends more. None: whatever the daily budget allows.
-        offline: only what the store holds.
+    Attributes:
+        base_url: address of the server, or OPENALEX_BASE_URL: scheme, host and perhaps a path. https; without a key, or
+            on this machine, also http.
+        api_key: key of OpenAlex, free at openalex.org/settings/api; better in OPENALEX_API_KEY. Sent as a header and
+            nowhere else. None: the small budget without a key.
+        email: address that OpenAlex may write to, a courtesy; sent in the User-Agent and as ``mailto``.
+        requests_per_second: most requests per second over all threads. None: 25 with a key, 9 without one.
+        concurrency: requests under way at the same time.
+        timeout_s: seconds for one answer, from the connection to its last byte.
+        max_attempts: attempts of one request, the first one included.
+        max_sleep_s: longest single wait in seconds, whatever the server asks for.
+        max_answer_mb: largest answer, in MB of 1,048,576 bytes, decompressed; a longer one ends the run. 200 whole
+            records have 6.
+        max_cost_usd: most dollars of a run; it stops before it spends more. None: whatever the daily budget allows.
+        offline: use only what earlier runs have fetched.
 
     Raises:
-        ConfigError: a value is impossible, or the key would be sent unencrypted. The message never repeats the key.
+        ConfigError: on construction, if a value does not fit its type, or the key would be sent unencrypted. The
+            message never repeats the key.
 
     Example:
         >>> config = ApiConfig(api_key=" secret ", email="you@example.org")
@@ -59,45 +66,29 @@ class ApiConfig:
         False
     """
 
-    base_url: str = BASE_URL
-    api_key: str | None = field(default=None, repr=False)
-    email: str | None = None
-    requests_per_second: float | None = None
-    concurrency: int = 8
-    timeout_s: float = 60.0
-    max_attempts: int = 8
-    max_sleep_s: float = 60.0
-    max_answer_mb: int = 32
-    max_cost_usd: float | None = None
+    base_url: Annotated[str, msgspec.Meta(title="URL")] = field(default=BASE_URL, metadata={"secret": True})
+    api_key: Annotated[str, msgspec.Meta(title="KEY")] | None = field(default=None, repr=False)
+    email: Annotated[str, msgspec.Meta(title="ADDRESS")] | None = None
+    requests_per_second: _Positive | None = None
+    concurrency: PositiveInt = 8
+    timeout_s: _Positive = 60.0
+    max_attempts: PositiveInt = 8
+    max_sleep_s: _Positive = 60.0
+    max_answer_mb: Annotated[int, msgspec.Meta(ge=1, le=MAX_ANSWER_MB, title="MB")] = 32
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0, title="USD")] | None = None
     offline: bool = False
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Strip what people paste, and refuse the impossible."""
+        check_fields(self)
         object.__setattr__(self, "base_url", _checked_url(self.base_url))
         object.__setattr__(self, "api_key", _checked_word("api_key", self.api_key))
         object.__setattr__(self, "email", _checked_word("email", self.email))
         if self.api_key is not None:
-            check_address(self.base_url, name="base_url", key="the API key", secret=self.api_key)
+            check_address(self.base_url, name="ApiConfig.base_url", key="the API key", secret=self.api_key)
         if self.email is not None and "@" not in self.email:
-            msg = f"email is {self.email!r}, needs an address like you@example.org, or none."
-            raise ConfigError(msg)
-        for name in ("concurrency", "max_attempts", "max_answer_mb"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                msg = f"{name} is {value!r}, needs a whole number of at least 1."
-                raise ConfigError(msg)
-        if self.max_answer_mb > MAX_ANSWER_MB:
-            msg = f"max_answer_mb is {self.max_answer_mb!r}, needs at most {MAX_ANSWER_MB:,}: an answer is held whole."
-            raise ConfigError(msg)
-        for name in ("timeout_s", "max_sleep_s", "requests_per_second"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                msg = f"{name} is {value!r}, needs a number above 0."
-                raise ConfigError(msg)
-        if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
-            msg = f"max_cost_usd is {self.max_cost_usd!r}, needs an amount in dollars of at least 0, or none."
+            msg = f"ApiConfig.email is {self.email!r}, needs an address like you@example.org, or None."
             raise ConfigError(msg)
 
     @property

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from sciscidata._support.validate import is_whole
-from sciscidata.errors import ConfigError, CorruptRecordError
+from sciscidata.errors import CorruptRecordError
 from sciscidata.storage.decompression import skip
 
 _MB: Final = 1 << 20
-_MOST_MB: Final = 1 << 20  # a terabyte
 _LINES_PER_MB: Final = 1_000
 _FEW_BYTES: Final = 4_096
 _LINE_END: Final = 10
@@ -45,19 +43,6 @@ class ReadLimits(NamedTuple):
 
 
 DEFAULT_LIMITS: Final = ReadLimits()
-
-
-def check_limits(config: object, names: Iterable[str]) -> None:
-    """Refuse limits that are no whole number of MB.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for name in names:
-        value: Any = getattr(config, name)
-        if not (is_whole(value) and 1 <= value <= _MOST_MB):
-            msg = f"{type(config).__name__}.{name} is {value!r}, needs a whole number of MB from 1 to {_MOST_MB:,}."
-            raise ConfigError(msg)
 
 
 class Gap:

@@ -9,16 +9,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import require_config
-from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError
-from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, check_limits, count_lines, is_blank
+from sciscidata._support.validate import Megabytes, check_fields, require_config
+from sciscidata.errors import CorruptRecordError, EmptyInputError
+from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
@@ -176,42 +177,32 @@ def _text_bytes(work: Work) -> int:
 class RecordsConfig:
     """Which files to read, and whether a corrupt line is fatal.
 
-    Args:
-        inputs: files, folders or glob patterns, see :func:`~sciscidata.sources.record_files.find_record_files`.
-        strict: raise at the first corrupt line, instead of counting and reporting it.
-        max_line_mb: a longer line is corrupt. Decompressed, in MB of 1,048,576 bytes, as the next two.
-        max_document_mb: a longer JSON document of many lines ends the file: it is held in memory whole. Also the
-            memory that Zstandard may ask for (``zstd --long=31`` needs 2,048).
-        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each of them, end the file.
+    Attributes:
+        inputs: files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages or single works.
+        strict: stop at the first corrupt line, instead of counting and reporting it.
+        max_line_mb: longest line, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
+        max_document_mb: largest JSON document of many lines; a larger one ends the file, because it is held in memory
+            whole. Also the memory that Zstandard may ask for (``zstd --long=31`` needs 2,048).
+        max_gap_mb: most MB in a row without a work, or 1,000 lines for each of them; more end the file.
 
     Raises:
-        ConfigError: at once; ``inputs`` is empty or not a tuple of strings, ``strict`` is not True or False, or a
-            limit is not a whole number of MB.
+        ConfigError: on construction, if a value does not fit its type.
 
     Example:
         >>> RecordsConfig(inputs=("works/*.jsonl.gz",)).strict
         False
     """
 
-    inputs: tuple[str, ...]
+    inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
     strict: bool = False
-    max_line_mb: int = DEFAULT_LIMITS.max_line_mb
-    max_document_mb: int = DEFAULT_LIMITS.max_document_mb
-    max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
+    max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
+    max_document_mb: Megabytes = DEFAULT_LIMITS.max_document_mb
+    max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a list of paths, and what only looks like a truth value."""
-        inputs: Any = self.inputs
-        if not isinstance(inputs, tuple) or not inputs or not all(isinstance(given, str) for given in inputs):
-            msg = f"RecordsConfig.inputs must be a non-empty tuple of strings, got {inputs!r}. Write ('works.jsonl',)."
-            raise ConfigError(msg)
-        strict: Any = self.strict
-        if not isinstance(strict, bool):
-            msg = f"RecordsConfig.strict must be True or False, got {strict!r}. Write it without quotes."
-            raise ConfigError(msg)
-        check_limits(self, ReadLimits._fields)
+        check_fields(self)
 
     @property
     def limits(self) -> ReadLimits:

@@ -112,7 +112,7 @@ def test_a_release_without_a_novelty_score_says_so_and_why(run, tmp_path, caplog
     (tmp_path / "c.toml").write_text("[novelty]\nyears = [2030, 2031]\n")
     world = ["--source", "synthetic", "--n-works", "3000"]
     if is_saved:
-        other = ["--source", "synthetic", "--n-works", "40", "--world-seed", "9"]
+        other = ["--source", "synthetic", "--n-works", "40", "--synthetic-seed", "9"]
         assert run("background", *other, "--out", "pairs.parquet")[0] == 0
         given = ["--background", "pairs.parquet"]
     else:
@@ -153,56 +153,70 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", "--email", "you"], "email is 'you'"),
         (
             ["build", "--source", "synthetic", "--input", "no-such-file"],
-            "[records] sets inputs, but the source is synth",
+            "--input has no effect: the source is synthetic. Leave it out, or set --source records.",
         ),
         (
-            ["build", "--input", "f", "--n-works", "5", "--world-seed", "3"],
-            "[synthetic] sets n_works, seed, but the sou",
+            ["build", "--input", "f", "--n-works", "5", "--synthetic-seed", "3"],
+            "--n-works, --synthetic-seed have no effect: the source is records.",
         ),
-        (["build", "--n-works", "5"], "the source is openalex, which does not read it"),
-        (["build", *SMALL, "--email", "you@example.org"], "[api] sets email, but the source is synthetic"),
-        (["build", *SMALL, "--min-year", "1" + "0" * 23], "min_year is 1000"),
-        (["build", *SMALL, "--out", "o\0a"], "out in the top level holds a NUL character"),
+        (["build", "--n-works", "5"], "--n-works has no effect: the source is openalex."),
+        (["build", *SMALL, "--email", "you@example.org"], "--email has no effect: the source is synthetic."),
+        (["build", *SMALL, "--min-year", "1" + "0" * 23], "--min-year is 1000"),
+        (["build", *SMALL, "--out", "o\0a"], "--out is 'o\\x00a', needs text without a NUL character"),
         (["build", "--config", "a-file/c.toml"], "a-file/c.toml cannot be read: Not a directory"),
         (["build", "--config", "."], "cannot be read: Is a directory"),
         (["build", "--source", "records"], "needs at least one file"),
         (["build", "--input", "no-such-file.jsonl"], "no-such-file.jsonl"),
-        (["build", *SMALL, "--n-train", "-1"], "n_train is -1"),
+        (["build", *SMALL, "--n-train", "-1"], "--n-train is -1, needs a whole number from 0"),
         (["build", *SMALL, "--n-train", "90000"], "Lower n_train"),
-        (["build", *SMALL, "--disruptive-min", "nan"], "disruptive_min is nan"),
-        (["build", *SMALL, "--window-years", "-3"], "window_years"),
-        (["build", *SMALL, "--balance", "joint", "--no-novelty"], "balance is 'joint', but novelty is switched off"),
-        (["build", *SMALL, "--no-novelty", "--null", "analytic"], "[novelty] sets null, but novelty is switched off"),
+        (["build", *SMALL, "--disruptive-min", "nan"], "--disruptive-min is nan, needs a finite number"),
+        (
+            ["build", *SMALL, "--window-years", "-3"],
+            "--window-years is -3, needs a whole number from 0 to 9999, or all.",
+        ),
+        (["build", *SMALL, "--balance", "joint", "--no-novelty"], "--balance is 'joint', but novelty is switched off"),
+        (["build", *SMALL, "--no-novelty", "--null", "analytic"], "--null has no effect: novelty is switched off"),
         (["build", *SMALL, "--no-novelty", "--background", "f"], "background is given, but novelty is switched off"),
-        (["build", *SMALL, "--n-shuffles", "1"], "n_shuffles must be a whole number from 2"),
-        (["build", *SMALL, "--novelty-margin", "-1"], "novelty_margin is -1.0"),
-        (["build", *SMALL, "--n-shuffles", "100"], "sets n_shuffles, but the closed form draws no shuffles"),
+        (["build", *SMALL, "--n-shuffles", "1"], "--n-shuffles is 1, needs a whole number from 2 to 10,000."),
+        (["build", *SMALL, "--novelty-margin", "-1"], "--novelty-margin is -1.0, needs a number from 0."),
+        (["build", *SMALL, "--n-shuffles", "100"], "--n-shuffles has no effect: the closed form draws no shuffles"),
         (["build", *SMALL, "--novelty-rule", "uzzi", "--novelty-margin", "0.1"], "novelty rule uzzi does not read it"),
         (
             ["build", *SMALL, "--config", "tail.toml"],
-            "sets uzzi_tail_max, but the novelty rule margin does not read it",
+            "[thresholds] uzzi_tail_max has no effect: the novelty rule margin does not read it. Leave it out, or set "
+            "--novelty-rule uzzi, which does.",
         ),
-        (["build", *SMALL, "--no-novelty", "--novelty-rule", "uzzi"], "novelty_rule, but novelty is switched off"),
-        (["build", "--no-venues", "--score", "rank"], "sets score, but the venues of references are not asked for"),
-        (["build", "--no-venues", "--novelty-margin", "1"], "sets novelty_margin, but the venues of references"),
+        (
+            ["build", *SMALL, "--no-novelty", "--novelty-rule", "uzzi"],
+            "--novelty-rule has no effect: novelty is switched off",
+        ),
+        (
+            ["build", "--no-venues", "--score", "rank"],
+            "--score has no effect: the venues of references are not fetched",
+        ),
+        (["build", "--no-venues", "--novelty-margin", "1"], "--novelty-margin has no effect: the venues of references"),
         (["build", *SMALL, "--language", "--no-keep-unknown-language"], "works of any language are kept"),
         (["build", *SMALL, "--window-years", "all", "--complete-window"], "a window without end is never complete"),
         (
             ["build", "--sciscinet", "s", "--compat", "cdindex"],
-            "[cd] sets zero_references to 'keep', but the scores of",
+            "--zero-references has no effect: the scores of",
         ),
         (
             ["build", "--sciscinet", "s", "--null", "permutation"],
-            "[novelty] sets null to 'permutation', but the scores",
+            "--null has no effect: the scores of SciSciNet are taken as published. Leave it out, or compute them from "
+            "the references with --recompute.",
         ),
-        (["export", "--sciscinet", "s", "--window-years", "3", "--out", "x"], "[cd] sets window_years to 3, but the"),
+        (["export", "--sciscinet", "s", "--window-years", "3", "--out", "x"], "--window-years has no effect: the"),
         (["ingest", "--sciscinet", "s", "--sciscinet-texts", "t", "--no-texts", "--out", "x"], "texts lie in t"),
-        (["build", *SMALL, "--novelty-seed", "1"], 'or choose shuffles: null = "permutation" (--null permutation)'),
+        (["build", *SMALL, "--novelty-seed", "1"], "Leave it out, or set --null permutation."),
         (["build", *SMALL, "--background", "no-such-file"], "no background at no-such-file"),
         (["build", *SMALL, "--background", "a-file"], "a-file is no Parquet file"),
         (["background", "--out", "table"], "the OpenAlex API gives a sample"),
-        (["background", "--config", "off.toml", "--out", "table"], "novelty is switched off, but this command makes"),
-        (["background", "--config", "saved.toml", "--out", "table"], "background names other, but this command makes"),
+        (["background", "--config", "off.toml", "--out", "table"], "novelty = false has no effect: this command makes"),
+        (
+            ["background", "--config", "saved.toml", "--out", "table"],
+            "background = other has no effect: this command makes",
+        ),
         (["background", "--source", "synthetic", "--out", "a-file"], "a-file already exists"),
         (["background", "--source", "synthetic", "--out", "a-file", "--overwrite"], "a-file is no background"),
         (["background", "--input", "no-such-file", "--out", "table"], "no-such-file"),
@@ -255,13 +269,16 @@ def test_wrong_usage_exits_with_2(run):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["build", "--api-keyy", "SECRET"], "unknown: --api-keyy."),
-        (["build", "--api-keyy=SECRET", "--n-trian", "SECRET"], "unknown: --api-keyy, --n-trian."),
-        (["build", "--api-k", "SECRET"], "unknown: --api-k."),
-        (["build", "-api-key", "SECRET"], "unknown: a value"),
-        (["build", "--api-key", "half", "SECRET"], "unknown: a value"),
+        (["build", "--api-keyy", "SECRET"], "unknown flag --api-keyy. Did you mean --api-key?"),
+        (
+            ["build", "--api-keyy=SECRET", "--n-trian", "SECRET"],
+            "unknown flags --api-keyy, --n-trian. Did you mean --api-key --n-train?",
+        ),
+        (["build", "--api-k", "SECRET"], "unknown flag --api-k. Did you mean --api-key?"),
+        (["build", "-api-key", "SECRET"], "there is a value after the last flag that takes one"),
+        (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
         (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, export, verify, describe"),
-        (["--api-key=SECRET", "build"], "unknown: --api-key."),
+        (["--api-key=SECRET", "build"], "the first word needs to be one of build, "),
     ],
 )
 def test_wrong_usage_repeats_no_value_that_may_be_a_key(run, capsys, arguments, told):
@@ -278,7 +295,7 @@ def test_a_source_that_needs_no_api_is_not_stopped_by_the_settings_of_one(run, t
     assert run("build", *SMALL)[0] == 0
     status, _, errors = run("build")
     assert status == 1
-    assert "base_url" in errors
+    assert "--base-url needs to be like" in errors
 
 
 @pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:1"), ("SSL_CERT_FILE", "/nonexistent")])
@@ -308,40 +325,43 @@ def test_flags_go_over_the_configuration_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[splits]\nn_train = 3\n", r"no section \[splits\]; it has \[openalex\], \[api\], \[records\]"),
-        ("[split]\nn_trian = 3\n", r"\[split\] has no setting 'n_trian'; it has n_train"),
-        ("sorce = 'records'\n", "the top level has no setting 'sorce'"),
-        ("source = 'wos'\n", "source is 'wos', needs one of openalex, records, synthetic"),
+        ("[splits]\nn_train = 3\n", r"no section \[splits\]. Did you mean split\?"),
+        ("[xyz]\nn_train = 3\n", r"no section \[xyz\]. It has \[records\], \[synthetic\], \[openalex\]"),
+        ("[split]\nn_trian = 3\n", r"section \[split\] .* has no setting 'n_trian'. Did you mean n_train\?"),
+        ("[split]\nxyz = 3\n", r"section \[split\] .* has no setting 'xyz'. It has n_train, n_test, seed, balance"),
+        ("sorce = 'records'\n", r"the top level .* has no setting 'sorce'. Did you mean source\?"),
+        ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of records, synthetic, openalex"),
         ("[split\n", "not a TOML file"),
-        ("[split]\nn_train = '3'\n", r"n_train in \[split\]: Expected `int`, got `str`"),
+        ("[split]\nn_train = '3'\n", "SplitConfig.n_train is '3', needs a whole number"),
         ("[split]\nn_train = -3\n", "n_train is -3"),
-        ("[split.balance]\na = 1\n", r"balance in \[split\]: Expected `str`"),
-        ("[split]\nbalance = 'every'\n", "balance is 'every', needs one of: disruption"),
-        ("[cd.compat]\na = 1\n", r"compat in \[cd\]: Expected `str`"),
-        ("[cd]\nsame_year = 'no'\n", r"same_year in \[cd\]: Expected `bool`, got `str`"),
+        ("[split.balance]\na = 1\n", "SplitConfig.balance is {'a': 1}, needs one of disruption"),
+        ("[split]\nbalance = 'every'\n", "balance is 'every', needs one of disruption"),
+        ("[split]\nbalance = 'noveltyy'\n", r"needs one of .*\. Did you mean novelty\?"),
+        ("[cd.compat]\na = 1\n", "CDConfig.compat is {'a': 1}, needs one of cdindex"),
+        ("[cd]\nsame_year = 'no'\n", "CDConfig.same_year is 'no', needs True or False"),
         ("[cd]\nwindow_years = 2147483647\n", "window_years"),
-        ("[thresholds]\npreset = ['wide']\n", r"preset in \[thresholds\]: Expected `str`"),
-        ("[novelty]\nnul = 'analytic'\n", r"\[novelty\] has no setting 'nul'; it has null"),
-        ("[novelty]\nnull = 'exact'\n", "null must be one of analytic, permutation, got 'exact'"),
-        ("[novelty]\ncompat = 'mine'\n", "no convention 'mine'"),
-        ("[novelty]\nyears = [1990]\n", r"years in \[novelty\]: Expected `array` of length 2"),
+        ("[thresholds]\npreset = ['wide']\n", r"LabelThresholds.preset is \['wide'\], needs one of default, wide"),
+        ("[novelty]\nnul = 'analytic'\n", r"\[novelty\] .* has no setting 'nul'. Did you mean null\?"),
+        ("[novelty]\nnull = 'exact'\n", "NoveltyConfig.null is 'exact', needs one of analytic, permutation"),
+        ("[novelty]\ncompat = 'mine'\n", "NoveltyConfig.compat is 'mine', needs one of sciscinet_v1"),
+        ("[novelty]\nyears = [1990]\n", r"NoveltyConfig.years is \[1990\], needs two whole numbers"),
         (
             "novelty = true\n[novelty]\nseed = 1\n",
             "A name may be a value or a section, not both. Mend the line it names",
         ),
-        ("source = 'openalex'\n[openalex]\nmax_references = 'all'\n", r"\[openalex\]: Expected `int`, got `str`"),
-        ("novelty = 'no'\n", "novelty in the top level: Expected `bool`, got `str`"),
-        ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of: margin, uzzi"),
-        ("[records]\ninputs = ['f']\nstrict = 'no'\n", r"strict in \[records\]: Expected `bool`"),
-        ("[eligibility]\nlanguages = 'en'\n", r"languages in \[eligibility\]: Expected `array`"),
-        ("[api]\ntimeout_s = 'long'\n", r"timeout_s in \[api\]: Expected `float`"),
-        ("overwrite = 'false'\n", "overwrite in the top level: Expected `bool`, got `str`"),
-        ("out = 5\n", "out in the top level: Expected `str`, got `int`"),
-        ("out = ['a']\n", "out in the top level: Expected `str`"),
-        ('out = "o\\u0000a"\n', "holds a NUL character"),
-        ("[synthetic]\nn_works = 5\n", r"\[synthetic\] sets n_works, but the source is openalex"),
+        ("source = 'openalex'\n[openalex]\nmax_references = 'all'\n", "max_references is 'all', needs a whole number"),
+        ("novelty = 'no'\n", "BuildConfig.novelty is 'no', needs True or False"),
+        ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of margin, uzzi"),
+        ("[records]\ninputs = ['f']\nstrict = 'no'\n", "RecordsConfig.strict is 'no', needs True or False"),
+        ("[eligibility]\nlanguages = 'en'\n", "EligibilityConfig.languages is 'en', needs a list of texts"),
+        ("[api]\ntimeout_s = 'long'\n", "ApiConfig.timeout_s is 'long', needs a number above 0"),
+        ("overwrite = 'false'\n", "BuildConfig.overwrite is 'false', needs True or False"),
+        ("out = 5\n", "BuildConfig.out is 5, needs a path"),
+        ("out = ['a']\n", r"BuildConfig.out is \['a'\], needs a path"),
+        ('out = "o\\u0000a"\n', "without a NUL character"),
+        ("[synthetic]\nn_works = 5\n", "SyntheticConfig.n_works has no effect: the source is openalex"),
         ("source = 'synthetic'\n[cd]\nwindow_years = 'five'\n", "window_years"),
-        ("source = 'synthetic'\n[cd]\ncompat = 'mine'\n", "no convention 'mine'"),
+        ("source = 'synthetic'\n[cd]\ncompat = 'mine'\n", "CDConfig.compat is 'mine'"),
         ("source = 'synthetic'\nsplit = 3\n", "no setting 'split'"),
     ],
 )
@@ -481,7 +501,9 @@ def test_settings_that_have_an_effect_or_ask_for_what_is_given_are_not_refused()
 def test_a_window_that_is_no_number_is_named():
     done = command("build", "--window-years", "x")
     assert done.returncode == 2
-    assert "argument --window-years: 'x' is neither a whole number nor 'all'" in done.stderr
+    assert done.stderr == (
+        "error: --window-years is 'x', needs a whole number from 0 to 9999, or all. See sciscidata build --help.\n"
+    )
 
 
 @pytest.mark.slow
@@ -542,7 +564,19 @@ cli.main()
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["build"], ["background"], ["ingest"], ["graph"], ["cd"], ["novelty"], ["export"], ["verify"], ["describe"]],
+    [
+        [],
+        ["build"],
+        ["background"],
+        ["ingest"],
+        ["graph"],
+        ["cd"],
+        ["novelty"],
+        ["export"],
+        ["verify"],
+        ["describe"],
+        ["completion"],
+    ],
 )
 def test_every_help_page_prints(arguments):
     command = [sys.executable, "-m", "sciscidata", *arguments, "--help"]
@@ -556,9 +590,11 @@ def test_the_script_and_the_command_are_the_same():
     script = str(REPOSITORY / "scripts" / "build_slice.py")
     done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
     assert "usage: sciscidata build" in done.stdout
+    assert "--n-train" in done.stdout
+    done = subprocess.run([sys.executable, script, "--help-all"], capture_output=True, text=True, check=True)
     assert "--email" in done.stdout
 
 
 def test_a_value_that_is_no_text_is_refused_in_one_line():
-    with pytest.raises(ConfigError, match=r"seed in \[split\]: it is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"SplitConfig.seed is .*, needs a whole number"):
         resolve({"": {"source": "synthetic"}, "split": {"seed": "\udcff"}})

@@ -193,7 +193,7 @@ def test_the_logarithm_of_nothing_is_nothing():
     ],
 )
 def test_impossible_options_are_refused_by_name(options):
-    with pytest.raises(ConfigError, match=f"CommonnessConfig: {next(iter(options))}"):
+    with pytest.raises(ConfigError, match=f"CommonnessConfig.{next(iter(options))} is"):
         CommonnessConfig(**options)
 
 

@@ -238,7 +238,7 @@ def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared
     ],
 )
 def test_impossible_options_are_refused_by_name(options):
-    with pytest.raises(ConfigError, match=f"WangConfig: {next(iter(options))}"):
+    with pytest.raises(ConfigError, match=f"WangConfig.{next(iter(options))} is"):
         WangConfig(**options)
 
 

@@ -200,19 +200,19 @@ def test_uzzis_rule_keeps_rows_and_columns_on_both_engines(engine: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"disruptive_min": math.nan}, "disruptive_min is nan, needs a finite number"),
+        ({"disruptive_min": math.nan}, "LabelThresholds.disruptive_min is nan, needs a finite number"),
         ({"consolidating_max": -math.inf}, "consolidating_max is -inf"),
         ({"novelty_margin": "0.15"}, "novelty_margin is '0.15'"),
         ({"novelty_margin": True}, "novelty_margin is True"),
-        ({"novelty_margin": -0.1}, "needs 0 or more"),
-        ({"inclusive": 1}, "inclusive is 1, needs true or false"),
-        ({"novelty_rule": "median"}, "novelty_rule is 'median', needs one of: margin, uzzi"),
-        ({"novelty_rule": ["uzzi"]}, "needs one of: margin, uzzi"),
+        ({"novelty_margin": -0.1}, "novelty_margin is -0.1, needs a number from 0"),
+        ({"inclusive": 1}, "inclusive is 1, needs True or False"),
+        ({"novelty_rule": "median"}, "novelty_rule is 'median', needs one of margin, uzzi"),
+        ({"novelty_rule": ["uzzi"]}, "needs one of margin, uzzi"),
         ({"uzzi_tail_max": math.inf}, "uzzi_tail_max is inf"),
-        ({"uzzi_median_share": 1.5}, "uzzi_median_share is 1.5, needs 0 to 1"),
-        ({"uzzi_median_share": -0.1}, "needs 0 to 1"),
-        ({"consolidating_max": 0.5}, "must lie below disruptive_min"),
-        ({"consolidating_max": 0.0, "disruptive_min": 0.0}, "must lie below disruptive_min"),
+        ({"uzzi_median_share": 1.5}, "uzzi_median_share is 1.5, needs a number from 0 to 1"),
+        ({"uzzi_median_share": -0.1}, "needs a number from 0 to 1"),
+        ({"consolidating_max": 0.5}, "must lie below LabelThresholds.disruptive_min"),
+        ({"consolidating_max": 0.0, "disruptive_min": 0.0}, "must lie below LabelThresholds.disruptive_min"),
     ],
 )
 def test_impossible_thresholds_are_refused_by_name(options: dict[str, float], says: str) -> None:

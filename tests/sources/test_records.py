@@ -234,15 +234,19 @@ def test_missing_inputs_are_named_when_called(tmp_path):
         scan(tmp_path)
 
 
-@pytest.mark.parametrize("inputs", [(), "works.jsonl", ["works.jsonl"], (Path("works.jsonl"),)])
+@pytest.mark.parametrize("inputs", [(), [], "works.jsonl", (Path("works.jsonl"),), None])
 def test_a_config_without_a_tuple_of_paths_is_refused(inputs):
-    with pytest.raises(ConfigError, match="non-empty tuple of strings"):
+    with pytest.raises(ConfigError, match=r"RecordsConfig.inputs is .*, needs a list of at least one text\."):
         RecordsConfig(inputs=inputs)
+
+
+def test_a_list_of_inputs_becomes_a_tuple():
+    assert RecordsConfig(inputs=["works.jsonl"]).inputs == ("works.jsonl",)
 
 
 @pytest.mark.parametrize("strict", ["no", "false", 0, None])
 def test_what_only_looks_like_a_truth_value_is_refused(strict):
-    with pytest.raises(ConfigError, match="strict must be True or False"):
+    with pytest.raises(ConfigError, match="strict is .*, needs True or False"):
         RecordsConfig(inputs=("works.jsonl",), strict=strict)
 
 

@@ -6,9 +6,12 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from sciscidata._support.short_repr import short_repr
+from sciscidata._support.validate import check_fields
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
@@ -29,44 +32,39 @@ _MAX_SAMPLE = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenAlexConfig:
-    """Which works of OpenAlex are candidates; how to reach it is for ApiConfig to say.
+    """Which works of OpenAlex are candidates. ApiConfig says how to reach it.
 
     Attributes:
-        from_year, to_year: publication years to sample from.
-        seed: of the samples; not that of the draw.
+        from_year: first publication year to sample from.
+        to_year: last publication year to sample from.
+        seed: seed of the samples; not that of the draw.
         candidates_per_round: works sampled at a time, until every quota is full.
-        max_candidates: works sampled in all, at most.
-        max_references: candidates with more references are passed over; beyond 500 they cost many calls.
-        venues: also ask for year and venue of the references of the judged works; without, novelty stays null.
+        max_candidates: most works sampled in all.
+        max_references: most references of a candidate; beyond 500 each costs many calls.
+        venues: fetch year and venue of references too, for novelty. False: novelty is null.
 
     Raises:
         ConfigError: on construction, if a value is out of its range.
     """
 
-    from_year: int = 1990
-    to_year: int = 2018
-    seed: int = 0
-    candidates_per_round: int = 4_000
-    max_candidates: int = 100_000
-    max_references: int = 500
+    from_year: Annotated[int, msgspec.Meta(ge=1, le=9_999)] = 1990
+    to_year: Annotated[int, msgspec.Meta(ge=1, le=9_999)] = 2018
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    candidates_per_round: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4_000
+    max_candidates: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 100_000
+    max_references: Annotated[int, msgspec.Meta(ge=1, le=5_000)] = 500
     venues: bool = True
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        ranges = {
-            "from_year": (1, self.to_year),
-            "to_year": (1, 9999),
-            "seed": (0, 2**31 - 1),
-            "candidates_per_round": (1, 1_000_000),
-            "max_candidates": (1, 100_000_000),
-            "max_references": (1, 5_000),
-        }
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                msg = f"OpenAlexConfig.{name} is {value!r}, needs a whole number from {low} to {high}."
-                raise ConfigError(msg)
+        check_fields(self)
+        if self.from_year > self.to_year:
+            msg = (
+                f"OpenAlexConfig.from_year ({self.from_year}) lies after OpenAlexConfig.to_year ({self.to_year}). "
+                "Swap them."
+            )
+            raise ConfigError(msg)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import is_whole, require_config
+from sciscidata._support.validate import Folder, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
@@ -28,8 +27,8 @@ from sciscidata.corpus.writer import (
     write_report,
     write_small,
 )
-from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits, check_limits
+from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
+from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
@@ -55,60 +54,42 @@ _DISK_RATIO = 0.5
 class SnapshotConfig:
     """Which snapshot to read, and what to leave out.
 
-    Args:
-        folder: the local copy of ``s3://openalex``, its ``data``, or any folder down to ``works``.
-        edition: ``"jsonl"`` or ``"parquet"``; None takes Parquet where both are there.
-        include_xpac: keep the expansion corpus (about a third of the snapshot), which the API leaves out unless
-            asked.
-        corrupt: what to do about parts that are damaged, cut off, or missing: ``"fail"`` reads all others first
-            (they are kept), then raises; ``"skip"`` leaves such parts, and single corrupt lines, out and counts them.
-        allow_missing_manifest: read whatever parts are there when the manifest, which is copied last, is not.
-        n_workers: processes; None for as many as Polars has threads.
-        max_line_mb: a longer record is corrupt. Decompressed, in MB of 1,048,576 bytes, as the next one.
-        max_gap_mb: so many MB in a row without a work, or 1,000 lines for each of them, make a part corrupt.
+    Attributes:
+        folder: copy of the OpenAlex snapshot; of all of ``s3://openalex``, its ``data``, or any folder down to
+            ``works``.
+        edition: file format to read. None: Parquet where both are there.
+        include_xpac: keep the expansion corpus, about a third of the snapshot. The API leaves it out unless asked.
+        corrupt: what to do about parts that are damaged, cut off or missing. ``"fail"``: read and keep all others, then
+            raise. ``"skip"``: leave out such parts, and single corrupt lines, and count them.
+        allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
+        n_workers: processes that read. None: as many as Polars has threads.
+        max_line_mb: longest record, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
+        max_gap_mb: most MB of a part in a row without a work, or 1,000 lines for each of them; with more the part is
+            corrupt.
 
     Raises:
-        ConfigError: at once, when a value is not one of those.
+        ConfigError: on construction, if a value does not fit its type.
 
     Example:
         >>> SnapshotConfig(folder="openalex", corrupt="ignore")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ConfigError: SnapshotConfig.corrupt is 'ignore', needs 'fail' or 'skip'.
+        sciscidata.errors.ConfigError: SnapshotConfig.corrupt is 'ignore', needs one of fail, skip.
     """
 
-    folder: str
+    folder: Folder
     edition: Edition | None = None
     include_xpac: bool = False
     corrupt: Literal["fail", "skip"] = "fail"
     allow_missing_manifest: bool = False
-    n_workers: int | None = None
-    max_line_mb: int = DEFAULT_LIMITS.max_line_mb
-    max_gap_mb: int = DEFAULT_LIMITS.max_gap_mb
+    n_workers: PositiveInt | None = None
+    max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
+    max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        values: dict[str, tuple[Any, tuple[Any, ...], str]] = {
-            "edition": (self.edition, (None, "jsonl", "parquet"), "'jsonl', 'parquet' or None"),
-            "include_xpac": (self.include_xpac, (True, False), "True or False"),
-            "corrupt": (self.corrupt, ("fail", "skip"), "'fail' or 'skip'"),
-            "allow_missing_manifest": (self.allow_missing_manifest, (True, False), "True or False"),
-        }
-        for name, (value, allowed, needed) in values.items():
-            if not any(type(value) is type(choice) and value == choice for choice in allowed):
-                msg = f"SnapshotConfig.{name} is {value!r}, needs {needed}."
-                raise ConfigError(msg)
-        folder: Any = self.folder
-        if not isinstance(folder, (str, os.PathLike)) or not str(folder):
-            msg = f"SnapshotConfig.folder is {folder!r}, needs the path of a folder."
-            raise ConfigError(msg)
-        workers: Any = self.n_workers
-        if workers is not None and not (is_whole(workers) and workers > 0):
-            msg = f"SnapshotConfig.n_workers is {workers!r}, needs a whole number from 1, or None for one per thread."
-            raise ConfigError(msg)
-        check_limits(self, ("max_line_mb", "max_gap_mb"))
+        check_fields(self)
 
 
 def ingest_snapshot(

@@ -13,14 +13,15 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import checked_config
+from sciscidata._support.validate import Share, check_fields, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 
@@ -36,69 +37,59 @@ _CHUNK = 50_000  # works whose texts are in memory together while a query stream
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticConfig:
-    """Size and shape of a synthetic world; validated on construction.
+    """Size and shape of a synthetic world.
 
     A world of another size with the same seed is another world: works do not keep their ids or their references.
 
-    Args:
-        n_works: number of works, 1 to 2^31 - 1.
-        seed: any integer.
+    Attributes:
+        n_works: number of works in the synthetic world.
+        seed: seed of the synthetic world.
         first_year: earliest publication year.
-        last_year: latest publication year.
-        growth_per_year: 0.045 makes each year 4.5 % larger than the one before.
-        mean_references: mean length wanted of the lists that are not empty (log-normal, all within the world);
-            the mean over all works is somewhat lower, because the first years find little to cite.
+        last_year: latest publication year, at most 999 years later.
+        growth_per_year: growth of each year over the one before; 0.045 is 4.5 %.
+        mean_references: mean length of the reference lists that are not empty (log-normal, all within the world). The
+            mean over all works is somewhat lower, because the first years find little to cite.
         no_references_share: share of works whose reference list is not on record.
         disruptive_share: share of works of the disruptive kind.
         developing_share: share of works of the developing kind; the rest is even-handed.
-        text_signal: 0 to 1: share of sentences that surely speak in the voice of the work's kind; the others
-            speak in any of the three voices. In steps of 0.01; 0 makes the text say nothing about the kind.
+        text_signal: share of sentences that surely speak in the voice of the work's kind, in steps of 0.01; the others
+            speak in any of the three voices. 0: the text says nothing about the kind.
 
     Raises:
-        ConfigError: at once, when a value is out of its range.
+        ConfigError: on construction, if a value is out of its range.
 
     Example:
         >>> SyntheticConfig(n_works=0)
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ConfigError: SyntheticConfig.n_works is 0, needs 1 to 2147483647.
+        sciscidata.errors.ConfigError: SyntheticConfig.n_works is 0, needs a whole number from 1 to 2,147,483,647.
     """
 
-    n_works: int = 100_000
+    n_works: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 100_000
     seed: int = 0
-    first_year: int = 1980
+    first_year: Annotated[int, msgspec.Meta(ge=1_000, le=9_999)] = 1980
     last_year: int = 2024
-    growth_per_year: float = 0.045
-    mean_references: float = 12.0
-    no_references_share: float = 0.06
-    disruptive_share: float = 0.3
-    developing_share: float = 0.3
-    text_signal: float = 0.5
+    growth_per_year: Annotated[float, msgspec.Meta(ge=-0.5, le=1)] = 0.045
+    mean_references: Annotated[float, msgspec.Meta(ge=1, le=1_000)] = 12.0
+    no_references_share: Share = 0.06
+    disruptive_share: Share = 0.3
+    developing_share: Share = 0.3
+    text_signal: Share = 0.5
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, whole = getattr(self, field.name), isinstance(field.default, int)
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-                msg = f"SyntheticConfig.{field.name} is {value!r}, needs a {'whole ' if whole else ''}number."
-                raise ConfigError(msg)
-        ranges: dict[str, tuple[float, float]] = {
-            "n_works": (1, 2**31 - 1),
-            "first_year": (1000, 9999),
-            "last_year": (self.first_year, self.first_year + 999),
-            "growth_per_year": (-0.5, 1.0),
-            "mean_references": (1.0, 1000.0),
-            "no_references_share": (0.0, 1.0),
-            "disruptive_share": (0.0, 1.0),
-            "developing_share": (0.0, 1.0 - self.disruptive_share + 1e-12),  # 1 - 0.9 is a little less than 0.1
-            "text_signal": (0.0, 1.0),
-        }
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                msg = f"SyntheticConfig.{name} is {value}, needs {low:g} to {high:.10g}."
-                raise ConfigError(msg)
+        check_fields(self)
+        first, most = self.first_year, 1 - self.disruptive_share
+        if not first <= self.last_year <= first + 999:
+            msg = f"SyntheticConfig.last_year is {self.last_year}, needs a whole number from {first} to {first + 999}."
+            raise ConfigError(msg)
+        if self.developing_share > most + 1e-12:  # 1 - 0.9 is a little less than 0.1
+            msg = (
+                f"SyntheticConfig.developing_share is {self.developing_share}, needs a number from 0 to {most:g}, what "
+                "SyntheticConfig.disruptive_share leaves."
+            )
+            raise ConfigError(msg)
 
 
 def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:

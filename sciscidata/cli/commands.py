@@ -1,0 +1,347 @@
+"""The commands: which function each one calls, with which options, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from sciscidata import __version__
+from sciscidata._support.options import ARGUMENTS, REQUIRED, Option, OptionParser, plain
+from sciscidata.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sciscidata.config import BuildConfig
+
+_FILES: Final = ("records", "synthetic", "sciscinet", "snapshot")
+_SOURCE_FLAGS: Final = ("--source", "--input", "--sciscinet", "--snapshot")
+
+
+_CONFIG_HELP: Final = "TOML file of settings; flags go over it"
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Attributes:
+        help: what it does.
+        run: calls the package and prints the result.
+        example: a command line that works, or would with such files.
+        sections: of the settings file; None: all of them.
+        top: settings of the top level.
+        without: settings of these sections that have no effect here.
+        arguments: of which function ("module:function"), and their names: options that no settings file has.
+        main: flags that ``--help`` shows.
+        takes: what its one positional argument is; "": none.
+        writes: what ``--out`` names; "": nothing, or a default.
+        cache: where the cache lies, if not in the user's cache folder.
+        goes_on: whether a run that was stopped goes on where it ended.
+    """
+
+    help: str
+    run: Callable[[argparse.Namespace, Any], None]
+    example: str
+    sections: tuple[str, ...] | None = ()
+    top: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    arguments: tuple[str, tuple[str, ...]] = ("", ())
+    main: tuple[str, ...] = ()
+    takes: str = ""
+    writes: str = ""
+    cache: str = ""
+    goes_on: bool = False
+
+
+def _build(_: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import print_release
+    from sciscidata.pipeline import build
+
+    print_release(build(config))
+
+
+def _background(_: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import print_background
+    from sciscidata.pipeline import write_background
+
+    start = time.monotonic()
+    if config.novelty is None or config.background is not None:
+        given = "BuildConfig.novelty=False" if config.novelty is None else f"BuildConfig.background={config.background}"
+        msg = f"{given} has no effect: this command makes a null model of the source's own works. Leave it out."
+        raise ConfigError(msg)
+    table = write_background(
+        config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
+    )
+    print_background(table, time.monotonic() - start)
+
+
+def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_corpus
+    from sciscidata.stages import ingest
+
+    texts = getattr(options, "arguments.texts", True)
+    with measured():
+        ingest(config.source, config.out, cache_dir=config.cache_dir, texts=texts, overwrite=config.overwrite)
+        print_corpus(config.out)
+
+
+def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_graph
+    from sciscidata.corpus.graph import graph_folder, open_corpus_graph
+
+    with measured():
+        graph = open_corpus_graph(_corpus(config), cache_dir=config.cache_dir)
+        print_graph(graph, graph_folder(graph))
+
+
+def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_result
+    from sciscidata.stages import write_cd_index
+
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    shard = getattr(options, "arguments.shard", None)
+    with measured():
+        print_result(write_cd_index(_corpus(config), config.out, config.cd, shard=shard, **places))
+
+
+def _novelty(_: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_result
+    from sciscidata.stages import write_atypicality
+
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    folder, background = _corpus(config), config.background
+    with measured():
+        print_result(write_atypicality(folder, config.out, config.novelty, background=background, **places))
+
+
+def _export(_: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_labelled
+    from sciscidata.pipeline import export_labelled
+
+    with measured():
+        print_labelled(export_labelled(config), config.out)
+
+
+def _verify(options: argparse.Namespace, _: None) -> None:
+    from sciscidata.cli.summary import print_verified
+    from sciscidata.release.verify import verify
+
+    print_verified(verify(options.path))
+
+
+def _describe(options: argparse.Namespace, _: None) -> None:
+    from sciscidata.cli.summary import print_path
+
+    print_path(options.path)
+
+
+def _complete(options: argparse.Namespace, _: None) -> None:
+    from shtab import complete
+
+    sys.stdout.write(complete(make_parser(*COMMANDS), options.shell) + "\n")
+
+
+def _corpus(config: BuildConfig) -> Path:
+    """Return the corpus that the command names; it is a source like any other."""
+    return Path(config.source.folder)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "build": Command(
+        "read works, score and label them, and write a release",
+        _build,
+        "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
+        sections=None,
+        top=("source", "out", "novelty", "background", "cache_dir", "overwrite"),
+        main=(
+            *(*_SOURCE_FLAGS, "--corpus", "--n-train", "--n-test", "--seed", "--balance"),
+            *("--window-years", "--preset", "--novelty", "--out", "--overwrite"),
+        ),
+    ),
+    "background": Command(
+        "save the null model of novelty of a whole corpus, for `build --background`",
+        _background,
+        "sciscidata background --snapshot openalex --out field.parquet",
+        sections=(*_FILES, "corpus", "novelty"),
+        top=("source", "out", "cache_dir", "overwrite"),
+        without=("texts", "recompute", "score", "min_pairs", "unique_pairs", "undefined_pairs"),
+        main=(*_SOURCE_FLAGS, "--corpus", "--null", "--n-shuffles", "--novelty-seed", "--out", "--overwrite"),
+        writes="Parquet file to write",
+    ),
+    "ingest": Command(
+        "read a whole source once into a corpus on disk",
+        _ingest,
+        "sciscidata ingest --snapshot openalex --out corpora/openalex",
+        sections=_FILES,
+        top=("source", "out", "cache_dir", "overwrite"),
+        without=("recompute",),
+        arguments=("sciscidata.stages:ingest", ("texts",)),
+        main=(*_SOURCE_FLAGS, "--n-works", "--texts", "--corrupt", "--n-workers", "--out", "--overwrite"),
+        writes="folder of the corpus to write",
+        goes_on=True,
+    ),
+    "graph": Command(
+        "build the citation graph of a corpus",
+        _graph,
+        "sciscidata graph corpora/openalex",
+        top=("cache_dir",),
+        main=("--cache-dir",),
+        takes="CORPUS",
+        cache="CORPUS/cache",
+        goes_on=True,
+    ),
+    "cd": Command(
+        "score every work of a corpus by its CD index",
+        _cd,
+        "sciscidata cd corpora/openalex --window-years 5 --out cd.parquet",
+        sections=("cd",),
+        top=("out", "cache_dir", "overwrite"),
+        arguments=("sciscidata.stages:write_cd_index", ("shard",)),
+        main=("--out", "--window-years", "--compat", "--same-year", "--family", "--shard", "--overwrite"),
+        takes="CORPUS",
+        writes="Parquet file to write",
+        cache="CORPUS/cache",
+        goes_on=True,
+    ),
+    "novelty": Command(
+        "score every work of a corpus by its venue pairs",
+        _novelty,
+        "sciscidata novelty corpora/openalex --out novelty.parquet",
+        sections=("novelty",),
+        top=("out", "background", "cache_dir", "overwrite"),
+        main=(
+            *("--out", "--null", "--n-shuffles", "--novelty-seed", "--novelty-compat", "--score"),
+            *("--years", "--background", "--overwrite"),
+        ),
+        takes="CORPUS",
+        writes="Parquet file to write",
+        cache="CORPUS/cache",
+        goes_on=True,
+    ),
+    "export": Command(
+        "label every work of a source, instead of drawing some of them",
+        _export,
+        "sciscidata export --corpus corpora/openalex --out labelled",
+        sections=(*_FILES, "corpus", "cd", "novelty", "thresholds"),
+        top=("source", "out", "novelty", "background", "cache_dir"),
+        main=(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background", "--out"),
+        writes="folder to write",
+    ),
+    "verify": Command(
+        "check that a release, corpus, graph, export, file of scores or background is whole",
+        _verify,
+        "sciscidata verify slices/mine",
+        takes="PATH",
+    ),
+    "describe": Command(
+        "print what a release, corpus, graph, file of scores or background holds",
+        _describe,
+        "sciscidata describe slices/mine",
+        takes="PATH",
+    ),
+    "completion": Command(
+        "print a script that completes commands and flags in a shell",
+        _complete,
+        'eval "$(sciscidata completion bash)"',
+    ),
+}
+
+
+def list_options(name: str) -> list[Option]:
+    """List the options of a command, in the order of the settings file.
+
+    Example:
+        >>> [option.flag for option in list_options("graph")]
+        ['--cache-dir']
+    """
+    from sciscidata._support.validate import Hint
+    from sciscidata.cli.settings import SOURCES, list_arguments, list_settings
+
+    command, options = COMMANDS[name], list[Option]()
+    for option in list_settings() if command.top else ():
+        if option.section == "" and option.name in command.top:
+            if option.name == "source" and command.sections is not None:
+                hint = Hint(Literal[*(kind for kind in SOURCES if kind in command.sections)])
+                option = dataclasses.replace(option, hint=hint, default=None)
+            options.append(_for_command(option, command))
+        elif option.section and (command.sections is None or option.section in command.sections):
+            options += [option] if option.name not in command.without else []
+    module, _, function = command.arguments[0].partition(":")
+    if module:
+        options += list_arguments(getattr(importlib.import_module(module), function), command.arguments[1])
+    return options
+
+
+def _for_command(option: Option, command: Command) -> Option:
+    """Say of a setting of the top level what it is for this command."""
+    if option.name == "out" and command.writes:
+        return dataclasses.replace(option, text=command.writes, default=REQUIRED)
+    if option.name == "out":
+        return dataclasses.replace(option, default="slices/SOURCE")
+    if option.name == "cache_dir":
+        return dataclasses.replace(option, default=command.cache or "the user's cache folder")
+    return option
+
+
+def make_parser(*names: str) -> OptionParser:
+    """Make the parser of the command line, with the options of the commands that are named."""
+    parser = OptionParser(prog="sciscidata", description="Labels for scientific impact, from the citation record.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        text = f"{command.help[0].upper()}{command.help[1:]}." + (
+            " A run that was stopped goes on where it ended." if command.goes_on else ""
+        )
+        sub = commands.add_parser(name, help=command.help, description=text, example=command.example)
+        if name == "completion":
+            sub.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
+        elif command.takes == "CORPUS":
+            sub.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
+        elif command.takes:
+            sub.add_argument("path", type=Path, metavar="PATH", help="where it lies")
+        if name in names and command.top:
+            sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
+            sub.add_options(list_options(name), command.main, _titles())
+    return parser
+
+
+def _titles() -> dict[str, str]:
+    from sciscidata.cli.settings import SECTIONS
+
+    about = {section: plain((kind.__doc__ or "").partition(".")[0]) for section, kind in SECTIONS.items()}
+    titles = {section: f"[{section}] {text}" for section, text in about.items()}
+    return {"": "general", ARGUMENTS: "this command only"} | titles
+
+
+def render_reference() -> str:
+    """Write all commands and their options as Markdown, for the documentation site.
+
+    Example:
+        >>> print(render_reference()[:28])
+        ## `sciscidata build`
+        <BLANKLINE>
+        Read
+    """
+    pages: list[str] = []
+    for name, command in COMMANDS.items():
+        text = f"{command.help[0].upper()}{command.help[1:]}."
+        pages.append(f"## `sciscidata {name}`\n\n{text}\n\n```\n{command.example}\n```\n")
+        options, titles = list_options(name), _titles()
+        for section, title in titles.items():
+            rows = [option for option in options if option.section == section]
+            if rows:
+                pages.append(
+                    f"### {title}\n\n| flag | setting | values | default | what it does |\n|---|---|---|---|---|"
+                )
+                pages.append("\n".join(_reference_row(option) for option in rows) + "\n")
+    return "\n".join(pages)
+
+
+def _reference_row(option: Option) -> str:
+    name = "" if option.section == ARGUMENTS else f"`{option.name}`"
+    cells = (f"`{option.flag}`", name, str(option.hint), option.default_text, option.text)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
