@@ -49,7 +49,7 @@ PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE")
-_OPTION: Final = "folder for the result: --out"
+_OPTION: Final = "folder: EvaluationConfig.out"
 _log = logging.getLogger(__name__)
 
 
@@ -435,7 +435,7 @@ def save_evaluation(
             write_predictions(predictions, rescued)
         except OSError:  # full too: the first error says what to mend
             raise error from None
-        msg = f"{error} The answers are kept in {rescued}: evaluate.py --from-predictions."
+        msg = f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
         raise StorageError(msg) from error
     write_json(config.out / RUN_FILE, describe_run(config.release, settings))
     write_json(config.out / METRICS_FILE, metrics)
