@@ -73,7 +73,7 @@ def test_answers_are_never_written_over_a_run_or_over_others(toy_slice, tmp_path
 
 
 def test_baselines_are_not_judged_by_the_papers_they_learn_from(toy_slice, tmp_path):
-    with pytest.raises(SciSciRLError, match="Choose EvaluationConfig.split=test"):
+    with pytest.raises(SciSciRLError, match=r"Choose EvaluationConfig\.split=test"):
         evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", split="train"))
     assert not (tmp_path / "out").exists()
 
