@@ -25,30 +25,28 @@ DAYS_KEPT = 90
 class RunOptions:
     """Options of every training run.
 
-    An option that is None takes its value from the preset.
-
     Attributes:
-        preset: the experiment; ``sciscirl presets`` lists them.
+        preset: the experiment, one of those that ``sciscirl presets`` lists.
         release: the folder of a release.
-        model: the base model: a name, or a folder.
-        renderer: the chat format; by default the model's own, without thinking.
-        log_path: the folder of the run; by default ``runs/PRESET``, ``runs/sft-BACKEND-PRESET`` for supervised runs.
-        resume: continue the run in log_path where it stopped.
+        model: the base model, by name or folder; None: the preset's.
+        renderer: the chat format; None: the model's own, without thinking.
+        log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
+        resume: continue this run where it stopped.
         dry_run: show the settings and some prompts, and train nothing.
-        max_steps: stop after this many steps.
+        max_steps: stop after this many steps; None: after the last epoch.
         n_epochs: how often each paper is shown, each time in another order.
         eval_every: steps between evaluations; one more follows the last step.
         save_every: steps between checkpoints.
-        n_train: use only the first training papers, this many.
-        n_test: use only the first test papers, this many.
-        interleave: spread the classes evenly over the batches.
-        seed: of the order of the papers, and of new weights.
-        batch_size: papers in a step.
-        learning_rate: of the optimizer.
-        lora_rank: of the adapter.
-        max_tokens: longest answer that is sampled.
-        max_paper_tokens: cut the text of a paper to this many tokens.
-        eval_temperature: of sampling in evaluations; 0 is greedy.
+        n_train: use only the first training papers, this many; None: all.
+        n_test: use only the first test papers, this many; None: all.
+        interleave: spread the classes evenly over the batches; None: as the preset does.
+        seed: of the order of the papers, and of new weights; None: the preset's.
+        batch_size: papers in a step; None: the preset's.
+        learning_rate: of the optimizer; None: the preset's.
+        lora_rank: of the adapter; None: the preset's.
+        max_tokens: longest answer that is sampled; None: the preset's.
+        max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
+        eval_temperature: of sampling in evaluations, 0 is greedy; None: that of training.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible.
@@ -85,21 +83,22 @@ class TrainOptions(RunOptions):
     """Options of reinforcement learning.
 
     Attributes:
-        max_steps: training steps; the published tables show step 250.
-        n_epochs: how often each paper may be shown; by default as often as max_steps needs.
-        group_size: answers to each paper; rewards are centred within them.
-        temperature: of sampling in training.
-        base_url: a Tinker server; by default TINKER_BASE_URL, else Tinker.
+        max_steps: training steps (the published tables show step 250).
+        n_epochs: how often each paper may be shown; None: as often as the steps need.
+        group_size: answers to each paper, within which rewards are centred; None: the preset's.
+        temperature: of sampling in training; None: the preset's.
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
-        eval_concurrently: train on during evaluations; by default on Tinker without W&B.
-        collapse: when all answers have one label: warn, stop with exit status 3, or off.
-        remove_constant_reward_groups: leave out groups whose rewards are all equal.
-        dynamic_sampling: how often a group with equal rewards is first sampled again, with another paper (DAPO).
-        challenger: of an adversarial preset: rules, or a base model that challenges.
-        judge: of an adversarial preset: a base model that judges reasoning, instead of the rubric.
+        eval_concurrently: train on during evaluations; None: on Tinker, without W&B.
+        collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
+        remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
+        dynamic_sampling: how often a group with equal rewards is first sampled again,
+            with another paper (DAPO); None: the preset's.
+        challenger: of an adversarial preset: rules, or a base model; None: the preset's.
+        judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         load_checkpoint: start from these weights (tinker://...).
         wandb_project: log to this project of Weights & Biases too.
-        wandb_name: of the run there; by default the folder's name.
+        wandb_name: of the run there; None: the folder's name.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -144,12 +143,12 @@ class SftOptions(RunOptions):
     """Options of supervised fine-tuning.
 
     Attributes:
-        preset: whose prompt, contract and length of answer are used; ``sciscirl presets`` lists them.
+        preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
         n_epochs: how often each paper is shown, each time in another order.
         learning_rate: at the first step; it falls linearly to 0.
-        style: a prompt other than the preset's.
-        contract: keys other than the preset's.
-        confidence: in every target answer; a release has no gold for it.
+        style: the prompt; None: the preset's.
+        contract: the keys of an answer; None: the preset's.
+        confidence: in every target answer, because a release has no gold for it.
     """
 
     preset: str = "exp4"
@@ -165,7 +164,7 @@ class TinkerSftOptions(SftOptions):
     """Options of supervised fine-tuning on a Tinker server.
 
     Attributes:
-        base_url: a Tinker server; by default TINKER_BASE_URL, else Tinker.
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
     """
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from sciscidata._support.options import OptionParser
 from sciscidata._support.terminal import printable
-from sciscirl.cli.flags import Command, UsageError
+from sciscirl.cli.flags import Command, add_options
+from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
     import sciscirl.evaluation.checkpoints
@@ -37,8 +39,6 @@ def show(text: str, *, flush: bool = False) -> None:
 def train(options: sciscirl.options.TrainOptions) -> None:
     """Train by reinforcement learning.
 
-    An option without a value in brackets takes it from the preset.
-
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
@@ -56,9 +56,9 @@ def sft(
 ) -> None:
     """Train on the gold answers (supervised fine-tuning).
 
-    An option without a value in brackets takes it from the preset.
-
-    Options:
+    Args:
+        tinker: options on a server.
+        peft: options here.
         backend: where to train: a Tinker server, or your own GPUs with PEFT.
 
     Example:
@@ -67,7 +67,7 @@ def sft(
     chosen, other = (tinker, peft) if backend == "tinker" else (peft, tinker)
     if strange := [name for name in other.keywords if name not in chosen.keywords]:
         msg = f"--backend {backend} has no option --{strange[0].replace('_', '-')}."
-        raise UsageError(msg)
+        raise SciSciRLError(msg)
     if backend == "tinker":
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
@@ -89,7 +89,8 @@ def evaluate(
 ) -> None:
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
-    Options:
+    Args:
+        config: what to judge.
         baselines: judge three simple baselines too: majority, random by prior, regression on TF-IDF.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
         seed: of the random baseline.
@@ -97,14 +98,13 @@ def evaluate(
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
-    from sciscirl.errors import SciSciRLError
     from sciscirl.evaluation.evaluate import evaluate_baselines, evaluate_model, evaluate_predictions, render_metrics
 
     given = set(config.keywords)
     if from_predictions is not None:
         if given or baselines:
-            others = ", ".join(f"{name}=" for name in sorted(given) or ["baselines"])
-            msg = f"from_predictions= takes no other option. Leave out {others}."
+            others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
+            msg = f"from_predictions=... takes no other option. Leave out {others}."
             raise SciSciRLError(msg)
         show(render_metrics({from_predictions.stem: evaluate_predictions(from_predictions)}))
         return
@@ -122,11 +122,14 @@ def evaluate(
     show(f"result: {options.out}")
 
 
-def compare(predictions: list[str], config: sciscirl.metrics.compare.CompareConfig, *, out: Path | None = None) -> None:
+def compare(
+    predictions: tuple[str, ...], config: sciscirl.metrics.compare.CompareConfig, *, out: Path | None = None
+) -> None:
     """Compare models on the same held-out papers.
 
-    Options:
+    Args:
         predictions: [NAME=]PATH of each: the folder of a run or of an evaluation, or a predictions file.
+        config: how to compare.
         out: also write ``comparison.json`` and pictures into this folder.
 
     Example:
@@ -142,8 +145,9 @@ def compare(predictions: list[str], config: sciscirl.metrics.compare.CompareConf
 def select(run: Path, config: sciscirl.evaluation.checkpoints.SelectionConfig) -> None:
     """Choose a checkpoint of a training run by its evaluations.
 
-    Options:
+    Args:
         run: the folder of the run.
+        config: how to choose.
 
     Example:
         sciscirl select runs/exp6 --metric min_class_recall
@@ -153,18 +157,19 @@ def select(run: Path, config: sciscirl.evaluation.checkpoints.SelectionConfig) -
     show(render_selection(select_checkpoint(run, config)))
 
 
-def report(runs: list[Path], config: partial[sciscirl.report.report.ReportConfig]) -> None:
+def report(runs: tuple[Path, ...], config: partial[sciscirl.report.report.ReportConfig]) -> None:
     """Show runs and evaluations in one HTML page.
 
-    Options:
+    Args:
         runs: folders of training runs and evaluations.
+        config: what to show.
 
     Example:
         sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
     """
     from sciscirl.report.report import write_report
 
-    options = config(runs=tuple(runs))
+    options = config(runs=runs)
     show(f"report: {write_report(options)}\npictures: {options.pictures}")
 
 
@@ -179,11 +184,13 @@ def serve(
 ) -> None:
     """Serve Tinker's API on this machine.
 
-    Options:
+    Args:
+        config: what to serve.
+        tiny_config: how a tiny model is made.
         tiny: make and serve a tiny model that knows nothing, to try the machinery.
         release: with --tiny: make its tokenizer for the papers of this release.
         cuda: use an NVIDIA GPU.
-        cache: the folder of the server's environment and of tiny models; by default the user's cache folder.
+        cache: the folder of the server's environment and of tiny models; None: the user's cache folder.
 
     Example:
         sciscirl serve --tiny --release slices/synthetic
@@ -196,7 +203,7 @@ def serve(
 
     if tiny == ("model" in config.keywords):
         msg = "serve needs one of --tiny and --model."
-        raise UsageError(msg)
+        raise SciSciRLError(msg)
     logging.basicConfig(format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
     if tiny:
@@ -219,7 +226,7 @@ def merge(
 ) -> None:
     """Merge an adapter of PEFT into one 16-bit model.
 
-    Options:
+    Args:
         adapter: its folder, or that of the run.
         out: the folder of the model.
         dtype: of its weights.
@@ -268,6 +275,27 @@ def presets() -> None:
     show(render_presets())
 
 
+def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    Args:
+        shell: bash, zsh or tcsh.
+
+    Example:
+        eval "$(sciscirl completion bash)"
+    """
+    import shtab
+
+    root = OptionParser(prog="sciscirl")
+    places = {"": root.add_subparsers()}
+    for name, command in COMMANDS.items():
+        group, _, last = name.rpartition(" ")
+        if group not in places:
+            places[group] = places[""].add_parser(group, help=group).add_subparsers()
+        add_options(places[group].add_parser(last, help=name), command)  # shtab leaves out those without help
+    print(shtab.complete(root, shell))  # noqa: T201
+
+
 #: Every subcommand by name.
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
@@ -282,6 +310,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "sweep repro": sweep_repro,
         "sweep group-sizes": sweep_group_sizes,
         "presets": presets,
+        "completion": completion,
     }
 )
 _RUN: Final = "preset release model log_path max_steps n_train batch_size learning_rate eval_every resume dry_run"

@@ -49,7 +49,7 @@ PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE")
-_OPTION: Final = "EvaluationConfig.out"
+_OPTION: Final = "folder: EvaluationConfig.out"
 _log = logging.getLogger(__name__)
 
 
@@ -61,20 +61,20 @@ class EvaluationConfig:
         release: the folder of a release.
         out: the folder of the result; RELEASE is the name of the release's folder. A result is never replaced.
         split: of the release.
-        preset: prompt, contract, reward and length of answer; by default those of the run, else ``baseline``.
-        model: the base model; by default the preset's.
-        checkpoint: weights to sample from (tinker://...); by default the base model itself.
+        preset: prompt, contract, reward and length of answer; None: those of the run, else baseline.
+        model: the base model; None: the preset's.
+        checkpoint: weights to sample from (tinker://...); None: the base model itself.
         local_model: a folder with a model or adapter to load into this process, without a server.
         run: the folder of a training run; its last checkpoint, preset, model and chat format are used.
         step: evaluate the checkpoint of this step of the run, instead of the last one.
-        renderer: the chat format; by default the model's own, without thinking.
-        base_url: a Tinker server; by default TINKER_BASE_URL, else Tinker.
-        temperature: of sampling; 0 is greedy; by default the preset's.
-        max_tokens: longest answer that is sampled; by default the preset's.
-        n_papers: evaluate only the first papers, this many.
+        renderer: the chat format; None: the model's own, without thinking.
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+        temperature: of sampling, 0 is greedy; None: the preset's.
+        max_tokens: longest answer that is sampled; None: the preset's.
+        n_papers: evaluate only the first papers, this many; None: all.
         group_size: answers to each paper.
-        challenger: of an adversarial preset: rules, or a base model that challenges; by default the preset's.
-        judge: of an adversarial preset: a base model that judges reasoning, instead of the rubric.
+        challenger: of an adversarial preset: rules, or a base model; None: the preset's.
+        judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
 
     Raises:
         SciSciRLError: on construction, if values contradict each other or are impossible.
@@ -105,10 +105,10 @@ class EvaluationConfig:
         is_on_server = self.checkpoint is not None or self.model is not None
         if is_on_server and (self.run is not None or self.local_model is not None):
             what = "run" if self.run is not None else "local_model"
-            msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model= and checkpoint=."
+            msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
             raise SciSciRLError(msg)
         if self.step is not None and self.run is None:
-            msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run= too, or leave it out."
+            msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
         if self.checkpoint is not None:
             from sciscirl.runs.server import check_weights  # loads the SDK, which judging a file need not
@@ -435,7 +435,7 @@ def save_evaluation(
             write_predictions(predictions, rescued)
         except OSError:  # full too: the first error says what to mend
             raise error from None
-        msg = f"{error} The answers are kept in {rescued}; evaluate them with from_predictions={rescued}."
+        msg = f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
         raise StorageError(msg) from error
     write_json(config.out / RUN_FILE, describe_run(config.release, settings))
     write_json(config.out / METRICS_FILE, metrics)

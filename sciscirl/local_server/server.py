@@ -41,8 +41,8 @@ class LocalServerConfig:
 
     Attributes:
         model: a model directory as Transformers saves it; clients name the model by this path, made absolute.
-        state: the folder of checkpoints, database and log, which stay when the server ends; by default the user's data
-            folder.
+        state: the folder of checkpoints, database and log, which stay when the server ends (by default in the user's
+            data folder).
         port: of this machine; 0 takes a free one.
         max_lora_rank: highest LoRA rank that a client may ask for; the cookbook's default is 32.
         max_lora_adapters: adapters in memory: one for the base model, one for each training run, and one for each
@@ -118,7 +118,7 @@ def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
         LocalServerError: the port is in use, the state folder cannot be written or has another server, or the server
             ends before its model is loaded (with the last error of its log).
     """
-    with locked_folder(config.state, user="server", option="folder with --state", error=LocalServerError):
+    with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)
         log, ready = config.state / "server.log", config.state / "ready"
         ready.unlink(missing_ok=True)

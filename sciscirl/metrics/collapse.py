@@ -167,7 +167,7 @@ class CollapseAlarm:
             what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} {self.watched} in a row)."
             if self.action == "stop":
                 msg = (
-                    f"{what} The run was ended. Choose an earlier checkpoint (select_checkpoint), train with a "
+                    f"{what} The run was ended. Choose an earlier checkpoint (sciscirl select), train with a "
                     "balanced reward, or continue anyway with resume=True collapse=warn."
                 )
                 raise CollapseError(msg, metrics={**metrics, **more}, step=step)

@@ -26,7 +26,7 @@ class CompareConfig:
     """Options of a comparison.
 
     Attributes:
-        reference: compare every other model with this one only; by default every pair.
+        reference: compare every other model with this one only; None: every pair.
         n_resamples: of the papers, for the intervals.
         level: of the intervals.
         seed: of the resamples.

@@ -106,7 +106,7 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
         StorageError: if the result cannot be written.
     """
     if out is not None:
-        refuse_slice(out, "folder: --out", PredictionsError)
+        refuse_slice(out, "folder: out=...", PredictionsError)
     tables, slices = read_named(words)
     check_slices(slices)
     comparison = compare_predictions(tables, config)

@@ -172,5 +172,5 @@ def _check_pictures(folder: Path) -> None:
     if os.path.lexists(folder) and (
         folder.is_symlink() or not folder.is_dir() or not all(is_of_report(path) for path in folder.iterdir())
     ):
-        msg = f"{folder} holds something other than pictures of a report. Choose another --out, or move it."
+        msg = f"{folder} holds something other than pictures of a report. Choose another ReportConfig.out, or move it."
         raise SciSciRLError(msg)

@@ -80,7 +80,7 @@ class ConcurrentEvaluator(LabelEvaluator):
 
 @asynccontextmanager
 async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path, options: Sequence[str]) -> AsyncGenerator[None]:
-    """If an error ends a run, say which evaluation is lost, and how to repeat it with ``scripts/evaluate.py options``.
+    """If an error ends a run, say which evaluation is lost, and how to repeat it with ``sciscirl evaluate``.
 
     It does not wait for the evaluation: that may need the server or disk that failed, and Ctrl-C must end the run. A
     collapse that was found but not yet reported is written down.
@@ -113,7 +113,7 @@ def _find_remedy(folder: Path, step: int, options: Sequence[str]) -> str:
         return f"No weights of that step were kept (save_every), so that {folder} will do without it."
     out = folder.with_name(f"{folder.name}-step-{step:06d}")
     words = ("--run", str(folder), "--step", str(step), *options, "--out", str(out))
-    return f"To have it: {shlex.join(('python', 'scripts/evaluate.py', *words))}"
+    return f"To have it: {shlex.join(('sciscirl', 'evaluate', *words))}"
 
 
 def _tell(error: BaseException) -> str:

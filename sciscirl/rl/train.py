@@ -151,7 +151,7 @@ def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
 
 
 def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
-    """List the options with which ``scripts/evaluate.py`` judges a checkpoint as the run itself does."""
+    """List the options with which ``sciscirl evaluate`` judges a checkpoint as the run itself does."""
     preset = resolve_preset(options)
     temperature = preset.temperature if options.eval_temperature is None else options.eval_temperature
     more = {"--n-papers": options.n_test, "--base-url": config.base_url}

@@ -313,7 +313,7 @@ def find_adapter(folder: Path) -> Path:
     """Return the adapter that a run of the PEFT backend has trained."""
     if not (folder / ADAPTER).is_dir():
         msg = (
-            f"{folder} has no {ADAPTER}: a run of train_sft.py --backend peft leaves one at its end. Resume it if it "
+            f"{folder} has no {ADAPTER}: a run of sciscirl sft --backend peft leaves one at its end. Resume it if it "
             "is one: resume=True. The weights of other runs lie on their server."
         )
         raise SciSciRLError(msg)

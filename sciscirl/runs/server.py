@@ -24,7 +24,7 @@ from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
-_LOCAL_HINT = "or start one of your own: python scripts/serve_local_tinker.py --tiny"
+_LOCAL_HINT = "or start one of your own: sciscirl serve --tiny"
 #: Words in an answer of SkyRL, and what they mean for the user.
 _SKYRL_ANSWERS: Final = {
     "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "

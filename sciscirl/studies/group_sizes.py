@@ -62,11 +62,12 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
         >>> [(run.group_size, run.batch_size, run.log_path) for run in runs.values()]
         [(4, 8, 'runs/group_sizes/group_004'), (8, 4, 'runs/group_sizes/group_008')]
     """
-    given = [name for name in ("log_path", "group_size", "batch_size") if getattr(options, name) is not None]
-    if given or options.resume:
+    decided = ("log_path", "group_size", "batch_size", "resume")
+    given = [f"GroupSizeOptions.{name}" for name in decided if getattr(options, name) not in (None, False)]
+    if given:
         msg = (
-            f"{', '.join(given) or 'resume'} cannot be set: the sweep decides. Set sizes=, rollouts_per_step= and "
-            "out=; a sweep that is there goes on by itself."
+            f"{', '.join(given)} cannot be set: the sweep decides. Set sizes=..., rollouts_per_step=... and out=...; a "
+            "sweep that is there goes on by itself."
         )
         raise SciSciRLError(msg)
     unfit = [size for size in options.sizes if size < 2 or options.rollouts_per_step % size]

@@ -140,12 +140,12 @@ class ReproConfig:
         local_model: a folder with a model to load into this process, without a server.
         model: a base model on a Tinker server.
         checkpoint: weights on that server (tinker://...).
-        base_url: that server; by default TINKER_BASE_URL, else Tinker.
+        base_url: that server; None: TINKER_BASE_URL, else Tinker.
         preset: prompt, contract and length of answer.
-        renderer: the chat format; by default the model's own, without thinking.
+        renderer: the chat format; None: the model's own, without thinking.
         split: of the release.
         n_papers: ask about the first papers, this many.
-        max_tokens: longest answer; by default the preset's.
+        max_tokens: longest answer; None: the preset's.
         temperature: of the sampled runs; every setting is also asked greedily.
         seed: of the sampled runs.
         axes: the settings.
@@ -174,10 +174,10 @@ class ReproConfig:
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if (self.local_model is None) == (self.model is None):
-            msg = "a sweep needs one model: set local_model= (a folder) or model= (a name on a server)."
+            msg = "a sweep needs one model: set local_model=... (a folder) or model=... (a name on a server)."
             raise SciSciRLError(msg)
         if self.local_model is not None and (self.checkpoint is not None or self.base_url is not None):
-            msg = "ReproConfig.local_model needs no server. Leave checkpoint= and base_url= out."
+            msg = "ReproConfig.local_model needs no server. Leave checkpoint=... and base_url=... out."
             raise SciSciRLError(msg)
         if self.checkpoint is not None:
             from sciscirl.runs.server import check_weights  # loads the SDK

@@ -56,7 +56,7 @@ class Sweep:
         needs = TARGETS[self.rules.target]
         self.papers: list[Paper] = read_split(config.release, config.split, needs=needs)[: config.n_papers]
         if not self.papers:
-            msg = f"there is no paper on the {config.split} split. Choose the other one: --split."
+            msg = f"there is no paper on the {config.split} split. Choose the other one: ReproConfig.split."
             raise SciSciRLError(msg)
         if config.model is not None:
             check_server(config.model, config.base_url, needs_training=False)
@@ -135,7 +135,7 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
     others = {_name_of(folder): folder for folder in config.against}
     for folder in others.values():
         check_comparable(facts["settings"], folder)
-    with locked_folder(config.out, user="sweep", option="folder: --out"):
+    with locked_folder(config.out, user="sweep", option="folder: ReproConfig.out"):
         begin_sweep(config.out, facts)
         cells += [replace(cells[0], axis=ELSEWHERE, value=name) for name in others]
         total = len(cells) * len(sweep.papers) * len(sweep.modes)

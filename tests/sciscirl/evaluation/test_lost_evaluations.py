@@ -13,7 +13,7 @@ import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.cli.commands import evaluate
-from sciscirl.cli.flags import read_words
+from sciscirl.cli.flags import make_parser, read_words
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.options import TrainOptions
@@ -80,7 +80,7 @@ SAMPLED = checkpoint(STEP, sampler_path="tinker://x/sampler_weights/5")
         ([checkpoint(3)], "It is made anew where the run goes on: resume=True."),
         ([SAMPLED], "It is made anew where the run goes on: resume=True."),
         ([checkpoint(3), checkpoint(8)], "No weights of that step were kept (save_every), so that "),
-        ([SAMPLED, checkpoint(8)], "To have it: python scripts/evaluate.py --run "),
+        ([SAMPLED, checkpoint(8)], "To have it: sciscirl evaluate --run "),
     ],
 )
 def test_an_evaluation_that_the_end_of_a_run_leaves_behind_is_named_and_so_is_how_to_have_it(
@@ -96,8 +96,8 @@ def test_an_evaluation_that_the_end_of_a_run_leaves_behind_is_named_and_so_is_ho
 def test_the_command_that_is_named_judges_the_weights_of_that_step_as_the_run_would_have(end_run, caplog, options):
     with pytest.raises(SciSciRLError, match="the disk is full"):
         end_run(never, raise_error, [SAMPLED, checkpoint(8)], max_paper_tokens=400, eval_temperature=0.25, n_test=6)
-    words = shlex.split(caplog.messages[0].partition("To have it: python scripts/evaluate.py ")[2])
-    config = EvaluationConfig(**read_words(evaluate, words))
+    words = shlex.split(caplog.messages[0].partition("To have it: sciscirl evaluate ")[2])
+    config = EvaluationConfig(**read_words(make_parser(evaluate, "evaluate"), evaluate, words))
     subject = find_subject(config)
     assert (subject.checkpoint, subject.temperature) == ("tinker://x/sampler_weights/5", 0.25)
     assert (subject.preset.rules.max_paper_tokens, subject.preset.name) == (400, "exp4")
@@ -153,7 +153,7 @@ def test_a_step_is_one_of_a_run_whose_weights_of_it_were_kept(end_run, options, 
     more = {"release": Path(options["release"]), "out": tmp_path / "out"}
     with pytest.raises(SciSciRLError, match=r"kept no weights at step 8\. It did at 5: choose one"):
         find_subject(EvaluationConfig(run=Path(options["log_path"]), step=8, **more))
-    with pytest.raises(SciSciRLError, match=r"step is 5, but no run is given\. Set run= too"):
+    with pytest.raises(SciSciRLError, match=r"step is 5, but no run is given\. Set run=\.\.\. too"):
         EvaluationConfig(model="a/b", step=5, **more)
 
 

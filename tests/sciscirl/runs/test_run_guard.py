@@ -214,7 +214,7 @@ def test_no_answer_is_paid_for_that_has_no_place_to_go(toy_slice, toy_model, tmp
 
     with serve_models([{"model_name": toy_model}]) as url:
         (tmp_path / "file").touch()
-        with pytest.raises(SciSciRLError, match=r"cannot be written: Not a directory.*folder for the result: --out"):
+        with pytest.raises(SciSciRLError, match=r"cannot be written: Not a directory.*folder: EvaluationConfig\.out"):
             judge(tmp_path / "file" / "out")
         with pytest.raises(SciSciRLError, match=r"cannot be written: File name too long\. Choose another folder"):
             judge(tmp_path / ("x" * 300))
@@ -239,7 +239,7 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
     answers = pl.DataFrame([{"openalex_id": "W1", **said}])
     with pytest.raises(StorageError, match="No space left on device") as caught:
         save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
-    (kept,) = re.findall(r"The answers are kept in (\S+); evaluate them with from_predictions=", str(caught.value))
+    (kept,) = re.findall(r"The answers are kept in (\S+): sciscirl evaluate --from-predictions", str(caught.value))
     assert read_predictions(Path(kept)).equals(answers)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
     with pytest.raises(StorageError, match=r"out.predictions\.parquet: No space left on device\.$"):
@@ -276,9 +276,9 @@ def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
     with serve_models([{"model_name": toy_model}]) as url:
         with pytest.raises(SciSciRLError, match=r"is a slice, which nothing is added to. Choose another log_path"):
             asyncio.run(train_preset(TrainOptions(**options | {"log_path": str(release), "base_url": url})))
-        with pytest.raises(SciSciRLError, match=r"is a slice.*another EvaluationConfig\.out"):
+        with pytest.raises(SciSciRLError, match=r"is a slice.*folder: EvaluationConfig\.out"):
             asyncio.run(evaluate_model(EvaluationConfig(**known, base_url=url)))
-    with pytest.raises(SciSciRLError, match=r"is a slice.*another EvaluationConfig\.out"):
+    with pytest.raises(SciSciRLError, match=r"is a slice.*folder: EvaluationConfig\.out"):
         evaluate_baselines(EvaluationConfig(release=release, out=release))
     assert not asked
     assert sorted(release.rglob("*")) == files

@@ -239,8 +239,8 @@ def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "error: --backend is missing"),
-        (["--backend", "peft", "nope=1"], "error: no option --nope"),
+        ([], "error: --backend is required"),
+        (["--backend", "peft", "nope=1"], "error: unknown flag --nope"),
         (["--help"], "--backend {"),
     ],
 )
