@@ -22,7 +22,7 @@ from benchmarks.collapse_policy import FORMS, LABELS, Answers, Draws, Policy, Te
 from sciscirl.envs.dataset import order_papers
 from sciscirl.evaluation.baselines import run_baseline
 from sciscirl.metrics.collapse import measure_spread
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.presets import PRESETS
 from sciscirl.task.papers import Paper, read_split
@@ -96,7 +96,7 @@ def choose_signal(n_folds: int = 3) -> float:
             run_baseline("tfidf_logistic", [paper for other in folds if other is not fold for paper in other], fold)
             for fold in folds
         ]
-        match[signal] = compute_metrics(pl.concat(judged))["label_match"]
+        match[signal] = measure_predictions(pl.concat(judged))["label_match"]
         print(f"text_signal {signal}: label_match {match[signal]:.3f} of {len(papers):,} training papers", flush=True)
     return min(match, key=lambda signal: abs(match[signal] - PUBLISHED_MATCH))
 
@@ -146,7 +146,7 @@ class Judge:
     def measure(self, forms: np.ndarray, contents: np.ndarray) -> dict[str, float]:
         """Compute the metrics of an evaluation, and the entropy of its labels."""
         places = zip(forms.tolist(), contents.tolist(), self.golds, strict=True)
-        metrics = compute_metrics([self.prediction(*place) for place in places])
+        metrics = measure_predictions([self.prediction(*place) for place in places])
         return metrics | {"entropy": measure_spread(metrics).get("entropy", np.nan)}
 
 

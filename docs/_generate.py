@@ -132,10 +132,8 @@ def render_command(program: str) -> str:
 
 
 def _render_data_commands() -> str:
-    try:
-        from sciscidata.cli.commands import render_reference
-    except ImportError:
-        return ""
+    from sciscidata.cli.commands import render_reference
+
     return render_reference()
 
 

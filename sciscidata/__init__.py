@@ -1,9 +1,9 @@
 """Labels for scientific impact, computed from the citation record at the scale of all science.
 
-``works, citations, _ = scan_records(...)`` reads a source; ``compute_cd_index(works, citations)`` and
-``compute_atypicality(works, citations)`` score its works; ``compute_labels(scores)`` labels them; ``draw_split(labelled)``
-draws a balanced split that more data never changes. ``build(BuildConfig(...))`` does all of it and writes a release;
-``read_release(folder)`` reads one back.
+``scan_records(config)`` reads works and citations. ``compute_cd_index(works, citations)`` and
+``compute_atypicality(works, citations)`` score the works, ``compute_labels(scores)`` labels them, and
+``draw_split(labelled)`` draws train and test works, which more data never moves from one split to the other.
+``build(config)`` does all of this and writes a release; ``read_release(folder)`` reads it.
 
 ``scan_*`` and ``compute_*`` are lazy: nothing runs before ``collect()``. Everything else runs when it is called.
 """

@@ -3,7 +3,7 @@
 ``read_split(folder, "train")`` reads the papers of a release. ``find_preset("exp4")`` returns an experiment: prompt,
 contract, reward and model. ``LabelEnv`` and ``LabelDatasetBuilder`` serve papers to the cookbook's training loop.
 ``await train_preset(TrainOptions(...))`` trains a model, ``await evaluate_model(EvaluationConfig(...))`` judges one on
-held-out papers. ``compute_metrics`` and ``compare_predictions`` measure its answers, and
+held-out papers. ``measure_predictions`` and ``compare_predictions`` measure its answers, and
 ``write_report(ReportConfig(...))`` shows runs in one page. Everything runs when it is called.
 
 Example:

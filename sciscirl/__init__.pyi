@@ -8,7 +8,7 @@ from .errors import SciSciRLError as SciSciRLError
 from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
 from .evaluation.evaluate import evaluate_model as evaluate_model
 from .metrics.compare import compare_predictions as compare_predictions
-from .metrics.metrics import compute_metrics as compute_metrics
+from .metrics.metrics import measure_predictions as measure_predictions
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
 from .presets import Preset as Preset

@@ -101,7 +101,9 @@ def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, with
 def moments_of_cells(
     cell_starts, partners, shares, sizes, means, joint, weights, parts, own_parts, within, mean_out, deviation_out
 ):
-    """Write mean and standard deviation of every cell's count; NaN where it cannot vary. Formulas: docs/measures/atypicality.md.
+    """Write mean and standard deviation of every cell's count; NaN where it cannot vary.
+
+    Formulas: docs/measures/atypicality.md.
 
     Where the shortcuts leave nothing of it the deviation is 0, and negative where it might be something of nothing:
     settle_doubts has to follow.

@@ -15,8 +15,8 @@ With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the oth
 
 where Q_c(a, a) sums (u_a - mean u_a)^2 over the slots of c, V_cd is the squared norm of the matrix [slots s, t in one
 work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)), and r_c, r are the margins of V. Two
-terms are a bound and a product in place of sums over four shares; docs/measures/atypicality.md derives all this and says how near it
-is: within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, where no few venues dominate (see
+terms are a bound and a product in place of sums over four shares. docs/measures/atypicality.md derives all this. The
+result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few venues dominate (see
 venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the exact sum is
 taken. A variance of zero leaves z undefined.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import prediction_schema
 from sciscirl.runs.folder import open_store
 from sciscirl.task.papers import TargetName
@@ -73,4 +73,4 @@ class TrainingWatch:
             return {}
         schema = prediction_schema(self.target)
         rows = pl.DataFrame([{name: log.get(name) for name in schema} for log in logs], schema=schema)
-        return {f"train/{name}": value for name, value in compute_metrics(rows).items()}
+        return {f"train/{name}": value for name, value in measure_predictions(rows).items()}

@@ -241,7 +241,7 @@ def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
     """Return the metrics of one answer; the cookbook averages each key over the answers that have it.
 
     Only answers to neutral papers have the key ``recall/neutral``, so its average is the recall in a batch. In the
-    joint task, metrics of one label have its name before them, as in ``metrics.compute_metrics``.
+    joint task, metrics of one label have its name before them, as in ``metrics.measure_predictions``.
     """
     by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
     metrics: Metrics = {}

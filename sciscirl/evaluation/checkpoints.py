@@ -17,7 +17,7 @@ from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE, list_weights
 
@@ -140,7 +140,7 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
             f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
         )
         raise RunFolderError(msg)
-    metrics = [compute_metrics(table) for table in tables.values()]
+    metrics = [measure_predictions(table) for table in tables.values()]
     scores = np.array([found[config.metric] for found in metrics])
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
     best = int(np.argmax(np.where(eligible, scores, -np.inf)))

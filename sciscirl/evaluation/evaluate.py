@@ -25,7 +25,7 @@ from sciscidata.errors import StorageError
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import compute_metrics, tie_metrics
+from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import Preset, choose_opponents, find_preset
 from sciscirl.runs.folder import (
@@ -123,7 +123,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
 
     Returns:
-        The metrics of ``compute_metrics`` and the intervals of ``bootstrap_intervals``.
+        The metrics of ``measure_predictions`` and the intervals of ``bootstrap_intervals``.
 
     Raises:
         ReleaseError: the release is missing or was altered.
@@ -410,7 +410,7 @@ def measure(predictions: pl.DataFrame) -> dict[str, float]:
         >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
         1.0
     """
-    metrics = compute_metrics(predictions) | bootstrap_intervals(predictions)
+    metrics = measure_predictions(predictions) | bootstrap_intervals(predictions)
     if not {"openalex_id", "reward"} <= set(predictions.columns):
         return metrics
     groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()

@@ -23,7 +23,7 @@ from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
 from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.task.papers import Paper, TargetName
@@ -118,7 +118,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         """Judge any completer of tokens. An error of the server is raised, not counted as a wrong answer.
 
         Returns:
-            The metrics of ``compute_metrics``, each after the name of this evaluator and a slash.
+            The metrics of ``measure_predictions``, each after the name of this evaluator and a slash.
 
         Raises:
             CollapseError: the alarm ends the run. Predictions and rollouts are written by then.
@@ -139,7 +139,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.folder is not None:
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
-        metrics = {f"{self.name}/{name}": value for name, value in compute_metrics(self.predictions).items()}
+        metrics = {f"{self.name}/{name}": value for name, value in measure_predictions(self.predictions).items()}
         metrics |= self.alarm(metrics, step) if self.alarm is not None else {}
         self.judged = step, metrics
         return metrics

@@ -35,7 +35,7 @@ def bootstrap_intervals(
     A resample (:func:`resample_metrics`) that leaves a metric undefined is left out of its interval.
 
     Args:
-        predictions: as for :func:`metrics.compute_metrics`.
+        predictions: as for :func:`metrics.measure_predictions`.
         n_resamples: at most a million; more make the ends of the intervals steadier.
         level: share of resamples inside.
         seed: from 0.
@@ -43,10 +43,10 @@ def bootstrap_intervals(
     Returns:
         ``NAME/low`` and ``NAME/high``, for ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``,
         ``format_strict_ok`` and each ``recall/C`` that is defined. In the joint task, under the names that
-        ``compute_metrics`` uses; each resample has the same papers for both labels.
+        ``measure_predictions`` uses; each resample has the same papers for both labels.
 
     Raises:
-        PredictionsError: as :func:`metrics.compute_metrics`; or an option is out of range.
+        PredictionsError: as :func:`metrics.measure_predictions`; or an option is out of range.
 
     Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
 
@@ -91,7 +91,7 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
     this stream never changes, so the same predictions in the same order give the same resamples everywhere.
 
     Args:
-        tables: each as for :func:`metrics.compute_metrics`. Without ``openalex_id``, each row is a paper.
+        tables: each as for :func:`metrics.measure_predictions`. Without ``openalex_id``, each row is a paper.
         n_resamples: at most a million.
         seed: from 0.
 
@@ -100,7 +100,7 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
         metric undefined.
 
     Raises:
-        PredictionsError: as :func:`metrics.compute_metrics`; the tables are not of the same papers in the same order;
+        PredictionsError: as :func:`metrics.measure_predictions`; or the tables hold other papers, or another order;
             or an option is out of range.
 
     Example:

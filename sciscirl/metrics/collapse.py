@@ -58,7 +58,7 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
     """Measure how evenly the labels of one evaluation are spread.
 
     Args:
-        metrics: from ``metrics.compute_metrics``.
+        metrics: from ``metrics.measure_predictions``.
         prefix: what stands before each name there.
 
     Returns:
@@ -84,7 +84,7 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     """List the signs of collapse in one evaluation.
 
     Args:
-        metrics: from ``metrics.compute_metrics``, with any prefix before the names; each label of a task is checked.
+        metrics: from ``metrics.measure_predictions``, with any prefix; each label of a task is checked.
         config: the thresholds.
 
     Example:

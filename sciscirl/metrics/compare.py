@@ -14,7 +14,7 @@ from msgspec import Meta
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
-from sciscirl.metrics.metrics import compute_metrics, find_right
+from sciscirl.metrics.metrics import find_right, measure_predictions
 from sciscirl.metrics.predictions import find_target, split_by_label
 
 #: The metrics that are compared; for each, larger is better.
@@ -127,7 +127,7 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
     if reference is not None and reference not in aligned:
         msg = f"CompareConfig.reference is {reference!r}, needs one of {', '.join(aligned)}."
         raise PredictionsError(msg)
-    metrics = {name: compute_metrics(table) for name, table in aligned.items()}
+    metrics = {name: measure_predictions(table) for name, table in aligned.items()}
     drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)
     row_of = {name: row for row, name in enumerate(aligned)}
     right = {name: find_right(table) for name, table in aligned.items()}

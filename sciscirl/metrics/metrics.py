@@ -32,7 +32,7 @@ AVERAGED: Final = (
 _N_BINS: Final = 10
 
 
-def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Compute every metric of one evaluation.
 
     An undefined metric has no key, for example the recall of a class without papers, or the precision of a class that
@@ -84,7 +84,7 @@ def compute_metrics(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> 
     Example:
         >>> said = {"confidence": 0.9, "is_json": True, "is_valid": True}
         >>> lost = {"gold": "neutral", "label": None, "confidence": None, "is_json": False, "is_valid": False}
-        >>> metrics = compute_metrics([{"gold": "disruptive", "label": "disruptive", **said}, lost])
+        >>> metrics = measure_predictions([{"gold": "disruptive", "label": "disruptive", **said}, lost])
         >>> metrics["label_match"], metrics["recall/neutral"], metrics["confusion/neutral/invalid"]
         (0.5, 0.0, 1.0)
     """

@@ -54,7 +54,7 @@ def render_dry_run(options: TrainOptions) -> str:
         group_size=preset.group_size,
         n_evaluations=n_evaluations,
         n_test=n_test,
-        n_refills=preset.dynamic_sampling,
+        n_spares=preset.dynamic_sampling,
     )
     dollars = usage.dollars(preset.model)
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"

@@ -63,7 +63,7 @@ def estimate_usage(
     group_size: int,
     n_evaluations: int,
     n_test: int,
-    n_refills: int = 0,
+    n_spares: int = 0,
 ) -> Usage:
     """Estimate the tokens of a run from above, with prompts of average length.
 
@@ -75,7 +75,7 @@ def estimate_usage(
         group_size: answers per paper.
         n_evaluations: of the test split.
         n_test: answers per evaluation.
-        n_refills: how often a group may be sampled again; only its last answers are trained on.
+        n_spares: how often a group may be sampled again; only its last answers are trained on.
 
     Example:
         >>> estimate_usage(
@@ -84,7 +84,7 @@ def estimate_usage(
         Usage(prefill=6600000, sample=704000, train=5312000)
     """
     n_rollouts = n_steps * batch_size * group_size
-    n_answers = n_rollouts * (1 + n_refills) + n_evaluations * n_test
+    n_answers = n_rollouts * (1 + n_spares) + n_evaluations * n_test
     return Usage(
         prefill=round(n_answers * prompt_tokens),
         sample=n_answers * max_tokens,

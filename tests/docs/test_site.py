@@ -68,8 +68,6 @@ def test_commands_on_pages_have_options_that_exist(site):
             for block in re.findall(r"```bash\n(.*?)```", document.read_text("utf-8"), re.DOTALL):
                 for line in re.findall(rf"^{program} .*", block.replace("\\\n", " "), re.MULTILINE):
                     words = shlex.split(line, comments=True)
-                    if not sections:
-                        continue
                     name = max((name for name in sections if line.startswith(f"{program} {name}")), key=len)
                     settings = [word.partition("=")[0] for word in words[2:] if "=" in word or word.startswith("--")]
                     flags = {f"--{word.removeprefix('--').replace('_', '-')}" for word in settings}

@@ -116,7 +116,9 @@ def test_a_server_that_a_doubtful_address_leads_to_is_never_asked_with_a_key(hos
         url = f"http://{host}:{server.server_address[1]}"
         with pytest.raises(ConfigError) as caught:
             ApiConfig(base_url=url, api_key=KEY)
-        assert str(caught.value).startswith(f"ApiConfig.base_url is {url}: the API key would be sent there unencrypted. ")
+        assert str(caught.value).startswith(
+            f"ApiConfig.base_url is {url}: the API key would be sent there unencrypted. "
+        )
         assert KEY not in str(caught.value)
         assert server.asked == {}
         with ResponseStore(tmp_path / "cache") as store:  # the address does lead there: without a key it is asked

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from sciscirl.envs.env import void
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, write_predictions
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.task.contracts import render_answer
@@ -92,7 +92,7 @@ def make_run(
         rows.append(row)
     for step, table in evaluations.items():
         write_predictions(table, folder / "predictions" / f"test_{step:06d}.parquet")
-        judged = {f"test/{name}": value for name, value in compute_metrics(table).items()}
+        judged = {f"test/{name}": value for name, value in measure_predictions(table).items()}
         if step < len(rows):
             rows[step] |= judged
         else:
@@ -109,7 +109,7 @@ def make_evaluation(
 ) -> Path:
     """Write what an evaluation leaves."""
     write_predictions(table, folder / "predictions.parquet")
-    (folder / "metrics.json").write_text(json.dumps(compute_metrics(table)), "utf-8")
+    (folder / "metrics.json").write_text(json.dumps(measure_predictions(table)), "utf-8")
     write_facts(folder, {"split": "test", **settings}, manifest_sha256)
     return folder
 

@@ -246,7 +246,7 @@ def test_a_list_of_inputs_becomes_a_tuple():
 
 @pytest.mark.parametrize("strict", ["no", "false", 0, None])
 def test_what_only_looks_like_a_truth_value_is_refused(strict):
-    with pytest.raises(ConfigError, match="strict is .*, needs True or False"):
+    with pytest.raises(ConfigError, match=r"strict is .*, needs True or False"):
         RecordsConfig(inputs=("works.jsonl",), strict=strict)
 
 

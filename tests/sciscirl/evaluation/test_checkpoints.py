@@ -15,7 +15,7 @@ from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.checkpoints import SelectionConfig, render_selection, select_checkpoint
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
 from sciscirl.runs.folder import list_weights
 from tests.conftest import REPOSITORY
@@ -95,7 +95,7 @@ def test_the_figures_are_those_of_the_metrics(tmp_path):
     for metric in ("macro_f1", "min_class_recall"):
         (one,) = select_checkpoint(run, SelectionConfig(metric=metric, n_resamples=1000)).candidates
         intervals = bootstrap_intervals(table)
-        assert one.score == compute_metrics(table)[metric]
+        assert one.score == measure_predictions(table)[metric]
         assert (one.low, one.high) == (intervals[f"{metric}/low"], intervals[f"{metric}/high"])
 
 

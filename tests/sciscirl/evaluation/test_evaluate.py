@@ -28,7 +28,7 @@ from sciscirl.evaluation.evaluate import (
     save_evaluation,
 )
 from sciscirl.evaluation.evaluator import LabelEvaluator
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
@@ -230,12 +230,12 @@ def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_whe
     train, test = (read_split(larger_slice, split, needs=TARGETS["joint"]) for split in ("train", "test"))
     rules = TaskRules(target="joint", contract="probabilities", reward="balanced")
     frame = run_baseline("tfidf_logistic", train, test, rules=rules)
-    metrics = compute_metrics(frame)
+    metrics = measure_predictions(frame)
     assert (metrics["label_match"], metrics["both_match"], metrics["novelty/macro_f1"]) == (1.0, 1.0, 1.0)
     assert 0 < metrics["forecast_brier"] < 1 / 3
     hard = run_baseline("tfidf_logistic", train, test, rules=replace(rules, contract="two_keys"))
-    assert compute_metrics(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training split is nearly balanced
-    assert "forecast_brier" not in compute_metrics(hard)
+    assert measure_predictions(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training split is nearly balanced
+    assert "forecast_brier" not in measure_predictions(hard)
     assert hard["confidence"].equals(frame["confidence"])
     novelty = run_baseline("tfidf_logistic", train, test, rules=TaskRules(target="novelty"))
     assert novelty["gold"].equals(frame["gold_novelty"].rename("gold"))
@@ -244,7 +244,7 @@ def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_whe
 def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):
     train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
     frame = run_baseline("majority", train, test, rules=TaskRules(contract="probabilities", reward="balanced"))
-    metrics = compute_metrics(frame)
+    metrics = measure_predictions(frame)
     assert metrics["forecast_brier"] == pytest.approx(1 / 3)
     assert metrics["reward_task"] == pytest.approx(2 / 3)
 
@@ -269,7 +269,7 @@ def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
     for name, metrics in results.items():
         folder = config.out / name
         assert json.loads((folder / "metrics.json").read_text("utf-8")) == metrics
-        assert compute_metrics(read_predictions(folder / "predictions.parquet"))["n"] == 9
+        assert measure_predictions(read_predictions(folder / "predictions.parquet"))["n"] == 9
         record = json.loads((folder / "run.json").read_text("utf-8"))
         assert record["settings"]["baseline"] == name
         assert len(record["release"]["manifest_sha256"]) == 64

@@ -26,7 +26,7 @@ from sciscirl.evaluation.evaluate import (
 )
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, write_predictions
 from sciscirl.options import TrainOptions
 from sciscirl.presets import PRESETS, describe
@@ -237,16 +237,16 @@ def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_
     assert metrics["test/predicted_share/invalid"] == 4 / 9
     # Where all tie there is no forecast on record, and still a rate; where labels are asked for there is none.
     tied = evaluator.predictions.filter(problem="tie")
-    assert compute_metrics(tied)["forecast_tie_rate"] == 1.0
+    assert measure_predictions(tied)["forecast_tie_rate"] == 1.0
     bare = tied.with_columns(problem=pl.lit("bad_label"))
-    assert "forecast_tie_rate" not in compute_metrics(bare)
+    assert "forecast_tie_rate" not in measure_predictions(bare)
 
 
 def test_the_dry_run_counts_the_answers_that_dynamic_sampling_may_take(toy_slice, toy_model):
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
     once, often = (render_dry_run(TrainOptions(**options, dynamic_sampling=n)).splitlines()[-1] for n in (None, 3))
-    # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 refills each answer of training up to 4 times.
+    # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 spares each answer of training up to 4 times.
     assert f" {(16 + 6) * 64:,} sampled, " in once
     assert f" {(64 + 6) * 64:,} sampled, " in often
     assert once.partition(" sampled, ")[2] == often.partition(" sampled, ")[2]

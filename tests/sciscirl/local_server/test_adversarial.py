@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sciscirl.metrics.adversarial import adversarial_schema
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def test_the_evaluations_of_a_run_say_what_their_predictions_say(run):
         assert predictions.schema == adversarial_schema("disruption")
         assert len(predictions) == SMALL["n_test"]
         row = next(row for row in rows if row["step"] == step and "test/flip/kept_right" in row)
-        for name, value in compute_metrics(predictions).items():
+        for name, value in measure_predictions(predictions).items():
             assert row[f"test/{name}"] == pytest.approx(value), name
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sciscirl.evaluation.evaluate import evaluate_predictions
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder
 from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, page_commands, served
@@ -145,7 +145,7 @@ def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(to
         predictions = read_predictions(tour.run / "predictions" / f"test_{step:06d}.parquet")
         assert len(predictions) == 12
         row = next(row for row in metrics if row["step"] == step and "test/label_match" in row)
-        for name, value in compute_metrics(predictions).items():
+        for name, value in measure_predictions(predictions).items():
             assert row[f"test/{name}"] == pytest.approx(value), name
         assert {"test/macro_f1", "test/parse_ok", "test/format_strict_ok", "test/recall/neutral"} <= row.keys()
 
@@ -157,7 +157,7 @@ def test_the_commands_of_the_readme_judge_the_run(tour):
     for name in ("predictions.parquet", "metrics.json", "run.json"):
         assert (tour.home / "evaluations" / "small" / name).is_file()
     last = read_predictions(tour.run / "predictions" / f"test_{int(tour.options['max_steps']):06d}.parquet")
-    assert f"{compute_metrics(last)['label_match']:.4f}" in from_file
+    assert f"{measure_predictions(last)['label_match']:.4f}" in from_file
 
 
 def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_server):
@@ -171,7 +171,7 @@ def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_s
     assert "majority" in json.dumps(pairs)
     tinker_server.run("report.py", *judged, "--release", "slices/small", "--out", "report.html", cwd=tour.home)
     page = (tour.home / "report.html").read_text("utf-8")
-    last = compute_metrics(read_predictions(tour.run / "predictions" / "test_000020.parquet"))
+    last = measure_predictions(read_predictions(tour.run / "predictions" / "test_000020.parquet"))
     assert f"{last['label_match']:.3f}" in page
     assert len(list((tour.home / "report_pictures").glob("*.png"))) > 10
 

@@ -20,7 +20,7 @@ from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.cli.main import main
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
@@ -38,7 +38,7 @@ HEALTHY = {"predicted_share/disruptive": 0.5, "predicted_share/neutral": 0.5, "m
 
 
 def measure(table: dict) -> dict[str, float]:
-    return compute_metrics(
+    return measure_predictions(
         [
             row(gold, None if label == INVALID else label)
             for gold, counts in zip(DISRUPTION_LABELS, table["confusion"], strict=True)

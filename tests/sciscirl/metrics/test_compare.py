@@ -15,7 +15,7 @@ from sciscirl.cli.main import run
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset
 from sciscirl.report.comparison import compare_files, find_predictions, render_comparison
 from tests.conftest import REPOSITORY
@@ -127,7 +127,7 @@ def test_intervals_of_one_model_are_those_of_an_evaluation():
     for metric in COMPARED:
         score = comparison.scores["one"][metric]
         assert (score.low, score.high) == (alone[f"{metric}/low"], alone[f"{metric}/high"])
-        assert score.value == pytest.approx(compute_metrics(one)[metric])
+        assert score.value == pytest.approx(measure_predictions(one)[metric])
 
 
 def test_a_real_lead_is_found_and_chance_is_not():

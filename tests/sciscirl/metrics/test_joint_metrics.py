@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import AVERAGED, compute_metrics, merge_labels
+from sciscirl.metrics.metrics import AVERAGED, measure_predictions, merge_labels
 from sciscirl.metrics.predictions import (
     PREDICTIONS,
     check_predictions,
@@ -52,8 +52,8 @@ def predict_all(answers, target, contract="two_keys") -> pl.DataFrame:
 
 @given(st.lists(spoken, min_size=1, max_size=25), st.sampled_from(["two_keys", "probabilities"]))
 def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contract):
-    joint = compute_metrics(predict_all(answers, "joint", contract))
-    alone = {name: compute_metrics(predict_all(answers, name, contract)) for name in ("disruption", "novelty")}
+    joint = measure_predictions(predict_all(answers, "joint", contract))
+    alone = {name: measure_predictions(predict_all(answers, name, contract)) for name in ("disruption", "novelty")}
     for name, metrics in alone.items():
         own = {key.removeprefix(f"{name}/"): value for key, value in joint.items() if key.startswith(f"{name}/")}
         assert own.items() <= metrics.items()
@@ -74,7 +74,7 @@ def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contr
 
 @given(st.lists(spoken, min_size=1, max_size=25))
 def test_confidence_in_a_joint_answer_is_that_both_are_right(answers):
-    metrics = compute_metrics(predict_all(answers, "joint"))
+    metrics = measure_predictions(predict_all(answers, "joint"))
     loss = [1.0 if said is None else (c - (gold == said)) ** 2 for gold, said, c in answers]
     assert metrics["brier"] == pytest.approx(math.fsum(loss) / len(loss))
     stated = [c for _, said, c in answers if said]
@@ -88,7 +88,7 @@ def test_novelty_is_measured_as_disruption_is(answers):
 
     twins = [(TWIN[gold], TWIN.get(said), confidence) for gold, said, confidence in answers]
     one, two = predict_all(answers, "disruption"), predict_all(twins, "novelty")
-    assert compute_metrics(two) == {rename(name): value for name, value in compute_metrics(one).items()}
+    assert measure_predictions(two) == {rename(name): value for name, value in measure_predictions(one).items()}
     intervals = bootstrap_intervals(one, n_resamples=20)
     assert bootstrap_intervals(two, n_resamples=20) == {rename(name): value for name, value in intervals.items()}
     assert (find_target(one), find_target(two)) == ("disruption", "novelty")
@@ -97,7 +97,7 @@ def test_novelty_is_measured_as_disruption_is(answers):
 @given(st.lists(spoken, min_size=1, max_size=15), st.integers(0, 100))
 def test_intervals_of_a_joint_task_are_of_the_same_papers_for_both_labels(answers, seed):
     frame = predict_all(answers, "joint")
-    intervals, metrics = bootstrap_intervals(frame, n_resamples=30, seed=seed), compute_metrics(frame)
+    intervals, metrics = bootstrap_intervals(frame, n_resamples=30, seed=seed), measure_predictions(frame)
     assert {name.rpartition("/")[0] for name in intervals} <= set(metrics)
     assert {"macro_f1/low", "format_strict_ok/low", "min_class_recall/high", "novelty/macro_f1/low"} <= set(intervals)
     for name, part in split_by_label(frame).items():
@@ -130,9 +130,9 @@ def test_nearly_the_uniform_forecast_costs_a_third_and_an_invalid_answer_costs_o
     answer = parse_answer(text, "probabilities", "novelty")
     row = make_prediction("W1", "novel", answer, score_answer(answer, "novel", REWARDS["strong"]), text)
     lost = predict("novel", None, 1.0, "novelty", "probabilities")
-    assert compute_metrics([row])["forecast_brier"] == pytest.approx(1 / 3, abs=1e-5)
-    assert compute_metrics([row, lost])["forecast_brier"] == pytest.approx(2 / 3, abs=1e-5)
-    assert "forecast_brier" not in compute_metrics([lost])
+    assert measure_predictions([row])["forecast_brier"] == pytest.approx(1 / 3, abs=1e-5)
+    assert measure_predictions([row, lost])["forecast_brier"] == pytest.approx(2 / 3, abs=1e-5)
+    assert "forecast_brier" not in measure_predictions([lost])
 
 
 def test_a_joint_table_goes_to_disk_and_back(tmp_path):
@@ -167,19 +167,19 @@ GOOD = predict(EVERY[0], EVERY[1], 0.5, "joint")
 def test_a_joint_table_that_no_evaluation_made_is_refused(changed, message):
     assert len(check_predictions([GOOD])) == 1
     with pytest.raises(PredictionsError, match=message):
-        compute_metrics([GOOD | changed])
+        measure_predictions([GOOD | changed])
 
 
 @pytest.mark.parametrize("gone", ["label_novelty", "gold_novelty", "confidence", "is_valid"])
 def test_a_joint_table_that_lacks_a_column_is_refused_with_its_name(gone):
     with pytest.raises(PredictionsError, match=f"the predictions have {gone} missing"):
-        compute_metrics([{name: value for name, value in GOOD.items() if name != gone}])
+        measure_predictions([{name: value for name, value in GOOD.items() if name != gone}])
 
 
 def test_labels_of_two_vocabularies_in_one_column_are_refused():
     rows = [predict("neutral", None, 1.0, "disruption"), predict("novel", None, 1.0, "novelty")]
     with pytest.raises(PredictionsError, match="1 of 2 predictions have an unknown gold label"):
-        compute_metrics(rows)
+        measure_predictions(rows)
 
 
 def test_a_metric_that_only_one_label_has_gets_no_plain_name():

@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, brier_score_loss
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
-from sciscirl.metrics.metrics import compute_metrics, tie_metrics
+from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.rewards import REWARDS, score_answer
@@ -81,7 +81,7 @@ def expand(run: dict) -> list[dict]:
 
 @pytest.mark.parametrize("run", [*PUBLISHED["runs"], *PUBLISHED["exp5"]], ids=lambda run: run["name"])
 def test_the_published_table_is_recomputed_to_the_printed_digit(run):
-    metrics = compute_metrics(expand(run))
+    metrics = measure_predictions(expand(run))
     for name, printed in run["printed"].items():
         digits = len(printed.partition(".")[2])
         assert f"{metrics[name]:.{digits}f}" == printed, name
@@ -92,13 +92,13 @@ def test_the_published_runs_share_their_papers_and_count_what_is_invalid_as_miss
     for run in PUBLISHED["runs"]:
         assert [sum(counts) for counts in run["confusion"]] == [145, 166, 189]
         hits = sum(run["confusion"][index][index] for index in range(3))
-        metrics = compute_metrics(expand(run))
+        metrics = measure_predictions(expand(run))
         assert metrics["label_match"] == hits / 500
         assert metrics["invalid"] == pytest.approx(1 - metrics["format_strict_ok"])
 
 
 def test_the_constant_predictor_of_step_2000_has_the_macro_f1_of_one_class():
-    metrics = compute_metrics(expand(PUBLISHED["exp5"][-1]))
+    metrics = measure_predictions(expand(PUBLISHED["exp5"][-1]))
     assert f"{metrics['f1/disruptive']:.4f}" == "0.5147"
     assert metrics["f1/neutral"] == metrics["f1/consolidating"] == metrics["mcc"] == 0.0
     assert metrics["balanced_accuracy"] == pytest.approx(1 / 3)
@@ -154,15 +154,15 @@ def oracle(table: list[dict]) -> dict[str, float]:
 
 @given(many_rows)
 def test_every_metric_is_what_its_definition_says(table):
-    assert compute_metrics(table) == pytest.approx(oracle(table), abs=1e-12)
+    assert measure_predictions(table) == pytest.approx(oracle(table), abs=1e-12)
 
 
 @given(many_rows, st.randoms(use_true_random=False))
 def test_the_order_of_the_answers_does_not_matter_and_shares_add_up(table, random):
-    metrics = compute_metrics(table)
+    metrics = measure_predictions(table)
     shuffled = table.copy()
     random.shuffle(shuffled)
-    assert compute_metrics(shuffled) == metrics
+    assert measure_predictions(shuffled) == metrics
     assert sum(metrics[f"predicted_share/{name}"] for name in PREDICTED) == pytest.approx(1)
     assert sum(value for name, value in metrics.items() if name.startswith("confusion/")) == len(table)
     assert all(math.isfinite(value) for value in metrics.values())
@@ -175,7 +175,7 @@ def test_the_order_of_the_answers_does_not_matter_and_shares_add_up(table, rando
 def test_an_answer_that_turns_invalid_improves_nothing(table, index, is_json):
     index %= len(table)
     spoiled = [*table[:index], row(table[index]["gold"], None, is_json=is_json), *table[index + 1 :]]
-    before, after = compute_metrics(table), compute_metrics(spoiled)
+    before, after = measure_predictions(table), measure_predictions(spoiled)
     for name in ("label_match", "format_strict_ok", "balanced_accuracy", "min_class_recall"):
         assert after[name] <= before[name] + 1e-12
     assert after["invalid"] >= before["invalid"]
@@ -185,7 +185,7 @@ def test_an_answer_that_turns_invalid_improves_nothing(table, index, is_json):
 
 
 def test_invalid_answers_alone_are_the_worst_of_everything():
-    metrics = compute_metrics([row(label, None) for label in DISRUPTION_LABELS])
+    metrics = measure_predictions([row(label, None) for label in DISRUPTION_LABELS])
     assert {metrics[name] for name in ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc")} == {
         0.0
     }
@@ -194,7 +194,7 @@ def test_invalid_answers_alone_are_the_worst_of_everything():
 
 
 def test_perfect_answers_are_the_best_of_everything():
-    metrics = compute_metrics([row(label, label, 1.0) for label in DISRUPTION_LABELS])
+    metrics = measure_predictions([row(label, label, 1.0) for label in DISRUPTION_LABELS])
     best = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "precision/neutral")
     assert {metrics[name] for name in best} == {1.0}
     assert metrics["brier"] == metrics["ece"] == metrics["invalid"] == 0.0
@@ -202,7 +202,7 @@ def test_perfect_answers_are_the_best_of_everything():
 
 @given(many_rows)
 def test_scikit_learn_agrees_on_balanced_accuracy_and_brier(table):
-    metrics = compute_metrics(table)
+    metrics = measure_predictions(table)
     valid = [line for line in table if line["label"]]
     if len(valid) == len(table):
         gold, said = [line["gold"] for line in table], [line["label"] for line in table]
@@ -225,7 +225,7 @@ def test_scikit_learn_agrees_on_balanced_accuracy_and_brier(table):
 )
 def test_the_bins_of_the_calibration_error_are_closed_above(confidences, ece):
     table = [row("neutral", "neutral", confidences[0]), row("neutral", "disruptive", confidences[1])]
-    assert compute_metrics(table)["ece"] == pytest.approx(ece)
+    assert measure_predictions(table)["ece"] == pytest.approx(ece)
 
 
 @pytest.mark.parametrize("tenths", range(1, 11))
@@ -233,7 +233,7 @@ def test_a_confidence_in_whole_tenths_closes_its_bin(tenths):
     # Of two answers in one bin, right and wrong, the errors offset each other; in two bins they add up.
     below = tenths / 10 - 0.05
     table = [row("neutral", "neutral", tenths / 10), row("neutral", "disruptive", below)]
-    assert compute_metrics(table)["ece"] == pytest.approx(abs(tenths / 10 + below - 1) / 2)
+    assert measure_predictions(table)["ece"] == pytest.approx(abs(tenths / 10 + below - 1) / 2)
 
 
 def predict(text: str, gold: str = "neutral", table: str = "strong") -> dict:
@@ -269,7 +269,7 @@ def test_a_prediction_holds_everything_that_was_judged():
 def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees(tmp_path):
     good = render_answer("neutral", "two_keys")
     table = [predict(good), predict(good, "disruptive"), predict(f"```{good}```"), predict("<think>"), predict("{}")]
-    metrics = compute_metrics(table)
+    metrics = measure_predictions(table)
     assert metrics["reward"] == pytest.approx((1.05 - 0.55 - 1 - 2 - 0.75) / 5)
     assert metrics["reward_parse"] == pytest.approx(-2 / 5)
     assert metrics["reward_contract"] == pytest.approx((0.05 + 0.05 - 0.75) / 5)
@@ -279,7 +279,7 @@ def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees
     assert (metrics["parse_ok"], metrics["format_strict_ok"]) == (0.6, 0.4)
     frame = pl.DataFrame(table, schema=PREDICTIONS)
     frame.write_parquet(tmp_path / "predictions.parquet")
-    assert compute_metrics(pl.read_parquet(tmp_path / "predictions.parquet")) == metrics
+    assert measure_predictions(pl.read_parquet(tmp_path / "predictions.parquet")) == metrics
 
 
 @pytest.mark.parametrize(
@@ -303,19 +303,19 @@ def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees
 )
 def test_a_table_that_contradicts_itself_is_refused(change, message):
     good = predict(render_answer("neutral", "two_keys"))
-    compute_metrics([good, good])
+    measure_predictions([good, good])
     with pytest.raises(PredictionsError, match=message):
-        compute_metrics([good, good | change])
+        measure_predictions([good, good | change])
 
 
 def test_missing_columns_and_other_types_are_named():
     frame = pl.DataFrame([predict(render_answer("neutral", "two_keys"))], schema=PREDICTIONS)
     with pytest.raises(PredictionsError, match="gold missing, needs String; confidence String, needs Float64"):
-        compute_metrics(frame.drop("gold").cast({"confidence": pl.String}))
+        measure_predictions(frame.drop("gold").cast({"confidence": pl.String}))
     with pytest.raises(PredictionsError, match="no predictions"):
         bootstrap_intervals(frame.clear())
     with pytest.raises(PredictionsError, match="reward Int64, needs Float64"):
-        compute_metrics(frame.cast({"reward": pl.Int64}))
+        measure_predictions(frame.cast({"reward": pl.Int64}))
 
 
 def test_the_raw_numbers_behind_the_bootstrap_are_those_on_record():
@@ -329,7 +329,7 @@ def test_intervals_hold_values_that_metrics_can_have_in_order(table, seed):
     intervals = bootstrap_intervals(table, n_resamples=60, seed=seed)
     assert intervals == bootstrap_intervals(table, n_resamples=60, seed=seed)
     names = {name.removesuffix("/low") for name in intervals if name.endswith("/low")}
-    metrics = compute_metrics(table)
+    metrics = measure_predictions(table)
     assert names == {
         name for name in metrics if name.startswith("recall/")
     } | {"label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "format_strict_ok"}  # fmt: skip
@@ -340,7 +340,7 @@ def test_intervals_hold_values_that_metrics_can_have_in_order(table, seed):
 
 @given(rows, st.integers(1, 20))
 def test_where_all_answers_are_alike_an_interval_is_the_metric_itself(line, times):
-    metrics = compute_metrics([line] * times)
+    metrics = measure_predictions([line] * times)
     for name, value in bootstrap_intervals([line] * times, n_resamples=20).items():
         assert value == metrics[name.rpartition("/")[0]]
 
@@ -442,5 +442,5 @@ def test_rewards_of_the_table_tie_when_cases_do():
 def test_a_class_that_no_paper_has_counts_in_no_resample_either():
     table = [row("neutral", "neutral"), row("neutral", "disruptive")] * 50
     intervals = bootstrap_intervals(table)
-    assert intervals["macro_f1/low"] < compute_metrics(table)["macro_f1"] < intervals["macro_f1/high"]
+    assert intervals["macro_f1/low"] < measure_predictions(table)["macro_f1"] < intervals["macro_f1/high"]
     assert "recall/disruptive/low" not in intervals

@@ -21,7 +21,7 @@ from PIL import Image
 from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.metrics.metrics import bin_by_confidence, compute_metrics, find_right
+from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
 from sciscirl.presets import find_preset
 from sciscirl.report.figures import Series, plot_confusion, plot_lines
 from sciscirl.report.layout import Example, Picture, Section, Table
@@ -160,7 +160,7 @@ def test_each_state_of_a_run_is_said(page):
 
 
 def test_results_are_those_of_the_last_evaluation_with_intervals(page):
-    metrics = compute_metrics(answers(0.8, text=HOSTILE))
+    metrics = measure_predictions(answers(0.8, text=HOSTILE))
     _, label_match, macro_f1, recall, invalid, signs, n, step, _ = page.row("exp4")
     assert label_match.startswith(f"{metrics['label_match']:.3f} [0.")
     assert macro_f1.startswith(f"{metrics['macro_f1']:.3f} [0.")
@@ -308,7 +308,7 @@ def test_the_bins_of_the_diagram_are_those_of_the_calibration_error(drawn):
     assert len(bins) == 10
     assert sum(one.n for one in bins) == len(drawn)
     ece = math.fsum(abs(one.confidence_sum - one.n_right) for one in bins) / len(drawn)
-    assert compute_metrics(table)["ece"] == pytest.approx(ece)
+    assert measure_predictions(table)["ece"] == pytest.approx(ece)
     for number, one in enumerate(bins):
         assert number / 10 - 1e-9 <= one.confidence_sum / max(one.n, 1) <= (number + 1) / 10 + 1e-9 or not one.n
 
@@ -321,7 +321,7 @@ def test_damaged_files_are_said_and_the_rest_is_shown(home, tmp_path):
     run = read_run(folder, "exp4")
     assert [one.step for one in run.evaluations] == [0, 2, 4]
     assert run.last.predictions is None
-    assert run.last.metrics["label_match"] == compute_metrics(answers(0.8, text=HOSTILE))["label_match"]
+    assert run.last.metrics["label_match"] == measure_predictions(answers(0.8, text=HOSTILE))["label_match"]
     assert len(run.problems) == 2
     assert "2 damaged lines" in run.problems[0]  # that of another kind too: nothing is left out silently
     assert run.problems[1].startswith("test_000004.parquet: it is no Parquet file")

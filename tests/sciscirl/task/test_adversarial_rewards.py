@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sciscirl.errors import RewardError
 from sciscirl.metrics.adversarial import flip_metrics, measure_flips
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.adversarial_rewards import (
     N_STEPS,
     AdversarialRules,
@@ -292,7 +292,7 @@ def test_the_metrics_of_a_table_are_the_means_of_its_episodes(episodes):
         .with_columns(pl.col(pl.Null).cast(pl.String))
         .with_columns(pl.col("confidence").cast(pl.Float64))
     )
-    metrics = compute_metrics(frame)
+    metrics = measure_predictions(frame)
     singles = [flip_metrics(gold, first or {}, final or {}) for gold, first, final in episodes]
     for name in {name for single in singles for name in single}:
         values = [single[name] for single in singles if name in single]

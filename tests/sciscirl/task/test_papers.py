@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sciscidata.errors import SciSciDataError
 from sciscidata.labels import DISRUPTION_LABELS
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.metrics.metrics import compute_metrics
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
@@ -145,7 +145,7 @@ def test_no_score_of_a_release_reaches_a_prompt_an_answer_a_metric_or_a_log_line
                 answer = parse_answer(text, "four_keys")
                 reward = score_answer(answer, paper.gold.disruption_label, REWARDS["strong"])
                 row = make_prediction(paper.openalex_id, paper.gold.disruption_label, answer, reward, text)
-                said += [str(row), str(compute_metrics([row]))]
+                said += [str(row), str(measure_predictions([row]))]
     finally:
         root.removeHandler(listener)
         root.setLevel(level)
