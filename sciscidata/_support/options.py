@@ -352,9 +352,8 @@ class OptionParser(TextParser):
         if unknown and self._subparsers is None:  # else they are flags of a command
             close = [match for flag in unknown for match in get_close_matches(flag, known, n=1)]
             told = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
-            self.error(
-                f"unknown flag {', '.join(unknown)}.{told}"
-            )  # without values: that of a misspelt --api-key is a key
+            # Without values: that of a misspelt --api-key is a key.
+            self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{told}")
         return super().parse_known_args(args, namespace)
 
 

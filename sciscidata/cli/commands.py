@@ -70,7 +70,7 @@ def _background(_: argparse.Namespace, config: BuildConfig) -> None:
 
     start = time.monotonic()
     if config.novelty is None or config.background is not None:
-        given = "BuildConfig.novelty=False" if config.novelty is None else f"BuildConfig.background={config.background}"
+        given = "novelty = false" if config.novelty is None else f"background = {config.background}"
         msg = f"{given} has no effect: this command makes a null model of the source's own works. Leave it out."
         raise ConfigError(msg)
     table = write_background(

@@ -163,8 +163,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _first(*candidates: str | None) -> str | None:
-    return next((text for text in candidates if text and text.strip()), None)
+def _first(*candidates: Any) -> Any:  # noqa: ANN401 (check_fields says what is no text)
+    return next((text for text in candidates if text and (not isinstance(text, str) or text.strip())), None)
 
 
 def _read_config_file(path: Path) -> dict[str, str]:

@@ -303,7 +303,7 @@ def test_an_environment_without_a_way_out_is_one_clear_error(run, monkeypatch, n
     monkeypatch.setenv(name, value)
     status, _, errors = run("build", "--base-url", "https://example.org")
     assert status == 1
-    assert errors.startswith("error: cannot connect to anything with ")
+    assert errors.startswith("error: Cannot open a connection with ")
     assert name in errors
 
 

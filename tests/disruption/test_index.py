@@ -303,15 +303,17 @@ def test_a_switch_is_true_or_false_and_nothing_like_it(name, value):
 
 
 def test_an_unknown_convention_lists_the_known_ones():
-    with pytest.raises(ConfigError, match="choose one of cdindex, wu_wang_evans"):
+    with pytest.raises(ConfigError, match=r"CDConfig.compat is 'cd', needs one of cdindex, wu_wang_evans"):
         CDConfig.compat("cd")
-    with pytest.raises(ConfigError, match=re.escape("no convention {'a': 1}; choose one of")):
+    with pytest.raises(ConfigError, match=re.escape("CDConfig.compat is {'a': 1}, needs one of")):
         CDConfig.compat({"a": 1})
 
 
 def test_a_misspelt_change_of_a_convention_lists_the_options():
-    with pytest.raises(ConfigError, match="no option 'windw'; choose one of window_years, same_year"):
-        CDConfig.compat("cdindex", windw=3)
+    with pytest.raises(ConfigError, match=r"CDConfig has no option 'windw_years'. Did you mean window_years"):
+        CDConfig.compat("cdindex", windw_years=3)
+    with pytest.raises(ConfigError, match=r"CDConfig has no option 'span'. It has window_years, same_year"):
+        CDConfig.compat("cdindex", span=3)
 
 
 def test_the_published_toy_graph_of_cdindex():
