@@ -10,7 +10,7 @@ import polars as pl
 import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
 from sciscidata.graph.graph import build_graph
-from sciscidata.labels import compute_novelty_labels
+from sciscidata.label_thresholds import compute_novelty_labels
 from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
 from sciscidata.novelty.config import NoveltyConfig
 

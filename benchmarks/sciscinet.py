@@ -40,7 +40,7 @@ def bytes_read():
 def write_all(folder, out):
     import polars as pl
 
-    from sciscidata.labels import compute_disruption_labels, compute_novelty_labels
+    from sciscidata.label_thresholds import compute_disruption_labels, compute_novelty_labels
     from sciscidata.release.export import write_labelled
     from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
     from sciscidata.sources.sciscinet.works import plain_texts
@@ -79,7 +79,7 @@ def flatten(folder, out, limit):
 
 def take_slice(folder, out, options):
     from sciscidata.config import BuildConfig
-    from sciscidata.labels import LabelThresholds
+    from sciscidata.label_thresholds import LabelThresholds
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.pipeline import build
     from sciscidata.sampling.split import SplitConfig

@@ -6,13 +6,13 @@ from .corpus.folder import scan_corpus as scan_corpus
 from .disruption.config import CDConfig as CDConfig
 from .disruption.index import compute_cd_index as compute_cd_index
 from .errors import SciSciDataError as SciSciDataError
-from .labels import LabelThresholds as LabelThresholds
+from .label_thresholds import LabelThresholds as LabelThresholds
 from .novelty.atypicality import compute_atypicality as compute_atypicality
 from .novelty.commonness import CommonnessConfig as CommonnessConfig
 from .novelty.commonness import compute_commonness as compute_commonness
 from .novelty.config import NoveltyConfig as NoveltyConfig
-from .novelty.wang import WangConfig as WangConfig
-from .novelty.wang import compute_wang_novelty as compute_wang_novelty
+from .novelty.wang_novelty import WangConfig as WangConfig
+from .novelty.wang_novelty import compute_wang_novelty as compute_wang_novelty
 from .openalex_api.config import ApiConfig as ApiConfig
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled

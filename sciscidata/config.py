@@ -13,7 +13,7 @@ from sciscidata._support.validate import check_fields, check_value
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sampling.eligibility import EligibilityConfig

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from sciscidata._support.validate import require_config, require_parquet_name
+from sciscidata.choose_source import ScoredSource, open_corpus, open_source
 from sciscidata.config import (
     BuildConfig,
     SourceConfig,
@@ -19,15 +20,14 @@ from sciscidata.config import (
     refuse_unread_of_published,
 )
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
-from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.open_source import ScoredSource, open_corpus, open_source
 from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
-from sciscidata.sampling.late_text import draw_before_text
+from sciscidata.sampling.draw_before_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels

@@ -16,8 +16,8 @@ import polars as pl
 from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.terminal import printable
 from sciscidata._support.validate import checked_config
-from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds, find_conventionality_cut
-from sciscidata.last_year import find_last_year
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds, find_conventionality_cut
+from sciscidata.last_year_of_data import find_last_year
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscidata.labels import LabelThresholds, compute_disruption_labels, compute_novelty_labels
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, require_columns

@@ -14,6 +14,7 @@ import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import checked_config, parse_shard
+from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig, check_source
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
 from sciscidata.corpus.graph import open_corpus_graph
@@ -24,7 +25,6 @@ from sciscidata.errors import ConfigError
 from sciscidata.novelty.atypicality import cache_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.open_source import open_corpus
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig

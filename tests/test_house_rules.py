@@ -104,7 +104,7 @@ def test_thresholds_stand_in_one_module_only():
     for name, tree in modules().items():
         if name.startswith("sciscidata"):
             numbers = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {0.001, 0.15}
-            expected = {0.001, 0.15} if name == "sciscidata.labels" else elsewhere.get(name, set())
+            expected = {0.001, 0.15} if name == "sciscidata.label_thresholds" else elsewhere.get(name, set())
             assert numbers == expected, name
 
 

@@ -158,7 +158,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         sections=None,
         top=("source", "out", "novelty", "background", "cache_dir", "overwrite"),
         main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--n-train", "--n-test", "--seed", "--balance"),
+            *(*_SOURCE_FLAGS, "--corpus", "--email", "--n-train", "--n-test", "--seed", "--balance"),
             *("--window-years", "--preset", "--novelty", "--out", "--overwrite"),
         ),
     ),

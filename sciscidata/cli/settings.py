@@ -15,7 +15,7 @@ from sciscidata._support.validate import Hint, check_value, field_hints, suggest
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.labels import PRESETS
+from sciscidata.label_thresholds import PRESETS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole

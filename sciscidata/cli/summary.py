@@ -18,7 +18,7 @@ from sciscidata._support.terminal import discard, printable
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
-from sciscidata.labels import VOCABULARIES
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file

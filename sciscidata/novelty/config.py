@@ -12,7 +12,7 @@ from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
 
 #: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
-#: stand in ``sciscidata/labels.py``.
+#: stand in ``sciscidata/label_thresholds.py``.
 LOW_QUANTILE: Final = 0.1
 
 

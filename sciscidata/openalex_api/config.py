@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import platformdirs
 
-from sciscidata._support.addresses import check_address
 from sciscidata._support.short_repr import short_repr
+from sciscidata._support.urls import check_address
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import ConfigError
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole

@@ -20,10 +20,10 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
-from sciscidata.labels import VOCABULARIES
-from sciscidata.release.json_lines import render_lines
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target
+from sciscidata.release.write_json_lines import render_lines
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import (
     BLANK_SEAL,

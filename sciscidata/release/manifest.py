@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
-from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json

@@ -23,7 +23,6 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
-from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -36,6 +35,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     render_manifest,
 )
+from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
@@ -149,7 +149,7 @@ def write_release(
     Example:
         >>> from dataclasses import asdict
         >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.labels import LabelThresholds
+        >>> from sciscidata.label_thresholds import LabelThresholds
         >>> from sciscidata.sampling.split import SplitConfig
         >>> work = {"work_id": 7, "title": "On sleep", "publication_year": 2001, "concepts": ["Sleep"]}
         >>> works = pl.LazyFrame([work], schema=WORKS)

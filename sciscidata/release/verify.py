@@ -17,7 +17,7 @@ from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
-from sciscidata.labels import (
+from sciscidata.label_thresholds import (
     NOVELTY_LABELS,
     VOCABULARIES,
     LabelThresholds,
@@ -27,7 +27,6 @@ from sciscidata.labels import (
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.release.export import REPORT, verify_labelled
-from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -38,6 +37,7 @@ from sciscidata.release.manifest import (
     read_settings,
 )
 from sciscidata.release.release import Release
+from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import (
     BALANCED,

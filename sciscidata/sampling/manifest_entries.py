@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.labels import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
-from sciscidata.last_year import count_years, describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
+from sciscidata.last_year_of_data import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration

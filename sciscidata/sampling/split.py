@@ -25,7 +25,7 @@ from sciscidata.errors import (
     SchemaMismatchError,
     WorkIdError,
 )
-from sciscidata.labels import VOCABULARIES
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 
 Label = TypeVar("Label")

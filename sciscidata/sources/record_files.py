@@ -18,7 +18,7 @@ import msgspec
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
 from sciscidata.records.json_record import NoListError, TooLongToMendError, entries_one_by_one
-from sciscidata.records.lines import (
+from sciscidata.records.read_lines import (
     DEFAULT_LIMITS,
     Gap,
     ReadLimits,

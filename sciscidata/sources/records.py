@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import Megabytes, check_fields, require_config
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches

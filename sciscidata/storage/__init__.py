@@ -21,9 +21,9 @@ from sciscidata.storage.cache import (
     quick_checksum,
     resumable_folder,
 )
+from sciscidata.storage.checksums import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 from sciscidata.storage.disk_errors import about_os_error, storage_error
 from sciscidata.storage.paths import expand_home, hash_file, path_inside, real_path, refuse_link
-from sciscidata.storage.seals import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
 
 __all__ = [
     "BLANK_SEAL",

@@ -18,8 +18,8 @@ from sciscirl.cli.flags import Command, add_options
 from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
-    import sciscirl.evaluation.checkpoints
     import sciscirl.evaluation.evaluate
+    import sciscirl.evaluation.select_checkpoint
     import sciscirl.local_server.server
     import sciscirl.local_server.tiny_model
     import sciscirl.metrics.compare
@@ -142,7 +142,7 @@ def compare(
         show(f"result: {out}")
 
 
-def select(run: Path, config: sciscirl.evaluation.checkpoints.SelectionConfig) -> None:
+def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionConfig) -> None:
     """Choose a checkpoint of a training run by its evaluations.
 
     Args:
@@ -152,7 +152,7 @@ def select(run: Path, config: sciscirl.evaluation.checkpoints.SelectionConfig) -
     Example:
         sciscirl select runs/exp6 --metric min_class_recall
     """
-    from sciscirl.evaluation.checkpoints import render_selection, select_checkpoint
+    from sciscirl.evaluation.select_checkpoint import render_selection, select_checkpoint
 
     show(render_selection(select_checkpoint(run, config)))
 

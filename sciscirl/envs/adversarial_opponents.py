@@ -17,7 +17,7 @@ from tinker_cookbook.exceptions import RendererError
 from tinker_cookbook.renderers import Message, get_text_content
 
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.server import find_server
+from sciscirl.runs.server_checks import find_server
 from sciscirl.task.adversarial_rewards import BY_RULES, N_STEPS, Episode
 from sciscirl.task.contracts import read_json
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView, TargetName

@@ -15,9 +15,9 @@ import chz
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
+from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
-from sciscirl.envs.share_penalty import ShareTracker
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import Preset

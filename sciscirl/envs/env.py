@@ -25,7 +25,7 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.envs.share_penalty import ShareTracker, batch_term
+from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
 from sciscirl.metrics.metrics import merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer

@@ -111,7 +111,7 @@ class EvaluationConfig:
             msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
         if self.checkpoint is not None:
-            from sciscirl.runs.server import check_weights  # loads the SDK, which judging a file need not
+            from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
 
             check_weights(checkpoint=self.checkpoint)
         find_preset(self.preset or "baseline")
@@ -135,7 +135,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer
-    from sciscirl.runs.server import check_opponents, check_server
+    from sciscirl.runs.server_checks import check_opponents, check_server
 
     _check_unused(config.out)
     subject = find_subject(config)
@@ -255,7 +255,7 @@ async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
-    from sciscirl.runs.server import open_sampling
+    from sciscirl.runs.server_checks import open_sampling
 
     async with open_sampling(subject.preset.model, subject.checkpoint, base_url) as client:
         await evaluator(client)

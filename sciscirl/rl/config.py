@@ -23,7 +23,7 @@ from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions
 from sciscirl.presets import Preset, choose_opponents, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
-from sciscirl.runs.server import check_weights
+from sciscirl.runs.server_checks import check_weights
 from sciscirl.task.papers import read_split
 
 _log = logging.getLogger(__name__)

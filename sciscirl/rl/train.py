@@ -32,7 +32,7 @@ from sciscirl.runs.folder import (
     locked_folder,
     open_store,
 )
-from sciscirl.runs.server import check_opponents, check_server, clear_errors, is_tinker, open_service
+from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
 from sciscirl.task.papers import read_split
 
 #: Between two checks that the server answers.

@@ -17,7 +17,7 @@ from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
-from sciscirl.runs.server import check_server
+from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.config import (
     list_settings,
     make_evaluator,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from sciscidata.errors import SciSciDataError
-from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.release.release import read_release
 from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError

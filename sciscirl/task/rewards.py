@@ -2,7 +2,7 @@
 
 To add a reward: add a RewardTable with a new name to REWARDS, then give that name to a preset as
 ``TaskRules(reward=...)``. If a table cannot express the rule, extend ``score_answer``. The reward of a challenged
-answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/share_penalty.py``.
+answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/class_share_penalty.py``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from sciscidata.cli.main import main
 from sciscidata.cli.settings import merge, read_toml, resolve
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.release.manifest import hash_manifest
 from sciscidata.sources.openalex.candidates import OpenAlexConfig

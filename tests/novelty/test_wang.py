@@ -16,7 +16,7 @@ from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty.venue_pairs import venue_numbers
-from sciscidata.novelty.wang import WangConfig, compute_wang_novelty, score_wang_novelty
+from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty, score_wang_novelty
 from sciscidata.schemas import WANG_NOVELTY
 from tests.novelty import venue_pair_oracle as oracle
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata._support.addresses import check_address, may_carry_key, show_address
+from sciscidata._support.urls import check_address, may_carry_key, show_address
 from sciscidata.cli.main import main
 from sciscidata.errors import ApiError, ConfigError
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request

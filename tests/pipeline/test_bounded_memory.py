@@ -15,7 +15,12 @@ from benchmarks.make_sciscinet import make
 from sciscidata._support import quantiles
 from sciscidata.config import BuildConfig
 from sciscidata.errors import NotEnoughWorksError, StorageError
-from sciscidata.labels import LabelThresholds, compute_novelty_labels, conventionality_cut, find_conventionality_cut
+from sciscidata.label_thresholds import (
+    LabelThresholds,
+    compute_novelty_labels,
+    conventionality_cut,
+    find_conventionality_cut,
+)
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.scores_from_z import rank_on_disk
 from sciscidata.pipeline import build

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.labels import (
+from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
     PRESETS,

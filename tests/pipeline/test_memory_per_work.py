@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 from sciscidata.graph.build import read_nodes
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.plots import plot_novelty, plot_novelty_by_year
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.order import _Places

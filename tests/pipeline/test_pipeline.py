@@ -29,13 +29,13 @@ from sciscidata.errors import (
     ReleaseExistsError,
     SchemaMismatchError,
 )
-from sciscidata.labels import DISRUPTION_LABELS, LabelThresholds, compute_novelty_labels, count_labels
+from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds, compute_novelty_labels, count_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
-from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS
 from sciscidata.release.verify import verify_release
+from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.draw import DrawRules, draw_after_text
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig

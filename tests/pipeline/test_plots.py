@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from sciscidata.labels import (
+from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
     PRESETS,

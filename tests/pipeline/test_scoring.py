@@ -7,7 +7,7 @@ import pytest
 
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig

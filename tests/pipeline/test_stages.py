@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
+from sciscidata.choose_source import score_structure
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.corpus import graph as corpus_graph
@@ -33,7 +34,6 @@ from sciscidata.graph.graph import build_graph, content_hash, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.open_source import score_structure
 from sciscidata.pipeline import build
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.split import SplitConfig

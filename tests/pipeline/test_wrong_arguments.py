@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
-from sciscidata.labels import compute_disruption_labels, compute_novelty_labels, compute_uzzi_cells
+from sciscidata.label_thresholds import compute_disruption_labels, compute_novelty_labels, compute_uzzi_cells
 from sciscidata.sources.records import pull_records
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 from sciscidata.sources.snapshot.source import ingest_snapshot

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
-from sciscidata.labels import VOCABULARIES
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.pipeline import export_labelled
 from sciscidata.release.export import LabelLookup, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS

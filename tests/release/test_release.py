@@ -32,12 +32,12 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
-from sciscidata.labels import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.scores_from_z import add_scores
-from sciscidata.release.json_lines import render_jsonl
 from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
+from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.scoring import compute_labels

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
-from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
-from sciscidata.sampling.demand import Demand
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
 from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED, SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import compute_labels

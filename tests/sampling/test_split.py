@@ -23,7 +23,7 @@ from sciscidata.errors import (
     SchemaMismatchError,
     WorkIdError,
 )
-from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.sampling.split import SplitConfig, class_quotas, draw_split, quota_cells, split_keys
 
 WORLD_SIZE = 3000

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from sciscidata.labels import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS

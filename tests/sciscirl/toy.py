@@ -13,7 +13,7 @@ from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
 from sciscidata.sampling.split import SplitConfig, split_keys
 from sciscidata.schemas import WORKS

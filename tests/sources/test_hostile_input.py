@@ -42,7 +42,7 @@ from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 from sciscidata.records import json_record
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.json_record import TooLongToMendError, entries_one_by_one
-from sciscidata.records.lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
 from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
 from sciscidata.sources import record_files, records

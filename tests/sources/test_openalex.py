@@ -33,15 +33,15 @@ from sciscidata.errors import (
     OfflineError,
     SciSciDataError,
 )
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (

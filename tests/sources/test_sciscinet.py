@@ -31,7 +31,7 @@ from sciscidata.errors import (
     SchemaMismatchError,
     WorkIdError,
 )
-from sciscidata.labels import (
+from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
     VOCABULARIES,
@@ -47,12 +47,12 @@ from sciscidata.plots import plot_novelty
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.plain_text import _clean_all, _unescape_entities
 from sciscidata.release.export import _batches, write_labelled
-from sciscidata.release.json_lines import render_jsonl, render_lines
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
+from sciscidata.release.write_json_lines import render_jsonl, render_lines
 from sciscidata.sampling.draw import DrawRules
+from sciscidata.sampling.draw_before_texts import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_removals
-from sciscidata.sampling.late_text import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages

@@ -14,7 +14,7 @@ from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
-from sciscidata.last_year import describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.records.work_row import Work

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sciscidata.labels import NOVELTY_LABELS
+from sciscidata.label_thresholds import NOVELTY_LABELS
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
-from sciscidata.sampling.demand import Cell, Demand
+from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sources.openalex.citer_counts import ANY_OF, count_calls
 
 logger = logging.getLogger(__name__)

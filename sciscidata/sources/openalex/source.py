@@ -26,8 +26,8 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.records.work_row import Work, rows_from_works
-from sciscidata.sampling.demand import Cell, Demand
 from sciscidata.sampling.eligibility import join_candidates, mark_removals
+from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import join_atypicality

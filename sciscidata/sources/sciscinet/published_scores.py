@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from sciscidata.labels import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 

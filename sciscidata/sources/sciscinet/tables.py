@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.addresses import check_address, show_address
 from sciscidata._support.parallel import read_ahead
+from sciscidata._support.urls import check_address, show_address
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text

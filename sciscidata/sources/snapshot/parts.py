@@ -35,7 +35,7 @@ from sciscidata.corpus.folder import (
     own_files,
 )
 from sciscidata.errors import CorruptRecordError, SciSciDataError
-from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
+from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.reading import read_batches

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.lines import (
+from sciscidata.records.read_lines import (
     DEFAULT_LIMITS,
     Gap,
     ReadLimits,

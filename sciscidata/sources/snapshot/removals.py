@@ -12,7 +12,7 @@ import polars as pl
 
 from sciscidata.corpus.folder import REMOVED_ROWS
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.lines import Gap, ReadLimits
+from sciscidata.records.read_lines import Gap, ReadLimits
 from sciscidata.sources.snapshot.reading import line_blocks
 
 Int64Array = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from sciscidata.corpus.writer import (
     write_small,
 )
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.records.lines import DEFAULT_LIMITS, ReadLimits
+from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout

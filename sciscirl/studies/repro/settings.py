@@ -180,6 +180,6 @@ class ReproConfig:
             msg = "ReproConfig.local_model needs no server. Leave checkpoint=... and base_url=... out."
             raise SciSciRLError(msg)
         if self.checkpoint is not None:
-            from sciscirl.runs.server import check_weights  # loads the SDK
+            from sciscirl.runs.server_checks import check_weights  # loads the SDK
 
             check_weights(checkpoint=self.checkpoint)

@@ -29,7 +29,7 @@ from sciscirl.metrics.predictions import INVALID
 from sciscirl.presets import find_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import describe_run, locked_folder
-from sciscirl.runs.server import check_server, open_sampling
+from sciscirl.runs.server_checks import check_server, open_sampling
 from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
 from sciscirl.studies.repro.runners import Runner, ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells

@@ -29,7 +29,7 @@ from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.config import make_config, make_evaluator, resolve_preset
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
-from sciscirl.runs.server import check_opponents
+from sciscirl.runs.server_checks import check_opponents
 from sciscirl.task.adversarial_rewards import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
 from sciscirl.task.rules import TaskRules

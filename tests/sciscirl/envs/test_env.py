@@ -12,9 +12,9 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
+from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.dynamic_sampling import DynamicSampling
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
-from sciscirl.envs.share_penalty import ShareTracker
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer

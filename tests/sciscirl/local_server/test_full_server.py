@@ -7,7 +7,7 @@ import pytest
 import tinker
 
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.runs.server import clear_errors
+from sciscirl.runs.server_checks import clear_errors
 
 URL = "http://127.0.0.1:9"
 FULL = "Maximum number of LoRA adapters (8) reached"

@@ -30,7 +30,7 @@ N_COMPARED = 5
 CLIENT = """
 import sys, tinker
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.server import clear_errors, open_service
+from sciscirl.runs.server_checks import clear_errors, open_service
 
 def train(client):
     return client.create_lora_training_client(sys.argv[1], rank=8).result()

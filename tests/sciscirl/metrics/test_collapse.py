@@ -16,7 +16,7 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.cli.main import main
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss
 
-from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics

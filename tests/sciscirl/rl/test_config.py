@@ -25,7 +25,7 @@ from sciscirl.rl.train import train_preset
 from sciscirl.runs import folder as run_folder
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
-from sciscirl.runs.server import check_server
+from sciscirl.runs.server_checks import check_server
 from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say

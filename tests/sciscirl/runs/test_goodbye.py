@@ -9,9 +9,9 @@ import threading
 import pytest
 from tinker.lib.internal_client_holder import InternalClientHolder
 
-import sciscirl.runs.server
+import sciscirl.runs.server_checks
 from sciscirl.errors import ReleaseError
-from sciscirl.runs.server import open_service
+from sciscirl.runs.server_checks import open_service
 from tests.sciscirl.tinker_stub import KEY, serve_models
 
 
@@ -19,7 +19,7 @@ from tests.sciscirl.tinker_stub import KEY, serve_models
 def key(monkeypatch, caplog):
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    caplog.set_level(logging.INFO, "sciscirl.runs.server")
+    caplog.set_level(logging.INFO, "sciscirl.runs.server_checks")
 
 
 def test_a_goodbye_that_is_heard_ends_without_a_word(caplog):
@@ -40,7 +40,7 @@ def test_a_sign_of_life_that_misses_that_it_was_cancelled_is_not_waited_for(monk
                 continue
 
     monkeypatch.setattr(InternalClientHolder, "_session_heartbeat", deaf)
-    monkeypatch.setattr(sciscirl.runs.server, "_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(sciscirl.runs.server_checks, "_TIMEOUT_SECONDS", 0.2)
     with serve_models([]) as url, open_service(url) as service:
         assert service.holder.get_session_id() == "session"  # asked for when it is first needed
         begun.wait()

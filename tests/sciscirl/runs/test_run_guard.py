@@ -18,7 +18,6 @@ from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.checkpoints import select_checkpoint
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
@@ -26,6 +25,7 @@ from sciscirl.evaluation.evaluate import (
     find_subject,
     save_evaluation,
 )
+from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.options import GroupSizeOptions, SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, Preset, describe

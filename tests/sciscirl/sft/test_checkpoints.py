@@ -15,8 +15,8 @@ pytest.importorskip("peft")
 pytest.importorskip("accelerate")
 
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.evaluation.checkpoints import select_checkpoint
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.options import PeftSftOptions
 from sciscirl.runs.chat_format import load_tokenizer

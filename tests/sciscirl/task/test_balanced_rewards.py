@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sciscirl.envs.share_penalty import batch_term, shares_said
+from sciscirl.envs.class_share_penalty import batch_term, shares_said
 from sciscirl.errors import RewardError
 from sciscirl.metrics.metrics import tie_metrics
 from sciscirl.presets import PRESETS

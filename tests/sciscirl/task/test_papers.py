@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
-from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
@@ -189,7 +189,7 @@ def test_the_pure_half_imports_only_releases_labels_and_storage_of_sciscidata(na
     imported = {
         line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
     }
-    data = {"sciscidata.release.release", "sciscidata.labels", "sciscidata.errors", "sciscidata.storage"}
+    data = {"sciscidata.release.release", "sciscidata.label_thresholds", "sciscidata.errors", "sciscidata.storage"}
     assert imported <= data | {"sciscidata._support.validate"}  # the check of options, which knows no data
 
 

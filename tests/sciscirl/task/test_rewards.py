@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.labels import DISRUPTION_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import RewardError
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import parse_answer, render_answer

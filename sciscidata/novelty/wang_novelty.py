@@ -32,7 +32,7 @@ from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.last_year import find_last_year
+from sciscidata.last_year_of_data import find_last_year
 from sciscidata.novelty._per_work import check_venues, one_row_per_work, require_corpus
 from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import WANG_NOVELTY

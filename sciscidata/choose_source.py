@@ -19,7 +19,7 @@ from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index, score_graph
 from sciscidata.graph.graph import build_graph
-from sciscidata.labels import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -27,8 +27,8 @@ from sciscidata.novelty.scores_from_z import rank_on_disk
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
-from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.scoring import join_atypicality

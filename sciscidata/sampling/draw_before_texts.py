@@ -18,8 +18,8 @@ from typing import Final
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
-from sciscidata.labels import VOCABULARIES
-from sciscidata.last_year import count_years, remark_on_later_works
+from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
