@@ -7,7 +7,6 @@ docstrings), and the architecture (from the layers in pyproject.toml and the fir
 from __future__ import annotations
 
 import ast
-import dataclasses
 import html
 import inspect
 import re
@@ -19,7 +18,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 HOME = Path(__file__).resolve().parent.parent
-_KINDS = {int: "a whole number", float: "a number", bool: "", Path: "a path"}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
@@ -138,21 +136,22 @@ def _render_data_commands() -> str:
 
 
 def _render_learning_commands() -> str:
+    from sciscidata._support.options import plain
     from sciscirl.cli.commands import COMMANDS
     from sciscirl.cli.flags import list_options
 
     parts = ["An option may be written as `--option value` or as `option=value`.\n"]
     for name, command in COMMANDS.items():
         text, _, example = (inspect.getdoc(command) or "").partition("\n\nExample:\n")
-        parts += [f"## `sciscirl {name}`", "", text.partition("\n\nOptions:")[0], ""]
+        parts += [f"## `sciscirl {name}`", "", text.partition("\n\nArgs:")[0], ""]
         if example:
             parts += ["```text", inspect.cleandoc(example), "```", ""]
         options = list_options(command)
         if options:
             parts += ["| option | values | default | what it does |", "|---|---|---|---|"]
         for option in options:
-            default = "" if option.default in (dataclasses.MISSING, None, False) else f"`{option.default}`"
-            values = ", ".join(map(str, option.one.choices)) or _KINDS.get(option.kind, "text")
-            parts.append(f"| `{option.flag}` | {values} | {default} | {option.text} |".replace("\n", " "))
+            default = f"`{option.default_text}`" if option.default_text else ""
+            name = f"`{option.flag or option.name.upper()}`"
+            parts.append(f"| {name} | {option.hint} | {default} | {plain(option.text)} |".replace("\n", " "))
         parts.append("")
     return "\n".join(parts)

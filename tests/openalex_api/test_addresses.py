@@ -143,7 +143,7 @@ def test_the_command_refuses_in_one_line_and_says_no_key(monkeypatch, capsys, tm
     words = ["build", "--base-url", "http://openalex.example", "--out", str(tmp_path / "out")]
     assert main(words) != 0
     told = capsys.readouterr().err
-    assert "base_url is http://openalex.example: the API key would be sent there unencrypted" in told
+    assert "--base-url is http://openalex.example: the API key would be sent there unencrypted" in told
     assert "Traceback" not in told
     assert KEY not in told
 
