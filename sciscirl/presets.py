@@ -184,7 +184,7 @@ def find_preset(name: str) -> Preset:
     """Return the preset of a name.
 
     Raises:
-        SciSciRLError: if there is none of that name.
+        SciSciRLError: if no preset has that name.
 
     Example:
         >>> find_preset("exp44")

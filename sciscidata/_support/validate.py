@@ -262,7 +262,7 @@ def is_whole(value: object) -> bool:
 
 
 def require_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
-    """Return a configuration, and refuse what is none of its kind: a dict, a path, or nothing at all.
+    """Return a configuration, and refuse anything of another kind, such as a dict or a path.
 
     Args:
         config: what was given.
@@ -271,7 +271,7 @@ def require_config(config: object, kind: type[Config], example: str = "", *, nam
         name: of the parameter.
 
     Raises:
-        ConfigError: at once.
+        ConfigError: when called.
     """
     if not isinstance(config, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
@@ -284,7 +284,7 @@ def checked_config(config: object, kind: type[Config], example: str = "", *, nam
     """Return a configuration, or the default one when None.
 
     Raises:
-        ConfigError: at once, as require_config.
+        ConfigError: as require_config.
     """
     return kind() if config is None else require_config(config, kind, example, name=name)
 
@@ -326,17 +326,17 @@ def require_parquet_name(path: Path, what: str) -> None:
         what: is written, and its verb.
 
     Raises:
-        ConfigError: at once.
+        ConfigError: when called.
 
     Example:
         >>> require_parquet_name(Path("cd.csv"), "scores are")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.ConfigError: scores are written as Parquet, and cd.csv is named otherwise. Choose cd.parquet,
-        say.
+        sciscidata.errors.ConfigError: scores are written as Parquet, and cd.csv is named otherwise. Choose
+        cd.parquet.
     """
     if path.suffix.lower() not in ("", ".parquet", ".pq"):
-        msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet, say."
+        msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet."
         raise ConfigError(msg)
 
 
@@ -344,7 +344,7 @@ def parse_shard(text: object) -> tuple[int, int]:
     """Read which of how many shares is meant, the first being 1.
 
     Raises:
-        ConfigError: at once; there is no such share.
+        ConfigError: there is no share of this number.
 
     Example:
         >>> parse_shard("2/8")

@@ -21,7 +21,7 @@ from sciscidata.sampling.split import (
 )
 from sciscidata.scoring import compute_labels
 
-#: What is balanced: ("disruptive",), say, or ("disruptive", "novel") of a joint draw.
+#: One class: ("disruptive",), or ("disruptive", "novel") in a joint draw.
 Cell: TypeAlias = tuple[str, ...]
 
 _ORDERED = ("consolidating", "neutral", "disruptive")  # by rising cd_index

@@ -35,7 +35,7 @@ from sciscirl.runs.folder import (
     find_checkpoint,
     list_weights,
     locked_folder,
-    refuse_slice,
+    refuse_release,
     write_json,
 )
 from sciscirl.task.adversarial_rewards import AdversarialRules
@@ -233,7 +233,7 @@ def _locked(folder: Path) -> AbstractContextManager[None]:
 
 def _check_unused(folder: Path) -> None:
     """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
-    refuse_slice(folder, _OPTION)
+    refuse_release(folder, _OPTION)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
         msg = f"{folder} holds a run or an evaluation already. Choose another {_OPTION}."
         raise SciSciRLError(msg)

@@ -17,7 +17,7 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compar
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
 from sciscirl.report.runs import SPLIT, name_folders
-from sciscirl.runs.folder import RUN_FILE, refuse_slice
+from sciscirl.runs.folder import RUN_FILE, refuse_release
 
 _ONE: Final = "predictions.parquet"
 
@@ -83,12 +83,13 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
         >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
         Traceback (most recent call last):
         ...
-        sciscirl.errors.PredictionsError: a is of slice 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one slice.
+        sciscirl.errors.PredictionsError: a is of release 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one release.
     """
     known = [(name, stated) for name, stated in slices.items() if stated is not None]
     for name, stated in known[1:]:
         if stated != known[0][1]:
-            msg = f"{known[0][0]} is of slice {known[0][1][:12]}, {name} of {stated[:12]}. Evaluate both on one slice."
+            first, digest = known[0][0], known[0][1][:12]
+            msg = f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
             raise PredictionsError(msg)
 
 
@@ -102,11 +103,11 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
 
     Raises:
         PredictionsError: if there are none at a path, two have one name, they cannot be compared, or ``out`` is the
-            folder of a slice.
+            folder of a release.
         StorageError: if the result cannot be written.
     """
     if out is not None:
-        refuse_slice(out, "folder: out=...", PredictionsError)
+        refuse_release(out, "folder: out=...", PredictionsError)
     tables, slices = read_named(words)
     check_slices(slices)
     comparison = compare_predictions(tables, config)

@@ -79,7 +79,7 @@ def write_report(config: ReportConfig) -> Path:
 
     Raises:
         RunFolderError: if a folder holds no run, or is given twice.
-        ReleaseError: if ``release`` is no slice, or was altered.
+        ReleaseError: if ``release`` is no release, or was altered.
         SciSciRLError: if the folder of pictures holds something else.
         StorageError: if the report cannot be written.
     """

@@ -126,8 +126,8 @@ def view_runs(runs: Sequence[Run]) -> Section:
     return Section(
         "runs",
         "Run map",
-        "Which runs these are, and how they differ. Results compare only where slice and split are the same; one seed "
-        "is one draw, not a finding.",
+        "The runs and their differences. Compare results only where release and split are the same. One seed is one "
+        "draw, not a finding.",
         [table for table in tables if table.rows],
     )
 
@@ -140,7 +140,7 @@ def _describe(run: Run) -> dict[str, str]:
         "kind": _KINDS[run.kind],
         "state": run.state,
         "task": run.target,
-        "slice": f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT,
+        "release": f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT,
         "commit": commit[:12] + ("+changes" if commit.endswith("+changes") else "") or ABSENT,
         "steps logged": f"{run.n_steps:,}" if run.kind in {"rl", "sft"} else ABSENT,
         "evaluations": f"{len(run.evaluations):,}",
@@ -149,7 +149,7 @@ def _describe(run: Run) -> dict[str, str]:
     if "model" in settings:
         settings["model"] = name_model(str(run.settings["model"]))
     if run.settings.get("trained_on"):
-        settings["trained_on"] = f"slice {str(run.settings['trained_on'])[:12]}"
+        settings["trained_on"] = f"release {str(run.settings['trained_on'])[:12]}"
     versions: Any = run.facts.get("versions") or {}
     return facts | settings | {f"version of {name}": _value(value) for name, value in versions.items()}
 
@@ -233,7 +233,7 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
     texts, tables, pictures = [], [], []
     for group in groups.values():
         if len(group) < 2:
-            texts.append(f"{next(iter(group))} is alone with its task, slice and papers.")
+            texts.append(f"{next(iter(group))} is alone with its task, release and papers.")
             continue
         reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
         try:

@@ -398,7 +398,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
     if release is None:
         text += " With --release, the papers are shown too."
     elif n_without:
-        text += f" The papers of {n_without:,} runs are not shown: {release.name} is not their slice."
+        text += f" The papers of {n_without:,} runs are not shown: {release.name} is not their release."
     return Section("examples", "Examples", text, examples=examples)
 
 

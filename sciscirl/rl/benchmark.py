@@ -28,7 +28,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
     publish use ``evaluator.LabelEvaluator``, which raises.
 
     Attributes:
-        release: the folder of a slice.
+        release: the folder of a release.
         rules: prompt, contract and reward.
         split: ``"test"`` or ``"train"``.
         name: in the registry.

@@ -59,7 +59,7 @@ def render_dry_run(options: TrainOptions) -> str:
     dollars = usage.dollars(preset.model)
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
     if preset.adversarial is not None and {preset.adversarial.challenger, preset.adversarial.judge} - {BY_RULES, None}:
-        cost += ", besides what the models cost that challenge and judge"
+        cost += ", without the cost of the models that challenge and judge"
     resolved = dump_config(config)
     del resolved["evaluator_builders"]
     examples = [

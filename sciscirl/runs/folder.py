@@ -55,7 +55,7 @@ def locked_folder(
         ...     [path.name for path in Path(home, "run").iterdir()]
         ['.lock']
     """
-    refuse_slice(folder, option, error)
+    refuse_release(folder, option, error)
     in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
     with ExitStack() as stack:
         try:
@@ -83,14 +83,14 @@ def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None
         folders[:] = [name for name in folders if depth + 1 < _DEPTH and not name.startswith(".")]
 
 
-def refuse_slice(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:
+def refuse_release(folder: Path, option: str, error: type[SciSciRLError] = SciSciRLError) -> None:
     """Make sure that nothing is written into a release; arguments as for ``locked_folder``."""
     try:
-        is_slice = (folder / MANIFEST).exists()
+        is_release = (folder / MANIFEST).exists()
     except OSError as caught:  # a name that is too long, or a folder above that may not be read
         raise error(_no_place(folder, caught, option)) from caught
-    if is_slice:
-        msg = f"{folder} is a slice, which nothing is added to. Choose another {option}."
+    if is_release:
+        msg = f"{folder} is a release, which nothing is added to. Choose another {option}."
         raise error(msg)
 
 

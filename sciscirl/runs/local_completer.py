@@ -84,7 +84,7 @@ class LocalCompleter(TokenCompleter):
         return await request.answer
 
     async def _work(self) -> None:
-        await asyncio.sleep(0)  # whoever is about to ask does so first
+        await asyncio.sleep(0)  # let the others ask first
         while self._waiting:
             batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
             try:

@@ -59,7 +59,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         That folder.
 
     Raises:
-        ReleaseError: if the slice is missing or was altered.
+        ReleaseError: if the release is missing or was altered.
         SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use,
             holds another run, or no whole checkpoint of this one although it had some.
         StorageError: if the disk fails. The run can be resumed.
@@ -187,7 +187,7 @@ def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
 
 
 def render_dry_run(options: PeftSftOptions) -> str:
-    """Describe a run before it costs anything; needs the slice and the tokenizer, and no model."""
+    """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
     return render_plan(options, asdict(options) | list_own_settings(options))
 
 

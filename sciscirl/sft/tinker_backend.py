@@ -115,7 +115,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
         That folder.
 
     Raises:
-        ReleaseError: if the slice is missing or was altered.
+        ReleaseError: if the release is missing or was altered.
         SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
             refuses the key or does not offer the model.
         StorageError: if the disk fails. The run can be resumed.
@@ -134,7 +134,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
 
 
 def render_dry_run(options: TinkerSftOptions) -> str:
-    """Describe a run before it costs anything; needs the slice and the tokenizer, and no server."""
+    """Describe a run before it costs anything; needs the release and the tokenizer, and no server."""
     resolved = dump_config(make_config(options))
     del resolved["evaluator_builders"]
     return render_plan(options, resolved)

@@ -124,7 +124,7 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
         The table (``make_table``).
 
     Raises:
-        ReleaseError: if the slice is missing or was altered.
+        ReleaseError: if the release is missing or was altered.
         SciSciRLError: if the model or server is not to be had, the folder is of another sweep or in use, the
             reference cannot be run, or a sweep to compare with is of other prompts or weights.
         StorageError: if the disk is full, or the folder cannot be written.
@@ -312,7 +312,7 @@ def check_comparable(settings: Mapping[str, Any], folder: Path) -> None:
         if theirs.get(name) != settings[name]:
             msg = (
                 f"{folder} cannot be compared with: its {name} is {theirs.get(name)!r}, here it is {settings[name]!r}. "
-                "Run both sweeps on the same slice, preset, chat format and weights."
+                "Run both sweeps on the same release, preset, chat format and weights."
             )
             raise SciSciRLError(msg)
     if read_answers(folder, "reference")[1] is None:

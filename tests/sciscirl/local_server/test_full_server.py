@@ -47,7 +47,7 @@ def test_what_a_server_failed_at_is_one_line_in_whatever_form_the_sdk_raises_it(
 
 
 def test_an_error_that_is_not_the_servers_is_left_alone():
-    for error in (ValueError("of our own"), ReleaseError("of the slice")):
+    for error in (ValueError("of our own"), ReleaseError("of the release")):
         with pytest.raises(ValueError, match=str(error)) as caught, clear_errors(URL):
             raise error
         assert caught.value is error

@@ -29,7 +29,7 @@ LOGGED = {
 
 @pytest.fixture(scope="module")
 def joint_slice(tmp_path_factory):
-    """Works that have both labels, which the slice of the server does not ask for."""
+    """Works that have both labels, which the release of the server does not ask for."""
     import sciscidata as ssd
 
     folder = tmp_path_factory.mktemp("joint") / "slice"

@@ -205,7 +205,7 @@ def folders(tmp_path):
 def test_a_comparison_is_not_written_into_a_release(folders, tmp_path):
     (tmp_path / "slice").mkdir()
     (tmp_path / "slice" / "manifest.json").touch()
-    with pytest.raises(PredictionsError, match="is a slice, which nothing is added to"):
+    with pytest.raises(PredictionsError, match="is a release, which nothing is added to"):
         compare_files([str(folders[0]), f"majority={folders[1]}"], QUICK, tmp_path / "slice")
     assert len(list((tmp_path / "slice").iterdir())) == 1
 
@@ -230,7 +230,7 @@ def test_a_run_stands_for_its_last_evaluation(folders, tmp_path):
 def test_files_of_different_releases_or_equal_names_are_refused(folders, tmp_path):
     run, base = folders
     other = make_evaluation(tmp_path / "other", skilled(0.3), {}, manifest_sha256="1b" * 32)
-    with pytest.raises(PredictionsError, match="rl is of slice 5a5a5a5a5a5a, other of 1b1b1b1b1b1b"):
+    with pytest.raises(PredictionsError, match="rl is of release 5a5a5a5a5a5a, other of 1b1b1b1b1b1b"):
         compare_files([str(run), str(other)], QUICK)
     with pytest.raises(PredictionsError, match="same name"):
         compare_files([f"x={run}", f"x={base}"], QUICK)

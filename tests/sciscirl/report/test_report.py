@@ -232,7 +232,7 @@ def test_who_judged_fewer_papers_is_alone_and_keeps_nobody_from_being_compared(h
     fewer = make_evaluation(tmp_path / "fewer", answers().head(30), {"split": "test"})
     section = view_comparison(read_runs([home / "exp4", fewer, home / "majority"]))
     assert [row[0] for row in section.tables[0].rows] == ["exp4 \u2212 majority"]
-    assert "fewer is alone with its task, slice and papers." in section.text
+    assert "fewer is alone with its task, release and papers." in section.text
 
 
 def test_a_paper_without_an_id_is_one_of_the_same_papers(tmp_path):
@@ -461,7 +461,7 @@ def test_papers_are_shown_beside_answers_where_the_slice_is_that_of_the_run(toy_
     out = write_report(ReportConfig(runs=runs, out=tmp_path / "r.html", release=toy_slice, n_examples=1))
     text = Page(out.read_text("utf-8")).text
     assert papers[0].view.abstract in text
-    assert f"The papers of 1 runs are not shown: {toy_slice.name} is not their slice." in text
+    assert f"The papers of 1 runs are not shown: {toy_slice.name} is not their release." in text
 
 
 def test_examples_are_spread_over_gold_labels_and_outcomes(home):

@@ -274,11 +274,11 @@ def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
     release, files = toy_slice, sorted(toy_slice.rglob("*"))
     known = {"release": release, "out": release, "model": toy_model, "renderer": RENDERER}
     with serve_models([{"model_name": toy_model}]) as url:
-        with pytest.raises(SciSciRLError, match=r"is a slice, which nothing is added to. Choose another log_path"):
+        with pytest.raises(SciSciRLError, match=r"is a release, which nothing is added to. Choose another log_path"):
             asyncio.run(train_preset(TrainOptions(**options | {"log_path": str(release), "base_url": url})))
-        with pytest.raises(SciSciRLError, match=r"is a slice.*folder: EvaluationConfig\.out"):
+        with pytest.raises(SciSciRLError, match=r"is a release.*folder: EvaluationConfig\.out"):
             asyncio.run(evaluate_model(EvaluationConfig(**known, base_url=url)))
-    with pytest.raises(SciSciRLError, match=r"is a slice.*folder: EvaluationConfig\.out"):
+    with pytest.raises(SciSciRLError, match=r"is a release.*folder: EvaluationConfig\.out"):
         evaluate_baselines(EvaluationConfig(release=release, out=release))
     assert not asked
     assert sorted(release.rglob("*")) == files
