@@ -278,7 +278,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
             damaged=corpus_files, share=14, has_other=False,
         ),
         "half a graph, spooled": Scenario(
-            make=halfway(r"open .*/refs\.[a-z]+", _GRAPH, _ingest(inputs)), readers={"cd": _cd, "graph": _graph},
+            make=halfway(r"open .*/\.refs\..*", _GRAPH, _ingest(inputs)), readers={"cd": _cd, "graph": _graph},
             damaged=r"corpus/cache/.*", share=14, has_other=False,
         ),
         "half a graph, laid out": Scenario(
