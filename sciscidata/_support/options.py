@@ -111,7 +111,7 @@ class Option:
         """
         kind = self.hint.kinds[0] if self.hint.kinds else str
         if get_origin(kind) is tuple:
-            kind = get_args(kind)[0]
+            kind = [*type(self.hint)(get_args(kind)[0]).kinds, str][0]
         if kind not in (int, float) or self.prepare(text) is None:
             return self.prepare(text)
         try:

@@ -88,7 +88,8 @@ def _run(arguments: Sequence[str]) -> int:
     in_file: set[tuple[str, str]] = set()
 
     def name_flags(message: str) -> str:
-        return translate(message, list_options(name), in_file) if COMMANDS[name].top else message
+        # verify and describe name the options of the command that made the file.
+        return translate(message, list_options(name if COMMANDS[name].top else "build"), in_file)
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])
     try:

@@ -101,7 +101,7 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if self.out == _DEFAULT_OUT:
-            object.__setattr__(self, "out", _DEFAULT_OUT.with_name(self.release.resolve().name))
+            object.__setattr__(self, "out", _DEFAULT_OUT.with_name(self.release.absolute().name))
         is_on_server = self.checkpoint is not None or self.model is not None
         if is_on_server and (self.run is not None or self.local_model is not None):
             what = "run" if self.run is not None else "local_model"

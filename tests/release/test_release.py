@@ -69,7 +69,7 @@ def make_works(n: int = 300) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=WORKS)
 
 
-def draw(works: pl.DataFrame, split: SplitConfig = SPLIT) -> pl.LazyFrame:
+def draw(works: pl.DataFrame, split: SplitConfig = SPLIT) -> pl.DataFrame:
     # Thirds and sevenths have no short decimal form; minus zero has to become zero.
     scores = works.select(
         "work_id",
@@ -116,7 +116,7 @@ def test_a_release_holds_what_was_drawn(original: Path) -> None:
     assert release == read_release(original)
     assert release.train.schema == EXAMPLE
     works = make_works()
-    drawn = draw(works).collect()
+    drawn = draw(works)
     for split, frame in (("train", release.train), ("test", release.test)):
         expected = drawn.filter(split=split).join(works, on="work_id", maintain_order="left")
         assert frame["openalex_id"].to_list() == [f"W{i}" for i in expected["work_id"]]
@@ -166,7 +166,7 @@ def test_the_manifest_says_what_is_there(original: Path) -> None:
 def test_two_runs_write_the_same_bytes_everywhere_in_the_folder(original: Path, tmp_path: Path) -> None:
     shuffled = make_works().sort("title", descending=True)
     reordered = dict(reversed(manifest().items()))
-    write_release(draw(shuffled).collect().reverse(), shuffled.lazy(), tmp_path / "again", manifest=reordered)
+    write_release(draw(shuffled).reverse(), shuffled.lazy(), tmp_path / "again", manifest=reordered)
     assert bytes_of(tmp_path / "again") == bytes_of(original)
 
 
@@ -374,7 +374,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:
     works = make_works()
-    drawn = draw(works).collect()
+    drawn = draw(works)
     first = drawn["work_id"].min()
     with pytest.raises(WorkIdError, match=f"1 drawn works are not in WORKS, for example W{first}"):
         write_release(drawn, works.filter(pl.col("work_id") != first), tmp_path / "a", manifest=manifest())
@@ -516,7 +516,7 @@ def forget_settings(folder: Path) -> None:
 
 
 def garble_manifest(folder: Path) -> None:
-    restate(folder, files=[], counts=7, splits=None)
+    restate(folder, files=[], counts=7, sides=None)
 
 
 def count_wrongly(folder: Path) -> None:
@@ -543,9 +543,9 @@ DAMAGES = [
     (empty_parquet, ["test.parquet cannot be read"]),
     (edit_line, ["train.jsonl: sha256", "train.jsonl line 17 is not the canonical form of row 17"]),
     (space_out_line, ["test.jsonl line 1 is not the canonical form"]),
-    (swap_rows, ["splits: train: ids_sha256", "not in the order"]),
+    (swap_rows, ["sides: train: ids_sha256", "not in the order"]),
     (flip_label, ["test: disruption_label of 10 rows contradicts", "15 rows of class neutral"]),
-    (drop_row, ["splits: test: rows: the manifest says 15, found 14", "the split asks for 5"]),
+    (drop_row, ["sides: test: rows: the manifest says 15, found 14", "the split asks for 5"]),
     (drop_column, ["test.parquet has other columns than EXAMPLE: no concepts"]),
     (swap_columns, ["another order"]),
     (invent_id, ["15 ids are not 'W' and a number"]),
@@ -557,7 +557,7 @@ DAMAGES = [
     (change_sizes, ["20 rows of class disruptive, the split asks for 21"]),
     (miscount, ["neutral: the manifest says 21, found 20"]),
     (forget_settings, ["thresholds and split cannot be read"]),
-    (garble_manifest, ["train.jsonl: the manifest says None", "splits: the manifest says None", "counts cannot"]),
+    (garble_manifest, ["train.jsonl: the manifest says None", "sides: the manifest says None", "counts cannot"]),
     (
         count_wrongly,
         [
