@@ -957,7 +957,7 @@ def test_published_novelty_may_be_left_out_and_takes_no_background(made, tmp_pat
     release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), novelty=None, **places))
     assert release.manifest["atypicality"] is None
     assert release.train["novelty_score"].null_count() == 30
-    with pytest.raises(ConfigError, match=r"taken as published.*--recompute"):
+    with pytest.raises(ConfigError, match=r"taken as published.*SciSciNetConfig.recompute=True"):
         BuildConfig(source=source, background="pairs.parquet", **places)
 
 
@@ -1007,7 +1007,7 @@ def test_naming_a_folder_implies_the_source():
     config = resolve({"": {}, "sciscinet": {"folder": "data"}})
     assert config.source == SciSciNetConfig(folder="data")
     assert config.out == Path("slices/sciscinet")
-    with pytest.raises(ConfigError, match="--sciscinet FOLDER"):
+    with pytest.raises(ConfigError, match="SciSciNetConfig.folder"):
         resolve({"": {"source": "sciscinet"}})
 
 

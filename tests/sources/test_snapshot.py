@@ -547,6 +547,6 @@ def test_a_snapshot_whose_claim_was_damaged_is_made_again_when_asked(tmp_path):
     whole = read(folder, out).works.collect()
     (out / "made_of.json").write_text((out / "made_of.json").read_text().replace("openalex", "openalez"))
     config = SnapshotConfig(folder=str(folder), n_workers=1)
-    with pytest.raises(ReleaseExistsError, match="--overwrite"):
+    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         ingest_snapshot(config, out)
     assert ingest_snapshot(config, out, overwrite=True).works.collect().equals(whole)
