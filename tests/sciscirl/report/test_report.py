@@ -243,10 +243,10 @@ def test_a_paper_without_an_id_is_one_of_the_same_papers(tmp_path):
     assert [row[0] for row in table.rows] == ["one \u2212 other"]
 
 
-def test_the_slice_that_an_evaluated_run_was_trained_on_is_named_as_slices_are(home, tmp_path):
+def test_the_release_that_an_evaluated_run_was_trained_on_is_named(home, tmp_path):
     judged = make_evaluation(tmp_path / "judged", answers(), {"split": "test", "trained_on": "5a" * 32})
     differing = view_runs(read_runs([home / "exp4", judged])).tables[0]
-    assert ["trained_on", "\u2013", "slice 5a5a5a5a5a5a"] in [list(row) for row in differing.rows]
+    assert ["trained_on", "\u2013", "release 5a5a5a5a5a5a"] in [list(row) for row in differing.rows]
 
 
 def test_what_differs_stands_apart_from_what_does_not(home):
