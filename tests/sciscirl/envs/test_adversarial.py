@@ -410,7 +410,7 @@ def test_a_dry_run_counts_two_turns(options):
     sampled = {name: int(text.split(" tokens read, ")[1].split()[0].replace(",", "")) for name, text in texts.items()}
     assert sampled["adversarial"] == 2 * sampled["joint"]
     text = render_dry_run(TrainOptions(**options, max_steps=1, batch_size=2, judge="Qwen/Qwen3-8B"))
-    assert text.endswith(", besides what the models cost that challenge and judge")
+    assert text.endswith(", without the cost of the models that challenge and judge")
     assert '"challenger": "rules"' in text
 
 

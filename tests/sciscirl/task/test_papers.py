@@ -32,7 +32,7 @@ SCORES = ("cd_index", "novelty_score", "conventionality_score")
 PURE = (
     *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rewards"),
     *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "metrics.adversarial"),
-    "envs.share_penalty",
+    "envs.class_share_penalty",
 )
 # Nine digits that neither a year nor a count of these tests has.
 sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
