@@ -1007,7 +1007,7 @@ def test_naming_a_folder_implies_the_source():
     config = resolve({"": {}, "sciscinet": {"folder": "data"}})
     assert config.source == SciSciNetConfig(folder="data")
     assert config.out == Path("slices/sciscinet")
-    with pytest.raises(ConfigError, match="SciSciNetConfig.folder"):
+    with pytest.raises(ConfigError, match=r"SciSciNetConfig\.folder"):
         resolve({"": {"source": "sciscinet"}})
 
 
