@@ -73,7 +73,7 @@ def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any
         ['0x2202dbc25a720ed1', '0x64430d11b19f0ddb']
     """
     # After one round, all streams would follow one Weyl sequence from different places, and could meet. The second
-    # round mixes the key in again, so that each stream is a function of its own.
+    # round mixes the key in again, so that each stream is another function.
     return mix64(mix64(key + np.uint64(counter) * WEYL) ^ key)  # pyright: ignore[reportArgumentType]
 
 

@@ -206,7 +206,7 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     """
     given = value
     if isinstance(value, float):
-        given = float(value)  # NumPy has numbers of its own
+        given = float(value)  # NumPy has its own number types
     elif isinstance(value, os.PathLike) and hint.kinds == [str]:
         given = os.fspath(value)
     try:

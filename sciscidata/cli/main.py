@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         from sciscidata.storage import clear_unfinished
 
-        # Polars runs what was deferred in threads of its own, which hear of no interrupt: what they would have
+        # Polars runs deferred work in its own threads, which an interrupt does not reach: what they would have
         # cleared away is done here, and the cursor shown that a progress bar of theirs has hidden.
         clear_unfinished()
         command = COMMANDS.get((sys.argv[1:2] or [""])[0])

@@ -48,7 +48,7 @@ def compute_cd_index(
 ) -> pl.LazyFrame:
     """Score every work by the CD (disruption) index: do later works cite it alone, or with its references?
 
-    Among works published 1 .. window_years years after focal work f: n_i cite f and none of its references, n_j cite f
+    Among works published 1 .. window_years years after focal work f: n_i cite f but not its references, n_j cite f
     and at least one of them, n_k cite at least one of them and not f.
     cd_index = (n_i - n_j) / (n_i + n_j + n_k).
 

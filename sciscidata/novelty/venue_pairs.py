@@ -153,7 +153,7 @@ def year_slots(
     """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
     ``year_of`` is from year_places. A work with more than ``max_references`` slots gets none; with ``venue_required``,
-    neither does a work without a venue of its own.
+    neither does a work whose own venue is unknown.
     """
     from sciscidata.novelty import _pair_kernels as kernels
 

@@ -274,7 +274,7 @@ class ResponseStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> StorageError:
-        # The lowest byte is the primary code; Python sets no code on misuse of its own API.
+        # The lowest byte is the primary code; Python sets no code when its API is misused.
         code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged("its tables", str(error))

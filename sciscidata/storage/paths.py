@@ -68,7 +68,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a link where this package makes a folder of its own: it may lead to any file of the user.
+    """Refuse a link where this package makes its own folder: the link may lead to any file of the user.
 
     Raises:
         StorageError: there is one.

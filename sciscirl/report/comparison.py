@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata._support.terminal import printable
+from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import PredictionsError
@@ -136,6 +136,4 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    table = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return align_columns([[printable(cell) for cell in row] for row in rows])

@@ -2,7 +2,7 @@
 
 A slot in braces takes one of its phrases (separated by semicolons) at random; a capital first letter (``{Topic}``)
 capitalises it. ``topic`` and ``method`` depend on a work's field. The phrases of ``VOICED`` depend on its hidden kind
-and are the only words that carry a signal; none of them is the name of a label.
+and are the only words that carry a signal. No word is the name of a label.
 """
 
 from __future__ import annotations
