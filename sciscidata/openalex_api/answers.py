@@ -19,7 +19,6 @@ from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError
 from sciscidata.openalex_api.config import KEY_VARIABLE, config_file
 from sciscidata.openalex_api.request import CREDIT_USD, Request
 
-_KEY_PAGE: Final = "https://openalex.org/settings/api"
 # Cannot match inside a text: there the quotes are escaped.
 _TIMING: Final = re.compile(rb'"db_response_time_ms":\s*[0-9]+(?=\s*[,}])')
 _DAY_S: Final = 86_400.0
@@ -36,10 +35,7 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may succeed later. The client retries it, or raises ApiError in its place.
-
-    ``wait_s`` is the wait that the server asks for; ``answer`` is what arrived, if anything did.
-    """
+    """The same request may succeed later: after ``wait_s``, if the server asks for that. ``answer`` may be a part."""
 
     def __init__(
         self, reason: str, *, answer: Answer | None = None, wait_s: float = 0.0, is_too_fast: bool = False
@@ -57,7 +53,8 @@ def how_to_get_a_key() -> str:
         >>> how_to_get_a_key()
         'A key is free: https://openalex.org/settings/api. Set OPENALEX_API_KEY, or put api_key = "..." in ...'
     """
-    return f'A key is free: {_KEY_PAGE}. Set {KEY_VARIABLE}, or put api_key = "..." in {config_file()}.'
+    page = "https://openalex.org/settings/api"
+    return f'A key is free: {page}. Set {KEY_VARIABLE}, or put api_key = "..." in {config_file()}.'
 
 
 def without_timing(answer: Answer) -> Answer:
@@ -73,17 +70,9 @@ def without_timing(answer: Answer) -> Answer:
 def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any] | None:
     """Return the JSON object of a good answer, or None for a single work that does not exist (404).
 
-    ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``.
-
-    Raises:
-        TryAgainError: too many requests, an error of the server, or a body that is not JSON.
-        DailyBudgetError: today's budget is used up.
-        ApiKeyError: the key is wrong, or this request needs one.
-        ApiError: any other refusal.
-
-    Example:
-        >>> read_answer(Answer(200, {}, b'{"id": 1}'), Request("/works/W1"), has_key=False, now=datetime.now(UTC))
-        {'id': 1}
+    ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``. A TryAgainError
+    means too many requests, an error of the server, or a body that is not JSON. The other errors are final: a spent
+    daily budget, a wrong or missing key (ApiKeyError), or any other refusal (ApiError).
     """
     status = answer.status
     if status == 200:
@@ -113,25 +102,19 @@ def read_cost(answer: Answer) -> float | None:
         >>> read_cost(Answer(200, {"x-ratelimit-cost-usd": "0.001"}, b"")), read_cost(Answer(200, {}, b""))
         (0.001, None)
     """
-    return next((cost for cost in _stated_costs(answer) if cost is not None and cost <= _MOST_USD), None)
 
+    def stated() -> Iterator[float | None]:  # most trusted first
+        yield _number(answer.headers.get("x-ratelimit-cost-usd"))
+        n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
+        yield None if n_credits is None else n_credits * CREDIT_USD
+        meta = _field(answer, "meta")  # decodes the body
+        yield _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
 
-def _stated_costs(answer: Answer) -> Iterator[float | None]:
-    """Yield the stated costs, most trusted first; the body is decoded only if no header states one."""
-    yield _number(answer.headers.get("x-ratelimit-cost-usd"))
-    n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
-    yield None if n_credits is None else n_credits * CREDIT_USD
-    meta = _field(answer, "meta")
-    yield _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
+    return next((cost for cost in stated() if cost is not None and cost <= _MOST_USD), None)
 
 
 def read_remaining(answer: Answer) -> float | None:
-    """Return the rest of today's budget in dollars, if the answer states it.
-
-    Example:
-        >>> read_remaining(Answer(200, {"x-ratelimit-remaining-usd": "0.9655"}, b""))
-        0.9655
-    """
+    """Return the rest of today's budget in dollars, if the answer states it."""
     return _number(answer.headers.get("x-ratelimit-remaining-usd"))
 
 

@@ -37,17 +37,10 @@ class OpenAlexClient:
     It stores every good answer before it returns it. So a run that ends early (an error, a spent budget, kill -9) is
     continued by the next run with the same store. Passing errors (too many requests, HTTP 5xx, lost connections,
     broken JSON, answers that fail their check) are retried after growing waits. Threads may share a client; equal
-    simultaneous requests become one call.
+    simultaneous requests become one call. The owner of ``store`` closes it. Tests replace ``sleep`` and ``clock``.
 
-    Args:
-        config: server, key, pace and limits.
-        store: stays open; its owner closes it.
-        sleep: replaces waiting, for tests.
-        clock: replaces ``time.monotonic``, for tests.
-
-    Raises:
-        ConfigError: the environment's proxies or certificates cannot be used.
-        StorageError: the store holds answers of another server (not checked offline).
+    A ConfigError means that the environment's proxies or certificates cannot be used. A StorageError means that the
+    store holds answers of another server (not checked offline).
 
     Example:
         >>> from pathlib import Path
@@ -78,7 +71,7 @@ class OpenAlexClient:
         self._turn = threading.Condition()
         self._in_flight: set[str] = set()
         self._answered: set[str] = set()
-        self._n_stored = 0
+        self.n_stored = 0  # answers that came from the store
         self._told_about_keys = False
         self._was_reached = False
 
@@ -97,25 +90,15 @@ class OpenAlexClient:
         """Calls over the network, including failed ones."""
         return self._bill.n_calls
 
-    @property
-    def n_stored(self) -> int:
-        """Answers that came from the store."""
-        return self._n_stored
-
     def watch(self, callback: Callable[[float], None] | None) -> None:
-        """Call ``callback`` with ``cost_usd`` after every call over the network.
+        """Call ``callback`` with ``cost_usd`` after every call over the network; None removes it.
 
-        It replaces an earlier callback, and None removes it. Only one thread calls it at a time; it must be quick and
-        must not raise.
+        Only one thread calls it at a time. It must be quick and must not raise.
         """
         self._bill.watch(callback)
 
     def summary(self) -> StoreSummary:
-        """Sum up the answers that this client returned; equal for a resumed and for an offline run.
-
-        Raises:
-            StorageError: the store cannot be read.
-        """
+        """Sum up the answers that this client returned; equal for a resumed and for an offline run."""
         return self._store.summary(self._answered)
 
     def __enter__(self) -> Self:
@@ -140,11 +123,9 @@ class OpenAlexClient:
     def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> dict[str, Any] | None:
         """Return the answer to one request, a JSON object.
 
-        Args:
-            request: see works_request.
-            check: an answer that fails it is requested again and not stored. A stored answer that fails it (it may
-                come from a weaker check) is requested again and replaced.
-            missing_ok: return None for a work that OpenAlex does not have (any more). That is stored, too.
+        An answer that fails ``check`` is requested again and not stored. A stored answer that fails it (it may come
+        from a weaker check) is requested again and replaced. With ``missing_ok`` the answer is None for a work that
+        OpenAlex does not have (any more). That is stored, too.
 
         Raises:
             NotFoundError: the work does not exist.
@@ -167,13 +148,11 @@ class OpenAlexClient:
     def fetch_all(
         self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
     ) -> Generator[dict[str, Any] | None]:
-        """Yield the answers in the order of the requests, with several calls at a time.
+        """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
         Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and
         are stored, the answers before it are yielded, and then its error is raised. Calls are also stored when the
         caller stops early or is interrupted.
-
-        Arguments and errors are as in :meth:`fetch`; an error is raised when its answer is due.
         """
         stop = threading.Event()
 
@@ -201,7 +180,7 @@ class OpenAlexClient:
                 problem = check(content) if check and content is not None else None
                 if problem is None:
                     with self._turn:
-                        self._n_stored += 1
+                        self.n_stored += 1
                     return content
             if self._connection is None:
                 msg = f"No good answer to {request} offline: {problem}. Run once with ApiConfig.offline=False."
@@ -239,7 +218,11 @@ class OpenAlexClient:
         self, connection: Connection, request: Request, check: Check | None, *, replace: bool
     ) -> dict[str, Any] | None:
         """Make one call, check the answer, and store it before anything else can fail."""
-        self._tell_once_about_keys()
+        with self._turn:
+            is_news = self.config.api_key is None and not self._told_about_keys
+            self._told_about_keys = True
+        if is_news:
+            _log.warning("no OpenAlex API key: 1,000 list calls a day instead of 10,000. %s", how_to_get_a_key())
         price = self._bill.reserve(request.price_usd)
         try:
             answer = without_timing(connection.get(request.key))
@@ -252,8 +235,7 @@ class OpenAlexClient:
         self._was_reached = True
         cost = self._bill.settle(price, answer)
         try:
-            has_key = self.config.api_key is not None
-            content = read_answer(answer, request, has_key=has_key, now=datetime.now(UTC))
+            content = read_answer(answer, request, has_key=self.config.api_key is not None, now=datetime.now(UTC))
         except TryAgainError as error:
             if error.is_too_fast:
                 self._pacer.slow_down(min(error.wait_s, self.config.max_sleep_s))
@@ -266,10 +248,3 @@ class OpenAlexClient:
         body = answer.body if content is not None else _GONE
         kept = self._store.put(request.key, body, cost, server=self.config.server, replace=replace)
         return content if kept is body else msgspec.json.decode(kept)
-
-    def _tell_once_about_keys(self) -> None:
-        with self._turn:
-            is_news = self.config.api_key is None and not self._told_about_keys
-            self._told_about_keys = True
-        if is_news:
-            _log.warning("no OpenAlex API key: 1,000 list calls a day instead of 10,000. %s", how_to_get_a_key())

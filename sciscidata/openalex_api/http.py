@@ -30,16 +30,7 @@ class Connection:
 
     It uses HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
     (github.com/encode/httpx/issues/3324), and a lost answer is paid for twice. At 25 requests a second one connection
-    per thread is fast enough.
-
-    Raises:
-        ConfigError: the environment's proxies or certificates cannot be used.
-
-    Example:
-        >>> with Connection(ApiConfig(base_url="http://127.0.0.1:9", timeout_s=1)) as connection:
-        ...     connection.get("/works")
-        Traceback (most recent call last):
-        sciscidata.openalex_api.answers.TryAgainError: ...
+    per thread is fast enough. A ConfigError means that the environment's proxies or certificates cannot be used.
     """
 
     def __init__(self, config: ApiConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,8 +40,9 @@ class Connection:
         self._config = config
         self._clock = clock
         self._base = httpx.URL(config.base_url)
+        agent = f"sciscidata/{version('sciscidata')}{f' (mailto:{config.email})' if config.email else ''}"
         # gzip only: other encodings are decoded by httpx, without a limit of memory.
-        headers = {"User-Agent": _user_agent(config), "Accept": "application/json", "Accept-Encoding": "gzip"}
+        headers = {"User-Agent": agent, "Accept": "application/json", "Accept-Encoding": "gzip"}
         if config.api_key:
             headers["Authorization"] = f"Bearer {config.api_key}"
         key = config.api_key or ""
@@ -69,12 +61,6 @@ class Connection:
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
             raise _environment_error(error) from None  # its message may quote a proxy's password
 
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close what is open."""
         self._http.close()
@@ -82,16 +68,20 @@ class Connection:
     def get(self, target: str) -> Answer:
         """Request a path with its query, follow redirects on the same host, and return the whole answer.
 
-        Raises:
-            TryAgainError: no connection, no answer in time, or a broken answer; ``answer`` holds its head, with the
-                cost, if that arrived.
-            ApiError: a redirect to another host or in circles, an answer that repeats the key, or an impossible proxy.
+        A TryAgainError means no connection, no answer in time, or a broken answer; it holds the head with the cost, if
+        that arrived. An ApiError means a redirect to another host or in circles, an answer that repeats the key, or an
+        impossible proxy.
         """
         url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + self._signed(target).encode())
         answer = self._exchange(url)
         for _ in range(_MOST_REDIRECTS + 1):
             if answer.status not in _REDIRECTS:
-                return self._without_who_asks(answer)
+                if answer.status == 200 and self._key and self._key.search(answer.body):
+                    msg = (
+                        "OpenAlex repeated the API key in an answer, so the answer is not stored. Send another request."
+                    )
+                    raise ApiError(msg, status=200)
+                return answer._replace(body=self._masked(answer.body))  # it is stored, or quoted in a message
             url = self._next_url(url, answer)
             answer = self._exchange(url)
         msg = f"OpenAlex redirects {target.partition('?')[0]} in circles. Ask for another work, or try again later."
@@ -114,7 +104,12 @@ class Connection:
                     chunks.append(chunk)
                     n_bytes += len(chunk)
                     if n_bytes > self._config.max_answer_mb << 20:
-                        raise self._too_large(url, response.status_code)
+                        msg = (
+                            f"OpenAlex's answer to {self._shown(url.path)} has more than "
+                            f"{self._config.max_answer_mb:,} MB; the rest is not read. If you trust the server, raise "
+                            "ApiConfig.max_answer_mb."
+                        )
+                        raise ApiError(msg, status=response.status_code)
                     is_late = self._clock() > deadline
         except (httpx.HTTPError, httpx.StreamError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -126,13 +121,6 @@ class Connection:
             )
             raise ApiError(msg) from None
         return head._replace(body=b"".join(chunks))
-
-    def _too_large(self, url: httpx.URL, status: int) -> ApiError:
-        msg = (
-            f"OpenAlex's answer to {self._shown(url.path)} has more than {self._config.max_answer_mb:,} MB; the rest "
-            "is not read. If you trust the server, raise ApiConfig.max_answer_mb."
-        )
-        return ApiError(msg, status=status)
 
     def _next_url(self, url: httpx.URL, answer: Answer) -> httpx.URL:
         try:
@@ -153,13 +141,6 @@ class Connection:
         if not self._config.email:
             return target
         return f"{target}{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"
-
-    def _without_who_asks(self, answer: Answer) -> Answer:
-        """Mask the key and the e-mail address in an answer, which is stored or quoted in a message."""
-        if answer.status == 200 and self._key and self._key.search(answer.body):
-            msg = "OpenAlex repeated the API key in an answer, so the answer is not stored. Send another request."
-            raise ApiError(msg, status=200)
-        return answer._replace(body=self._masked(answer.body))
 
     def _shown(self, text: str) -> str:
         return self._masked(text.encode(errors="replace")).decode()
@@ -186,9 +167,8 @@ def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
 
 
 def _origin(url: httpx.URL) -> str:
-    return (
-        f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}"  # httpx omits a scheme's default port
-    )
+    port = "" if url.port is None else f":{url.port}"  # httpx omits a scheme's default port
+    return f"{url.scheme}://{url.host}{port}"
 
 
 def _any_spelling(word: str) -> re.Pattern[bytes]:
@@ -207,8 +187,3 @@ def _environment_error(error: Exception) -> ConfigError:
         f"Cannot open a connection with {', '.join(named) or 'the proxies of this system'}: {type(error).__name__}"
         f"{reason}. Correct or unset it: a proxy is like http://host:3128, certificates are one file."
     )
-
-
-def _user_agent(config: ApiConfig) -> str:
-    who = f" (mailto:{config.email})" if config.email else ""
-    return f"sciscidata/{version('sciscidata')}{who}"

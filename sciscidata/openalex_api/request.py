@@ -19,16 +19,10 @@ _SHOWN_CHARACTERS: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A path and its parameters, without the server and without who asks.
+    """A path (from "/" on) and its parameters (in any order), unquoted, without the server and without who asks.
 
-    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages.
-
-    Args:
-        path: begins with "/", unquoted.
-        params: names and values, unquoted, in any order.
-
-    Raises:
-        ConfigError: the path is impossible, a parameter says who asks (see ApiConfig), or the key is too long.
+    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages. A ConfigError means
+    that the path is impossible, a parameter says who asks (see ApiConfig), or the key is too long.
 
     Example:
         >>> Request("/works", (("select", "id"), ("filter", "cites:W1|W2"))).key
@@ -39,11 +33,9 @@ class Request:
     params: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the path, and keep secrets out of the store's keys."""
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
-            msg = (
-                f"path is {self.path!r}, needs to begin with '/', like /works, without parameters: they go into params."
-            )
+            needed = "needs to begin with '/', like /works, without parameters: they go into params."
+            msg = f"path is {self.path!r}, {needed}"
             raise ConfigError(msg)
         for name, _ in self.params:
             if name.lower() in _WHO_ASKS:
@@ -57,8 +49,7 @@ class Request:
     def key(self) -> str:
         """The canonical text: path and sorted parameters, percent-encoded, exactly as they are sent."""
         # Sorted by name only: the order of repeated parameters may have a meaning.
-        params = sorted(self.params, key=lambda pair: pair[0])
-        query = urlencode(params, quote_via=quote, safe="")
+        query = urlencode(sorted(self.params, key=lambda pair: pair[0]), quote_via=quote, safe="")
         return quote(self.path, safe="/:") + (f"?{query}" if query else "")
 
     @property
@@ -71,11 +62,10 @@ class Request:
         """The price by the list of August 2026: single entities are free, lists cost 1 credit, searches 10."""
         if self.is_single:
             return 0.0
-        names = {name for name, _ in self.params}
-        searches = any(
+        is_search = any(
             name.split(".")[0] == "search" or (name == "filter" and ".search" in value) for name, value in self.params
         )
-        return 10 * CREDIT_USD if searches and "group_by" not in names else CREDIT_USD
+        return 10 * CREDIT_USD if is_search and "group_by" not in dict(self.params) else CREDIT_USD
 
     def __str__(self) -> str:
         key = self.key
@@ -83,11 +73,9 @@ class Request:
 
 
 def works_request(work: str | int | None = None, /, **params: str | int | bool | None) -> Request:
-    """Make a request for a list of works, or for one work.
+    """Make a request for a list of works, or for one work: the number after W, ``"W42"`` or ``"doi:10.1000/1"``.
 
-    Args:
-        work: the number after W, or another name of one work (``"W42"``, ``"doi:10.1000/1"``); None: a list.
-        params: by OpenAlex's names; a value of None leaves a parameter out.
+    ``params`` have OpenAlex's names; a value of None leaves a parameter out.
 
     Example:
         >>> works_request(filter="cites:W1", group_by="publication_year").key

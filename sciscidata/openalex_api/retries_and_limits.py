@@ -74,21 +74,10 @@ def ask_until_answered(
     was_reached: Callable[[], bool],
     sleep: Callable[[float], None],
 ) -> dict[str, Any] | None:
-    """Retry until there is a good answer. A wait is what the server asks for plus growing jitter, up to a cap.
+    """Retry until there is a good answer, or raise ApiError after the last attempt.
 
-    ``ask`` is one attempt; it raises TryAgainError if a retry may help. A server that never answered gets three
-    attempts, because the network or the address is wrong.
-
-    Raises:
-        ApiError: no attempt had a good answer.
-
-    Example:
-        >>> from sciscidata.openalex_api.request import works_request
-        >>> def fail():
-        ...     raise TryAgainError("HTTP 503")
-        >>> ask_until_answered(fail, works_request(1), ApiConfig(), was_reached=lambda: False, sleep=lambda s: None)
-        Traceback (most recent call last):
-        sciscidata.errors.ApiError: OpenAlex gave no good answer to ... in 3 attempts; last: HTTP 503. ...
+    A wait is what the server asks for plus growing jitter, up to a cap. ``ask`` is one attempt; it raises TryAgainError
+    if a retry may help. A server that never answered gets three attempts, because the network or the address is wrong.
     """
 
     def allowed() -> int:
@@ -127,7 +116,7 @@ def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
 
 
 class Bill:
-    """Counts calls and dollars for all threads of a client, and refuses a call that could exceed ``limit_usd``.
+    """Counts calls and dollars for all threads of a client; a call that could exceed the limit is a CostLimitError.
 
     Example:
         >>> bill = Bill(limit_usd=0.0002)
@@ -156,11 +145,7 @@ class Bill:
             self._watcher = callback
 
     def reserve(self, price_usd: float) -> float:
-        """Reserve the price of a call, so that simultaneous calls cannot overspend together; return it.
-
-        Raises:
-            CostLimitError: the call could exceed the limit.
-        """
+        """Reserve the price of a call, so that simultaneous calls cannot overspend together; return it."""
         with self._lock:
             if self._limit is not None and self._spent + self._reserved + _nano(price_usd) > _nano(self._limit):
                 msg = (

@@ -10,7 +10,6 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import zstandard
@@ -54,18 +53,14 @@ _ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM 
 
 
 class StoreSummary(NamedTuple):
-    """The sum of a set of answers, whatever their order.
-
-    ``n_bytes`` counts every distinct answer once, uncompressed. Dates are UTC, ISO 8601, None without answers.
-    ``sha256`` covers every request and its answer.
-    """
+    """The sum of a set of answers, whatever their order."""
 
     n_requests: int
-    n_bytes: int
+    n_bytes: int  # every distinct answer once, uncompressed
     cost_usd: float
-    first_fetched_on: str | None
+    first_fetched_on: str | None  # UTC, ISO 8601; None without answers
     last_fetched_on: str | None
-    sha256: str
+    sha256: str  # of every request and its answer
 
 
 class ResponseStore:
@@ -75,11 +70,8 @@ class ResponseStore:
     kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
 
     A key names a request, without the server and without a secret. A store holds the answers of one server: the
-    server of its first answer.
-
-    Raises:
-        StorageError: at any use: the disk is full, the folder cannot be written, the file is damaged or has a newer
-            format, or another process keeps it locked.
+    server of its first answer. Any use may raise StorageError: the disk is full, the folder cannot be written, the file
+    is damaged or has a newer format, or another process keeps it locked.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -138,9 +130,7 @@ class ResponseStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -149,11 +139,7 @@ class ResponseStore:
             self._database.close()
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer to a request, or None if it is not stored.
-
-        Raises:
-            StorageError: the store cannot be read, or the answer was altered.
-        """
+        """Return the answer to a request, or None if it is not stored; an altered one is a StorageError."""
         with self._transaction() as database:
             row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
         if row is None:
@@ -172,11 +158,7 @@ class ResponseStore:
         return body
 
     def check_server(self, server: str) -> None:
-        """Check that the answers come from ``server``; an empty store takes any server.
-
-        Raises:
-            StorageError: the answers come from another server, or the store cannot be read.
-        """
+        """Raise StorageError if the answers come from another server; an empty store takes any server."""
         with self._transaction() as database:
             self._refuse_others(database, server)
 
@@ -185,9 +167,6 @@ class ResponseStore:
 
         The first answer to a request stays, so that every run sees the same, even if two processes asked. ``replace``
         is for an answer that turned out to be wrong. ``server`` is checked and recorded, unless it is None.
-
-        Raises:
-            StorageError: the store cannot be written, or holds the answers of another server.
         """
         digest = _sha256(body)
         compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
@@ -206,11 +185,7 @@ class ResponseStore:
         return body if is_kept else (self.get(key) or body)
 
     def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
-        """Sum up the answers to ``keys``, or to all requests.
-
-        Raises:
-            StorageError: the store cannot be read, a request was altered, or one of ``keys`` is missing.
-        """
+        """Sum up the answers to ``keys`` (all must be there), or to all requests; an altered one is a StorageError."""
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
         wanted = None if keys is None else frozenset(keys)
@@ -278,14 +253,13 @@ class ResponseStore:
         code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged("its tables", str(error))
-        remedies = {
-            (sqlite3.SQLITE_FULL,): "Free some disk space, or set a cache_dir on a larger disk, and run again.",
-            (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED): "Wait until the other process has written, and run again.",
-            (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN): "Correct its permissions, or set another cache_dir.",
-        }
-        remedy = next(
-            (text for codes, text in remedies.items() if code in codes), "Check the disk, or set another cache_dir."
-        )
+        remedy = "Check the disk, or set another cache_dir."
+        if code == sqlite3.SQLITE_FULL:
+            remedy = "Free some disk space, or set a cache_dir on a larger disk, and run again."
+        elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            remedy = "Wait until the other process has written, and run again."
+        elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            remedy = "Correct its permissions, or set another cache_dir."
         return StorageError(f"Cannot use the response store {self.path}: {error}. {remedy}")
 
     def _damaged(self, what: str, reason: str) -> StorageError:

@@ -12,10 +12,8 @@ def scan_batches(
 ) -> pl.LazyFrame:
     """Make a lazy frame of batches that hold only the columns of a query.
 
-    Args:
-        read: yields batches with the columns that it is given; called once for each query.
-        schema: all columns, in the order of a frame.
-        name: of the source, in the plan that Polars prints.
+    ``read`` is called once for each query, and yields batches with the columns that it is given. ``schema`` has all
+    columns in order. The plan that Polars prints shows ``name``.
 
     Example:
         >>> def read(columns):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -31,6 +31,8 @@ from sciscidata.records.work_row import Work, parse_work
 from sciscidata.storage import expand_home, real_path
 from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
 
+T = TypeVar("T")
+
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
 _COMPRESSED = (".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
@@ -42,23 +44,11 @@ _HANDLE_BYTES = 64  # memory of an entry in addition to its text
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
-    """List the files of the inputs in the order given; folders and patterns are sorted by path.
+    """List the files of the inputs in the order given; the files of a folder or pattern are sorted by path.
 
     A folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson`` or ``.txt``, with or without
-    ``.gz`` or ``.zst``, or only in ``.gz`` or ``.zst``. Each file is listed once.
-
-    Raises:
-        InputNotFoundError: an input does not exist, matches no file, or is a pipe or a device.
-        PermissionError: a folder may not be read.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     for name in ("b.jsonl.gz", "a.jsonl", "readme.md"):
-        ...         Path(home, name).touch()
-        ...     [file.name for file in find_record_files((home,))]
-        ['a.jsonl', 'b.jsonl.gz']
+    ``.gz`` or ``.zst``, or only in ``.gz`` or ``.zst``. Each file is listed once. An InputNotFoundError means that an
+    input does not exist, matches no file, or is a pipe or a device; a PermissionError that a folder may not be read.
     """
     files: dict[Path, Path] = {}
     for given in inputs:
@@ -117,11 +107,9 @@ def read_pieces(
     ends inside a value, as in pretty-printed JSON. Consecutive empty lines are one piece. Lines are read in bounded
     memory; a pretty-printed document is held whole.
 
-    Args:
-        path: plain, gzip or Zstandard, with or without a byte order mark.
-        advance: gets the number of bytes of the file after each read.
-        limits: for a line that is too long, the piece is a CorruptRecordError.
-        gap: counts what holds no work; the caller clears it at each work.
+    The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
+    after each read. A line that is too long gives a CorruptRecordError as its piece. ``gap`` counts what holds no work;
+    the caller clears it at each work.
 
     Raises:
         CorruptRecordError: while reading: a compressed file is damaged or cut off (after its last whole line), a
@@ -129,7 +117,6 @@ def read_pieces(
         InputNotFoundError: the file cannot be opened or read.
 
     Example:
-        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
         ...     file = Path(home, "works.jsonl")
@@ -299,7 +286,13 @@ def _is_json(document: bytes) -> bool:
 
 def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
     """Read and decompress a file; all bytes before a damage are yielded before the error."""
-    opener = _opener_of(next(raw_chunks(path), b"")[:2], limits)
+    beginning = next(raw_chunks(path), b"")[:2]
+    opener: Opener | None = None
+    if beginning == b"\x1f\x8b":
+        opener = open_gzip
+    # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.
+    elif beginning == b"\x28\xb5" or (beginning[1:] == b"\x2a" and beginning[0] >> 4 == 5):
+        opener = open_zstd(limits.document_bytes)
     n_read = n_out = 0
 
     def read() -> Iterator[bytes]:
@@ -310,6 +303,10 @@ def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLim
                 advance(len(chunk))
             yield chunk
 
+    def read_again() -> Iterator[bytes]:
+        for place, chunk in enumerate(islice(raw_chunks(path), n_read), 1):
+            yield from [chunk] if place < n_read else (bytes([byte]) for byte in chunk)
+
     if opener is None:
         yield from read()
         return
@@ -319,14 +316,22 @@ def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLim
             yield data
     except CorruptRecordError:
         # A decoder returns nothing of the chunk that holds the damage, so decode that one again, byte by byte.
-        for data in decompress(_last_in_bytes(raw_chunks(path), n_read), opener, " here"):
+        for data in decompress(read_again(), opener, " here"):
             yield data[max(n_out, 0) :]
             n_out -= len(data)
 
 
-def _last_in_bytes(chunks: Iterable[bytes], n: int) -> Iterator[bytes]:
-    for place, chunk in enumerate(islice(chunks, n), 1):
-        yield from [chunk] if place < n else (bytes([byte]) for byte in chunk)
+def in_batches(items: Iterable[T], size: int, most_bytes: int, n_read: Callable[[], int]) -> Iterator[list[T]]:
+    """Yield ``size`` items at a time, or fewer where ``n_read`` has grown by more than ``most_bytes`` of text."""
+    batch: list[T] = []
+    read_before = n_read()
+    for item in items:
+        batch.append(item)
+        if len(batch) == size or n_read() - read_before > most_bytes:
+            yield batch
+            batch, read_before = [], n_read()
+    if batch:
+        yield batch
 
 
 def raw_chunks(path: Path) -> Iterator[bytes]:
@@ -349,20 +354,5 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
 
 
 def printable_name(path: Path) -> str:
-    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports.
-
-    Example:
-        >>> printable_name(Path("data", "works.jsonl"))
-        'works.jsonl'
-    """
+    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports."""
     return os.fsencode(path.name).decode("utf-8", "replace")
-
-
-def _opener_of(beginning: bytes, limits: ReadLimits) -> Opener | None:
-    """Recognise the compression by the first two bytes."""
-    if beginning == b"\x1f\x8b":
-        return open_gzip
-    # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.
-    if beginning == b"\x28\xb5" or (beginning[1:] == b"\x2a" and beginning[0] >> 4 == 5):
-        return open_zstd(limits.document_bytes)
-    return None

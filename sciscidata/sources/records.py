@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,14 @@ from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.record_files import find_record_files, printable_name, raw_chunks, read_pieces, works_of
+from sciscidata.sources.record_files import (
+    find_record_files,
+    in_batches,
+    printable_name,
+    raw_chunks,
+    read_pieces,
+    works_of,
+)
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
 
@@ -159,7 +166,7 @@ class Reading:
         }
 
 
-def log_skipped(report: Mapping[str, Any]) -> None:
+def _log_skipped(report: Mapping[str, Any]) -> None:
     """Log a warning for what a report of Reading counts as skipped, if anything."""
     skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
     if any(skipped.values()):
@@ -245,8 +252,9 @@ def scan_records(config: RecordsConfig) -> Corpus:
     def scan(schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]) -> pl.LazyFrame:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
             reading = Reading(files, [None] * len(files), config.strict, config.limits)
-            yield from (frame_of(works, columns) for works in _batches(reading, reading.works(), _BATCH_WORKS))
-            log_skipped(reading.report())
+            batches = in_batches(reading.works(), _BATCH_WORKS, _PART_BYTES, lambda: reading.n_read)
+            yield from (frame_of(works, columns) for works in batches)
+            _log_skipped(reading.report())
 
         return scan_batches(read, schema, "OpenAlex records")
 
@@ -260,23 +268,13 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     The result is a subfolder of ``folder``, named after the content of the files: ``works.parquet`` sorted by work_id,
     ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or not at
     all. A result that was damaged later is made again, with a warning. Memory: about 100 bytes per work, and a part.
+    ``progress`` gets the bytes of the files as they are read.
 
-    Args:
-        config: what to read.
-        folder: a folder for caches; made if it is missing.
-        progress: gets the bytes of the files as they are read, to advance a progress bar.
-
-    Returns:
-        The two files as lazy frames. The provenance is the report: SHA-256 and counts of each file, the first 20
-        corrupt lines, and the data's date (the latest updated_date or created_date, or null).
-
-    Raises:
-        InputNotFoundError, EmptyInputError: no file, or no work in the files.
-        CorruptRecordError: with ``strict``: at the first corrupt line.
-        StorageError: the disk is full, or ``folder`` cannot be written.
+    The provenance is the report: SHA-256 and counts of each file, the first 20 corrupt lines, and the data's date (the
+    latest updated_date or created_date, or null). No file is an InputNotFoundError, no work an EmptyInputError, and
+    with ``strict`` the first corrupt line a CorruptRecordError.
 
     Example:
-        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
         ...     file = Path(home, "works.jsonl")
@@ -295,7 +293,7 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
     report = json.loads((target / "ingest.json").read_text("utf-8"))
-    log_skipped(report)  # also for a reused folder
+    _log_skipped(report)  # also for a reused folder
     works, citations = (pl.scan_parquet(target / f"{name}.parquet", glob=False) for name in ("works", "citations"))
     return Corpus(works, citations, report)
 
@@ -310,7 +308,8 @@ def _ingest(
     parts = folder / "parts"
     parts.mkdir()
     reading = Reading(files, hashes, config.strict, config.limits)
-    for number, works in enumerate(_batches(reading, reading.works(progress), _PART_WORKS)):
+    batches = in_batches(reading.works(progress), _PART_WORKS, _PART_BYTES, lambda: reading.n_read)
+    for number, works in enumerate(batches):
         works_frame(works).sort("work_id").write_parquet(
             parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
         )
@@ -319,10 +318,11 @@ def _ingest(
         )
     report = reading.report()
     if not reading.seen:
-        log_skipped(report)
+        _log_skipped(report)
+        first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])
         msg = (
             f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
-            f"{report['corrupt']:,} corrupt.{_first_problem(report)} Check that each line of the files is a Work."
+            f"{report['corrupt']:,} corrupt.{first} Check that each line of the files is a Work."
         )
         raise EmptyInputError(msg)
     ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
@@ -331,11 +331,6 @@ def _ingest(
     _merge(parts, "citations", ["citing_id", "cited_id"], ranges, folder)
     shutil.rmtree(parts)
     (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def _first_problem(report: dict[str, Any]) -> str:
-    problems = report["first_corrupt_lines"]
-    return " The first: {file}, line {line:,}: {reason}.".format(**problems[0]) if problems else ""
 
 
 def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -365,19 +360,6 @@ def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, 
         writer.write_table(table)
     if writer is not None:
         writer.close()
-
-
-def _batches(reading: Reading, works: Iterable[Work], size: int) -> Iterator[list[Work]]:
-    """Yield works in batches of ``size``, or smaller ones where works are large."""
-    batch: list[Work] = []
-    read_before = reading.n_read
-    for work in works:
-        batch.append(work)
-        if len(batch) == size or reading.n_read - read_before > _PART_BYTES:
-            yield batch
-            batch, read_before = [], reading.n_read
-    if batch:
-        yield batch
 
 
 def _sha256(file: Path) -> str:

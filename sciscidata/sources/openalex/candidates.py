@@ -69,29 +69,19 @@ class OpenAlexConfig:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The works that pass the API's filters: how many there are in each year, and samples of them.
-
-    Attributes:
-        eligibility: the filters, with the data's last year filled in.
-        per_year: works that pass, for every requested year with a complete citation window.
-        later_works: works dated after the data's last year, as describe_later_works gives them; None if it was given.
-    """
+    """The works that pass the API's filters: how many there are in each year, and samples of them."""
 
     client: OpenAlexClient
     config: OpenAlexConfig
-    eligibility: EligibilityConfig
-    per_year: dict[int, int] = field(default_factory=dict[int, int])
-    later_works: dict[str, Any] | None = None
+    eligibility: EligibilityConfig  # with the data's last year filled in
+    per_year: dict[int, int] = field(default_factory=dict[int, int])  # of years with a complete citation window
+    later_works: dict[str, Any] | None = None  # after the data's last year; None if that year was given
 
     @classmethod
     def count(
         cls, client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig
     ) -> Candidates:
-        """Count the works of each year that pass the filters; the counts also show the data's last year.
-
-        Raises:
-            EmptyInputError: the requested years have no works.
-        """
+        """Count the works of each year that pass the filters; the counts also show the data's last year."""
         request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
         groups = part_of(client.fetch(request, check_answer), "group_by")
         counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
@@ -102,7 +92,10 @@ class Candidates:
             for remark in remark_on_later_works(later, eligibility.last_year):
                 logger.warning("%s", remark)
         found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
-        first, last = found._years(cd)
+        last_years = [config.to_year, 9_999 if eligibility.max_year is None else eligibility.max_year]
+        if eligibility.complete_window and cd.window_years is not None and eligibility.last_year is not None:
+            last_years.append(eligibility.last_year - cd.window_years - 1)
+        first, last = max(config.from_year, eligibility.min_year or 1), min(last_years)
         chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
         if not chosen:
             msg = (
@@ -120,14 +113,6 @@ class Candidates:
         """Upper bound of the number of candidates."""
         return min(sum(self.per_year.values()), self.config.max_candidates)
 
-    def _years(self, cd: CDConfig) -> tuple[int, int]:
-        """Return the first and last year that may be drawn."""
-        wanted = self.eligibility
-        last = [self.config.to_year, 9_999 if wanted.max_year is None else wanted.max_year]
-        if wanted.complete_window and cd.window_years is not None and wanted.last_year is not None:
-            last.append(wanted.last_year - cd.window_years - 1)
-        return max(self.config.from_year, wanted.min_year or 1), min(last)
-
     def filter_text(self) -> str:
         """Write the filters in OpenAlex's terms; the rest is left to the eligibility filters."""
         wanted = self.eligibility
@@ -138,17 +123,16 @@ class Candidates:
             clauses.append("has_abstract:true")
         if wanted.exclude_retracted:
             clauses.append("is_retracted:false")
-        for name, words in (("languages", wanted.languages), ("work_types", wanted.work_types)):
+        lists = (("languages", "language", wanted.languages), ("work_types", "type", wanted.work_types))
+        for option, name, words in lists:
             if len(words) > ANY_OF or not all(re.fullmatch(r"[A-Za-z-]+", word) for word in words):
                 msg = (
-                    f"EligibilityConfig.{name} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, with letters "
-                    "and hyphens only."
+                    f"EligibilityConfig.{option} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, with "
+                    "letters and hyphens only."
                 )
                 raise ConfigError(msg)
-        if wanted.languages:
-            clauses.append(f"language:{'|'.join(wanted.languages)}")
-        if wanted.work_types:
-            clauses.append(f"type:{'|'.join(wanted.work_types)}")
+            if words:
+                clauses.append(f"{name}:{'|'.join(words)}")
         return ",".join(clauses)
 
     def request(self, year: int | None = None, **params: str | int) -> Request:

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import polars as pl
@@ -44,15 +44,11 @@ class TooManyCitersError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FocalCiters:
-    """The citers of a work by year: all of them, and those that also cite one of its references.
-
-    ``shared`` lists (year, number of shared references) for each citer with a year; None where citers were counted
-    instead of listed. Counted citers include references that cite both the focal work and themselves; see
-    ReferenceRecords.
-    """
+    """The citers of a work by year. Counted citers include references that cite both the focal work and themselves."""
 
     citing_focal: Years
-    citing_both: Years
+    citing_both: Years  # those that also cite one of its references
+    #: (year, number of shared references) for each citer with a year; None where citers were counted, not listed.
     shared: tuple[tuple[int, int], ...] | None
 
 
@@ -89,7 +85,7 @@ def check_answer(answer: Answer) -> str | None:
 
 
 def part_of(answer: Answer, name: str) -> list[Any]:
-    """Return the results or groups of an answer that passed its check; raise ApiError if it is of the other kind."""
+    """Return the results or groups of an answer that passed its check; an answer of the other kind is an ApiError."""
     if not isinstance(answer.get(name), list):
         msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url."
         raise ApiError(msg)
@@ -218,8 +214,7 @@ def _disjoint(chunks: list[str]) -> list[str]:
     ]
 
 
-def _list_request(text: str, page: int) -> Request:
-    select = "id,publication_year,referenced_works"
+def _list_request(text: str, page: int, select: str = "id,publication_year,referenced_works") -> Request:
     return works_request(filter=text, select=select, per_page=PER_PAGE, page=page, corpus="core")
 
 
@@ -243,11 +238,6 @@ REFERENCE_WORKS: Final = pl.Schema(
 )
 
 
-class _SelfCiter(NamedTuple):
-    publication_year: int
-    references: frozenset[int]
-
-
 @dataclass
 class ReferenceRecords:
     """Year and venue of cited works, requested once each, 100 per call; and the works that cite themselves.
@@ -259,52 +249,38 @@ class ReferenceRecords:
     client: OpenAlexClient
     _asked: set[int] = field(default_factory=set[int])
     _frames: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
-    _self_citers: dict[int, _SelfCiter] = field(default_factory=dict[int, _SelfCiter])
+    _self_citers: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict[int, tuple[int, frozenset[int]]])
 
     def ask(self, work_ids: Iterable[int]) -> None:
         """Request the records of the works that are not known yet."""
         ids = sorted(set(work_ids) - self._asked)
         self._asked.update(ids)
-        requests = [
-            works_request(
-                filter="openalex:" + "|".join(f"W{work_id}" for work_id in ids[start : start + ANY_OF]),
-                select="id,publication_year,primary_location,referenced_works",
-                per_page=PER_PAGE,
-                page=1,
-                corpus="core",
-            )
-            for start in range(0, len(ids), ANY_OF)
-        ]
+        select = "id,publication_year,primary_location,referenced_works"
+        requests = [_list_request(f"openalex:{chunk}", 1, select) for chunk in _chunks(ids)]
         found: list[Work] = []
         for answer in self.client.fetch_all(requests, check_answer):
             for work in works_of(answer):
                 found.append(work)
                 if work.publication_year is not None and work.work_id in work.references:
                     references = frozenset(work.references) - {work.work_id}
-                    self._self_citers[work.work_id] = _SelfCiter(work.publication_year, references)
+                    self._self_citers[work.work_id] = (work.publication_year, references)
         if found:
             self._frames.append(works_frame(found, REFERENCE_WORKS))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
-        """Count by year the requested references that the API counts as citers only because they cite themselves.
+        """Count by year the references that the API counts as citers only because they cite themselves.
 
-        Returns:
-            The references that also cite the focal work, and so are counted as citing both; and all of them.
+        The first count has those that also cite the focal work, and so are counted as citing both; the second has all.
         """
         own = frozenset(references)
         found = [self._self_citers[reference] for reference in references if reference in self._self_citers]
-        in_vain = [citer for citer in found if own.isdisjoint(citer.references)]
-        both = Counter(citer.publication_year for citer in in_vain if work_id in citer.references)
-        return both, Counter(citer.publication_year for citer in in_vain)
+        in_vain = [(year, cited) for year, cited in found if own.isdisjoint(cited)]
+        return Counter(year for year, cited in in_vain if work_id in cited), Counter(year for year, _ in in_vain)
 
     def works(self) -> pl.DataFrame:
         """Return REFERENCE_WORKS of the requested works that OpenAlex has, sorted by work_id."""
         known = pl.concat([REFERENCE_WORKS.to_frame(), *self._frames])
         return known.unique("work_id", keep="first", maintain_order=True).sort("work_id")
-
-
-#: The counts of a work: n_i, n_j, n_k and those that the indices of the family need.
-_COUNTS = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
 
 
 @dataclass(frozen=True)
@@ -314,11 +290,9 @@ class Window:
     cd: CDConfig
 
     def _inside(self, work: Work, years: Years) -> int:
-        """Add up the years inside the window of a work."""
         return sum(n for year, n in years.items() if self._is_inside(work, year))
 
     def _to_date(self, work: Work, years: Years) -> int:
-        """Add up the years up to the end of the window of a work."""
         if self.cd.window_years is None:
             return years.total()
         return sum(n for year, n in years.items() if year <= (work.publication_year or 0) + self.cd.window_years)
@@ -361,7 +335,8 @@ class Window:
 
 def scores_of(rows: Sequence[dict[str, int | None]], cd: CDConfig) -> pl.DataFrame:
     """Make CD_SCORES, sorted by work_id, from rows of a Window; n_i = n_j > 0 gives 0 without n_k."""
-    counts = pl.DataFrame(rows, schema=dict.fromkeys(_COUNTS, pl.Int64)).sort("work_id")
+    names = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
+    counts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64)).sort("work_id")
     certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
     zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
     return add_indices(counts, cd).with_columns(zero)

@@ -19,16 +19,12 @@ FREE_KEY_USD_PER_DAY = 1.0
 
 
 class Outcome(NamedTuple):
-    """The result for one candidate.
+    """The result for one candidate."""
 
-    ``cell`` is None if it cannot be drawn. ``possible`` holds its possible cells before the citers of its references
-    were counted; ``asks_references`` is true if they had to be. ``weight`` is its share of all outcomes.
-    """
-
-    cell: Cell | None
-    possible: frozenset[Cell]
-    asks_references: bool
-    weight: float = 1.0
+    cell: Cell | None  # None if it cannot be drawn
+    possible: frozenset[Cell]  # before the citers of its references were counted
+    asks_references: bool  # these citers had to be counted
+    weight: float = 1.0  # share of all outcomes
 
 
 #: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
@@ -77,11 +73,9 @@ def estimate_calls(
     """Estimate the calls until the demand is met, if further candidates resemble the earlier ones.
 
     It walks through the candidates ahead, then through typical ones, until every cell has its expected works or the
-    candidates end. Each candidate adds the observed share of every open cell, and the calls that it would need.
-
-    ``outcomes`` (at least one) are those of the judged candidates; ``available`` is the number of candidates to come.
-    With ``every_record``, for novelty, the references' records of every judged work are requested; otherwise only where
-    their citers are counted.
+    ``available`` candidates end. Each candidate adds the observed share of every open cell, and the calls that it would
+    need. ``outcomes`` (at least one) are those of the judged candidates. With ``every_record``, for novelty, the
+    references' records of every judged work are requested; otherwise only where their citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}
     natural = ("", ()) in missing
@@ -112,15 +106,9 @@ def estimate_calls(
 def say_estimate(client: OpenAlexClient, calls: float) -> None:
     """Log the estimate, and warn if it exceeds the limit, where the client will stop."""
     cost = client.cost_usd + calls * CREDIT_USD
-    logger.info(
-        "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days",
-        f"{calls:,.0f}",
-        cost,
-        cost / FREE_KEY_USD_PER_DAY,
-    )
+    text = "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days"
+    logger.info(text, f"{calls:,.0f}", cost, cost / FREE_KEY_USD_PER_DAY)
     limit = client.config.max_cost_usd
     if limit is not None and cost > limit:
-        logger.warning(
-            "this is more than ApiConfig.max_cost_usd=%g: the run will stop there, and the same command continues it",
-            limit,
-        )
+        text = "this is more than ApiConfig.max_cost_usd=%g: the run will stop there, and the same command continues it"
+        logger.warning(text, limit)

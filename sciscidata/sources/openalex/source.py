@@ -54,17 +54,13 @@ _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too r
 
 
 class Pulled(NamedTuple):
-    """The result of a pull.
+    """The result of a pull; the first three are about the judged candidates."""
 
-    WORKS and CITATIONS of the judged candidates, their CD_SCORES with the columns of ATYPICALITY, the manifest's entry,
-    and REFERENCE_WORKS of the requested cited works.
-    """
-
-    works: pl.DataFrame
-    citations: pl.DataFrame
-    scores: pl.DataFrame
-    provenance: dict[str, Any]
-    references: pl.DataFrame
+    works: pl.DataFrame  # WORKS
+    citations: pl.DataFrame  # CITATIONS
+    scores: pl.DataFrame  # CD_SCORES with the columns of ATYPICALITY
+    provenance: dict[str, Any]  # the manifest's entry
+    references: pl.DataFrame  # REFERENCE_WORKS of the requested cited works
 
 
 def pull_openalex(
@@ -78,25 +74,17 @@ def pull_openalex(
 ) -> Pulled:
     """Sample candidates and score them until the demand is met or no candidates are left. This may cost money.
 
-    Args:
-        client: an open client; its store makes the run resumable, and offline runs possible.
-        candidates: where to sample.
-        cd: the convention; ``window_from="cited"`` is impossible with counts.
-        demand: what is needed; its counts are updated as scores come in.
-        novelty: the null model of novelty; None, or candidates without ``venues``, leaves novelty null.
-        background: a saved table of pair statistics; None builds the null model from the judged works.
+    The store of ``client`` makes the run resumable, and offline runs possible. The counts of ``demand`` are updated as
+    scores come in. Without ``novelty``, or for candidates without ``venues``, novelty is null. Without a saved
+    ``background``, its null model is built from the judged works.
 
-    Returns:
-        Rows sorted by work_id. n_k is null where the index is certainly 0 without it (n_i = n_j). A candidate with too
-        few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
-        works with more than 200 citers.
+    Rows are sorted by work_id. n_k is null where the index is certainly 0 without it (n_i = n_j). A candidate with too
+    few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
+    works with more than 200 citers.
 
-    Raises:
-        ConfigError: before the first call; the convention is impossible with counts, novelty is needed and not
-            known, or the background has another null model.
-        InputNotFoundError, BackgroundError: before the first call; the background cannot be read.
-        NotEnoughWorksError: before the first call; there are fewer candidates than works wanted.
-        SciSciDataError: as the client raises.
+    Before the first call, a ConfigError means that the convention is impossible with counts (``window_from="cited"``),
+    that novelty is needed and not known, or that the background has another null model. The background may be
+    unreadable (InputNotFoundError, BackgroundError), and candidates too few (NotEnoughWorksError).
     """
     wanted = demand.split.n_train + demand.split.n_test
     if candidates.available < wanted:
@@ -249,8 +237,7 @@ class _Pull:
     def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Request the citers of each work, then the citers of its references where the draw needs them.
 
-        Returns:
-            Works that were passed over, but may be needed when labels change.
+        Works are returned that were passed over, but may be needed when labels change.
         """
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
@@ -331,12 +318,7 @@ class _Pull:
         return found
 
     def _tables(self, *, texts: bool, novelty: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """Make WORKS, CITATIONS and the scores of all works judged so far.
-
-        Args:
-            texts: False cuts abstracts short.
-            novelty: False leaves the columns of ATYPICALITY null.
-        """
+        """Make WORKS, CITATIONS and the scores of all works judged so far, with null for ATYPICALITY if not wanted."""
         abstract = pl.col("abstract") if texts else pl.col("abstract").str.head(1)
         works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
         citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
@@ -352,8 +334,12 @@ class _Pull:
 
     def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
         """Log an estimate of the rest, first from published shares, then from the outcomes so far."""
-        outcomes = [self._outcome(row) for row in self.rows]
-        outcomes += [Outcome(cell=None, possible=possible, asks_references=True) for possible in self.closed.values()]
+        outcomes = [Outcome(None, possible, asks_references=True) for possible in self.closed.values()]
+        for row in self.rows:
+            n_i, n_j = row["n_i"], row["n_j"]
+            asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
+            cell = self.demand.cell_of.get(row["work_id"])
+            outcomes.append(Outcome(cell, self.demand.possible_cells(n_i, n_j), asked))
         ahead = [_shape(split, work) for split, work in queue]
         calls = estimate_calls(
             self.demand,
@@ -365,12 +351,6 @@ class _Pull:
         )
         say_estimate(self.client, calls)
         self.estimated_at = max(len(self.rows), _WAVE // 2)
-
-    def _outcome(self, row: dict[str, Any]) -> Outcome:
-        n_i, n_j = row["n_i"], row["n_j"]
-        asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
-        possible = self.demand.possible_cells(n_i, n_j)
-        return Outcome(cell=self.demand.cell_of.get(row["work_id"]), possible=possible, asks_references=asked)
 
     def result(self) -> Pulled:
         """Collect the result and its provenance."""

@@ -77,8 +77,7 @@ _DAMAGE: Final = (LookupError, ValueError, TypeError, AttributeError, Arithmetic
 def parse_struct(data: bytes, at: int = 0) -> tuple[Struct, int]:
     """Parse the struct that begins at byte ``at``; return it and the position behind it.
 
-    Raises:
-        ValueError: this is another protocol. IndexError: ``data`` ends too early.
+    A ValueError means another protocol, an IndexError that ``data`` ends too early.
 
     Example:
         >>> parse_struct(write_struct({1: (I32, -7), 4: (BINARY, b"id"), 30: (LIST, (I64, [1, 300]))}))
@@ -116,8 +115,8 @@ def write_struct(fields: Mapping[int, tuple[int, Any]]) -> bytes:
 def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind in _WHOLE:
         return _read_whole(data, at)
-    if kind == BINARY:
-        length, at = _read_varint(data, at)
+    if kind in (BINARY, _DOUBLE):
+        length, at = _read_varint(data, at) if kind == BINARY else (8, at)
         if at + length > len(data):
             raise IndexError(at + length)
         return data[at : at + length], at + length
@@ -125,29 +124,18 @@ def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         return parse_struct(data, at)
     if kind in (TRUE, FALSE, _BYTE):
         return data[at], at + 1
-    if kind == _DOUBLE:
-        if at + 8 > len(data):
-            raise IndexError(at + 8)
-        return data[at : at + 8], at + 8
     if kind in (LIST, _SET):
-        return _read_list(data, at)
-    if kind == _MAP:
-        msg = "Parquet has no maps in its structs"
-        raise ValueError(msg)
-    msg = f"no type {kind} in Thrift's compact protocol"
+        inner, length = data[at] & 15, data[at] >> 4
+        at += 1
+        if length == 15:
+            length, at = _read_varint(data, at)
+        values: list[Any] = []
+        for _ in range(length):
+            value, at = _read(data, at, inner)
+            values.append(value)
+        return (inner, values), at
+    msg = "Parquet has no maps in its structs" if kind == _MAP else f"no type {kind} in Thrift's compact protocol"
     raise ValueError(msg)
-
-
-def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
-    kind, length = data[at] & 15, data[at] >> 4
-    at += 1
-    if length == 15:
-        length, at = _read_varint(data, at)
-    values: list[Any] = []
-    for _ in range(length):
-        value, at = _read(data, at, kind)
-        values.append(value)
-    return (kind, values), at
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -201,18 +189,8 @@ class _Page:
 def read_rows(path: str | Path, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pl.DataFrame:
     """Read chosen rows and columns of a local Parquet file; pages without a chosen row are not read.
 
-    Args:
-        path: the file.
-        columns: names of columns that are not nested.
-        rows: positions in the file from 0, ascending, without repeats.
-
-    Returns:
-        The columns, one row for each of ``rows``, in their order.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowInvalid: it is damaged, encrypted, or not Parquet.
-        pyarrow.ArrowNotImplementedError: one of ``columns`` is nested.
+    ``rows`` are positions in the file from 0, ascending, without repeats. A file that is damaged, encrypted, or not
+    Parquet is a pyarrow.ArrowInvalid, a nested column a pyarrow.ArrowNotImplementedError.
 
     Source: the Parquet format, https://parquet.apache.org/docs/file-format/.
 

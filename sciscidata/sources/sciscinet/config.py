@@ -18,26 +18,19 @@ from sciscidata._support.validate import FolderOrUrl, check_fields
 Version: TypeAlias = Literal["v2", "v1"]
 Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
 
-_DTYPES: Final[Mapping[Kind, pl.DataType]] = {
-    "id": pl.Int64(),
-    "year": pl.Int32(),
-    "whole": pl.Int64(),
-    "number": pl.Float64(),
-    "text": pl.String(),
-    "doi": pl.String(),
-    "flag": pl.Boolean(),
-    "level": pl.Int64(),
+#: For each kind of column: our type, what messages ask for, and the columns of this kind by our names.
+_KINDS: Final[Mapping[Kind, tuple[pl.DataType, str, str]]] = {
+    "id": (pl.Int64(), "whole numbers, or text such as 'W2051723858'", "work_id citing_id cited_id field_id source_id"),
+    "year": (pl.Int32(), "whole numbers, such as 1999", "publication_year"),
+    "whole": (pl.Int64(), "whole numbers", "cited_by_count reference_count citation_count n_pairs"),
+    "number": (pl.Float64(), "numbers", "disruption z_median z_p10 score"),
+    "text": (pl.String(), "text", "work_type title abstract language field_name source_name"),
+    "doi": (pl.String(), "text", "doi"),
+    "flag": (pl.Boolean(), "true or false", "is_retracted"),
+    "level": (pl.Int64(), "whole numbers", "level"),
 }
-NEEDED: Final[Mapping[Kind, str]] = {
-    "id": "whole numbers, or text such as 'W2051723858'",
-    "year": "whole numbers, such as 1999",
-    "whole": "whole numbers",
-    "number": "numbers",
-    "text": "text",
-    "doi": "text",
-    "flag": "true or false",
-    "level": "whole numbers",
-}
+_KIND_OF: Final = {name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()}
+NEEDED: Final = {kind: needed for kind, (_, needed, _) in _KINDS.items()}
 _DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
 
 
@@ -50,113 +43,77 @@ class Layout:
     required: tuple[str, ...]
 
 
+def _layout(*stems: str, required: tuple[str, ...] = (), **columns: str) -> Layout:
+    typed = {name: (published, _KIND_OF[name]) for name, published in columns.items()}
+    return Layout(stems, typed, required or tuple(columns))
+
+
 #: The columns that this package reads. ``citation_count`` counts SciSciNet's citations, ``cited_by_count`` those of
 #: OpenAlex.
 LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
     "v2": {
-        "papers": Layout(
-            ("sciscinet_papers", "papers"),
-            {
-                "work_id": ("paperid", "id"),
-                "publication_year": ("year", "year"),
-                "work_type": ("doctype", "text"),
-                "doi": ("doi", "doi"),
-                "cited_by_count": ("cited_by_count", "whole"),
-                "is_retracted": ("is_retracted", "flag"),
-                "reference_count": ("reference_count", "whole"),
-                "citation_count": ("citation_count", "whole"),
-                "disruption": ("disruption", "number"),
-                "z_median": ("Atyp_Median_Z", "number"),
-                "z_p10": ("Atyp_10pct_Z", "number"),
-                "n_pairs": ("Atyp_Pairs", "whole"),
-            },
-            ("work_id", "publication_year"),
+        "papers": _layout(
+            "sciscinet_papers",
+            "papers",
+            required=("work_id", "publication_year"),
+            work_id="paperid",
+            publication_year="year",
+            work_type="doctype",
+            doi="doi",
+            cited_by_count="cited_by_count",
+            is_retracted="is_retracted",
+            reference_count="reference_count",
+            citation_count="citation_count",
+            disruption="disruption",
+            z_median="Atyp_Median_Z",
+            z_p10="Atyp_10pct_Z",
+            n_pairs="Atyp_Pairs",
         ),
-        "references": Layout(
-            ("sciscinet_paperrefs", "paperrefs"),
-            {"citing_id": ("citing_paperid", "id"), "cited_id": ("cited_paperid", "id")},
-            ("citing_id", "cited_id"),
+        "references": _layout("sciscinet_paperrefs", "paperrefs", citing_id="citing_paperid", cited_id="cited_paperid"),
+        "texts": _layout(
+            "sciscinet_papertitleabstract",
+            "papertitleabstract",
+            required=("work_id", "title", "abstract"),
+            work_id="paperid",
+            title="title",
+            abstract="abstract_inverted_index",
+            language="language",
         ),
-        "texts": Layout(
-            ("sciscinet_papertitleabstract", "papertitleabstract"),
-            {
-                "work_id": ("paperid", "id"),
-                "title": ("title", "text"),
-                "abstract": ("abstract_inverted_index", "text"),
-                "language": ("language", "text"),
-            },
-            ("work_id", "title", "abstract"),
+        "paper_fields": _layout(
+            "sciscinet_paperfields",
+            "paperfields",
+            required=("work_id", "field_id"),
+            work_id="paperid",
+            field_id="fieldid",
+            score="score_openalex",
         ),
-        "paper_fields": Layout(
-            ("sciscinet_paperfields", "paperfields"),
-            {"work_id": ("paperid", "id"), "field_id": ("fieldid", "id"), "score": ("score_openalex", "number")},
-            ("work_id", "field_id"),
-        ),
-        "fields": Layout(
-            ("sciscinet_fields", "fields"),
-            {"field_id": ("fieldid", "id"), "field_name": ("display_name", "text"), "level": ("level", "level")},
-            ("field_id", "field_name", "level"),
-        ),
-        "paper_sources": Layout(
-            ("sciscinet_papersources", "papersources"),
-            {"work_id": ("paperid", "id"), "source_id": ("sourceid", "id")},
-            ("work_id", "source_id"),
-        ),
-        "sources": Layout(
-            ("sciscinet_sources", "sources"),
-            {"source_id": ("sourceid", "id"), "source_name": ("display_name", "text")},
-            ("source_id", "source_name"),
-        ),
+        "fields": _layout("sciscinet_fields", "fields", field_id="fieldid", field_name="display_name", level="level"),
+        "paper_sources": _layout("sciscinet_papersources", "papersources", work_id="paperid", source_id="sourceid"),
+        "sources": _layout("sciscinet_sources", "sources", source_id="sourceid", source_name="display_name"),
     },
     "v1": {
-        "papers": Layout(
-            ("SciSciNet_Papers",),
-            {
-                "work_id": ("PaperID", "id"),
-                "publication_year": ("Year", "year"),
-                "work_type": ("DocType", "text"),
-                "doi": ("DOI", "doi"),
-                "cited_by_count": ("Citation_Count", "whole"),
-                "reference_count": ("Reference_Count", "whole"),
-                "citation_count": ("Citation_Count", "whole"),
-                "disruption": ("Disruption", "number"),
-                "z_median": ("Atyp_Median_Z", "number"),
-                "z_p10": ("Atyp_10pct_Z", "number"),
-                "n_pairs": ("Atyp_Pairs", "whole"),
-            },
-            ("work_id", "publication_year"),
+        "papers": _layout(
+            "SciSciNet_Papers",
+            required=("work_id", "publication_year"),
+            work_id="PaperID",
+            publication_year="Year",
+            work_type="DocType",
+            doi="DOI",
+            cited_by_count="Citation_Count",
+            reference_count="Reference_Count",
+            citation_count="Citation_Count",
+            disruption="Disruption",
+            z_median="Atyp_Median_Z",
+            z_p10="Atyp_10pct_Z",
+            n_pairs="Atyp_Pairs",
         ),
-        "references": Layout(
-            ("SciSciNet_PaperReferences",),
-            {"citing_id": ("Citing_PaperID", "id"), "cited_id": ("Cited_PaperID", "id")},
-            ("citing_id", "cited_id"),
-        ),
+        "references": _layout("SciSciNet_PaperReferences", citing_id="Citing_PaperID", cited_id="Cited_PaperID"),
         # Version 1 was published without abstracts.
-        "texts": Layout(
-            ("SciSciNet_PaperDetails",),
-            {"work_id": ("PaperID", "id"), "title": ("PaperTitle", "text")},
-            ("work_id", "title"),
-        ),
-        "paper_fields": Layout(
-            ("SciSciNet_PaperFields",),
-            {"work_id": ("PaperID", "id"), "field_id": ("FieldID", "id")},
-            ("work_id", "field_id"),
-        ),
-        "fields": Layout(
-            ("SciSciNet_Fields",),
-            {"field_id": ("FieldID", "id"), "field_name": ("Field_Name", "text"), "level": ("Field_Type", "level")},
-            ("field_id", "field_name", "level"),
-        ),
-        "paper_sources": Layout(
-            ("SciSciNet_Papers",),
-            {"work_id": ("PaperID", "id"), "source_id": ("JournalID", "id")},
-            ("work_id", "source_id"),
-        ),
-        "sources": Layout(
-            ("SciSciNet_Journals",),
-            {"source_id": ("JournalID", "id"), "source_name": ("Journal_Name", "text")},
-            ("source_id", "source_name"),
-        ),
+        "texts": _layout("SciSciNet_PaperDetails", work_id="PaperID", title="PaperTitle"),
+        "paper_fields": _layout("SciSciNet_PaperFields", work_id="PaperID", field_id="FieldID"),
+        "fields": _layout("SciSciNet_Fields", field_id="FieldID", field_name="Field_Name", level="Field_Type"),
+        "paper_sources": _layout("SciSciNet_Papers", work_id="PaperID", source_id="JournalID"),
+        "sources": _layout("SciSciNet_Journals", source_id="JournalID", source_name="Journal_Name"),
     },
 }
 
@@ -177,7 +134,7 @@ def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
     """Convert a published column of any accepted type to ours; values of another kind become null."""
     name, kind = column
     value = pl.col(name)
-    wanted = _DTYPES[kind]
+    wanted = _KINDS[kind][0]
     if isinstance(found, pl.Categorical | pl.Enum):
         value, found = value.cast(pl.String), pl.String()
     if kind == "doi":

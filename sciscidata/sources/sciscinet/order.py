@@ -71,10 +71,7 @@ def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_tex
     """Yield WORKS in the order of the table of texts, or of the ids, in batches.
 
     With ``by_text``, works without a text come last, by their id, and a text without a work is left out. Papers and
-    texts must hold a work once.
-
-    Raises:
-        StorageError: TMPDIR is full; more than a million works need about 150 bytes each there.
+    texts must hold a work once. More than a million works need about 150 bytes each in TMPDIR.
 
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", "W5"], "year": [1999, 2001]})
@@ -152,7 +149,11 @@ def _cut(
     """Write each table into one file per block, and yield the tables of one block after the other."""
     n_blocks = -(-places.n_places // _BLOCK)
     _allow_open_files(n_blocks + _OTHER_FILES)
-    held = {name: _kept(table, columns) for name, table in tables.items()}
+    # Of papers and texts only these columns, of links all.
+    held = {
+        name: [column for column in table.columns if column in columns or name not in ("papers", "texts")]
+        for name, table in tables.items()
+    }
     spools = {name: RowSpool(folder, name) for name in tables}
     for name, table in tables.items():
         with spools[name] as spool:
@@ -176,13 +177,6 @@ def _allow_open_files(wanted: int) -> None:
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:  # 256 is the default of macOS
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _kept(table: Table, columns: list[str]) -> list[str]:
-    """Return the columns to keep of a table: of papers and texts those in ``columns``, of links all."""
-    if table.name in ("papers", "texts"):
-        return [name for name in table.columns if name in columns]
-    return list(table.columns)
 
 
 def _spooled(table: Table, names: list[str], path: Path) -> Table:

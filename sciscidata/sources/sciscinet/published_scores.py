@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,13 +20,7 @@ def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
 
     It is null where ``disruption`` is null, NaN or outside -1 .. 1, and where the paper has no reference or no citation
     (``reference_count`` or ``citation_count`` 0 or unknown). The table holds 0.0 for such papers, but their index is
-    undefined. A 0 of a paper with both is a score.
-
-    Args:
-        papers: ``work_id``, ``disruption``, ``reference_count``, ``citation_count``.
-
-    Returns:
-        CD_SCORES; the counts are null, because they are not published.
+    undefined. A 0 of a paper with both is a score. The counts of CD_SCORES are null, because they are not published.
 
     Source: the original needs a citation and drops papers without references (Lin et al. 2023,
     doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
@@ -48,17 +43,10 @@ def published_cd() -> pl.Expr:
 
 
 def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:
-    """Compute the scores of ``compute_atypicality`` from ``Atyp_10pct_Z`` and ``Atyp_Median_Z``.
+    """Make ATYPICALITY from ``Atyp_10pct_Z`` and ``Atyp_Median_Z``; a ``"rank"`` needs ``publication_year``.
 
     Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). A *low*
     ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
-
-    Args:
-        papers: ``work_id``, ``z_p10``, ``z_median``, ``n_pairs``; with ``"rank"`` also ``publication_year``.
-        score: as in NoveltyConfig.
-
-    Returns:
-        ATYPICALITY.
 
     Example:
         >>> papers = {"work_id": [1, 2], "z_p10": [-1.0, 0.0], "z_median": [2.0, 0.0], "n_pairs": [3, 0]}
@@ -75,11 +63,7 @@ def published_z() -> list[pl.Expr]:
 
 
 def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
-    """Compute the two scores from the two z.
-
-    Args:
-        rows: ``z_p10``, ``z_median``, Float64; with ``"rank"`` also ``publication_year``.
-        score: as in NoveltyConfig.
+    """Compute the two scores from ``z_p10`` and ``z_median``; a ``"rank"`` needs ``publication_year``.
 
     Example:
         >>> rows = {"publication_year": [1990, 1990], "z_p10": [-1.0, 3.0], "z_median": [2.0, 1.0]}
@@ -102,17 +86,11 @@ def compare_scores(
     computed: pl.LazyFrame | pl.DataFrame,
     thresholds: LabelThresholds | None = None,
 ) -> dict[str, Any]:
-    """Compare two sets of CD indices of the same works: ranks, signs and labels.
+    """Compare two sets of CD indices (``work_id``, ``cd_index``) of the same works: ranks, signs and labels.
 
-    Args:
-        published: ``work_id`` and ``cd_index``, for example ``SciSciNet.scores``.
-        computed: the same, for example from ``compute_cd_index``.
-        thresholds: ``LabelThresholds()`` when None.
-
-    Returns:
-        ``both``, ``only_published``, ``only_computed``: works with a score. Of those with both: ``spearman``,
-        ``same_sign`` and ``same_label`` (shares, 0 .. 1; rounded to six places, null if there is no such work, or if
-        all have one score), and ``labels``: the number of works by published and then computed label.
+    ``both``, ``only_published``, ``only_computed`` count works with a score. Of those with both: ``spearman``,
+    ``same_sign`` and ``same_label`` (shares, 0 .. 1; rounded to six places, null if no work has both, or if all have
+    one score), and ``labels``: the number of works by published and then computed label.
 
     Example:
         >>> published = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
@@ -122,7 +100,7 @@ def compare_scores(
         (2, 1, 1.0, 0.5)
     """
     sides = {"published": published, "computed": computed}
-    left, right = (
+    rows = _joined(
         compute_disruption_labels(frame.lazy(), thresholds)
         .select(
             "work_id", pl.col("cd_index").fill_nan(None).alias(name), pl.col("disruption_label").alias(f"{name}_label")
@@ -130,18 +108,13 @@ def compare_scores(
         .drop_nulls(name)
         for name, frame in sides.items()
     )
-    rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
     both = rows.drop_nulls(list(sides))
     labels = both.group_by("published_label", "computed_label").len().sort("published_label", "computed_label")
+    same: Any = (both["published_label"] == both["computed_label"]).mean()
     return {
         **_agreement(rows),
-        "same_label": round(float((both["published_label"] == both["computed_label"]).mean() or 0), 6)  # pyright: ignore[reportArgumentType]
-        if both.height
-        else None,
-        "labels": [
-            {"published": published, "computed": computed, "works": works}
-            for published, computed, works in labels.rows()
-        ],
+        "same_label": round(same or 0.0, 6) if both.height else None,
+        "labels": [dict(zip(("published", "computed", "works"), row, strict=True)) for row in labels.rows()],
     }
 
 
@@ -153,12 +126,14 @@ def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dic
         >>> compare_z(z.lazy(), z, "z_p10")
         {'both': 2, 'only_published': 0, 'only_computed': 0, 'spearman': 1.0, 'same_sign': 1.0}
     """
-    left, right = (
-        frame.lazy().select("work_id", pl.col(name).alias(side)).drop_nulls()
-        for side, frame in (("published", published), ("computed", computed))
-    )
-    rows = left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
-    return _agreement(rows)
+    sides = {"published": published, "computed": computed.lazy()}
+    chosen = (frame.select("work_id", pl.col(name).alias(side)).drop_nulls() for side, frame in sides.items())
+    return _agreement(_joined(chosen))
+
+
+def _joined(sides: Iterable[pl.LazyFrame]) -> pl.DataFrame:
+    left, right = sides
+    return left.join(right, on="work_id", how="full", coalesce=True).sort("work_id").collect(engine="streaming")
 
 
 def _agreement(rows: pl.DataFrame) -> dict[str, Any]:

@@ -42,16 +42,11 @@ _TEXTS: Final = ("title", "abstract")
 class SciSciNet:
     """The lazy frames of SciSciNet; a query reads only the tables and columns that it needs.
 
-    The columns of a missing table are null, or the frame raises if nothing would remain. ``provenance`` lists the
-    tables.
-
-    Attributes:
-        config: as given to scan_sciscinet.
-        tables: the tables that exist, by the names of LAYOUTS.
+    The columns of a missing table are null, or the frame raises if nothing would remain.
     """
 
     config: SciSciNetConfig
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Table]  # those that exist, by the names of LAYOUTS
 
     @cached_property
     def works(self) -> pl.LazyFrame:
@@ -64,11 +59,7 @@ class SciSciNet:
 
     @property
     def papers(self) -> pl.LazyFrame:
-        """``work_id``, year, type, ``is_retracted`` and the two counts from the table of papers. Unordered.
-
-        The columns are ``work_id``, ``publication_year``, ``work_type``, ``is_retracted``, ``reference_count`` and
-        ``citation_count``.
-        """
+        """``work_id``, year, type, ``is_retracted`` and the two counts from the table of papers. Unordered."""
         names = ("work_id", *_FACTS)
         types = {name: WORKS[name] for name in names if name in WORKS}
         return (
@@ -104,40 +95,33 @@ class SciSciNet:
 
     @property
     def citations(self) -> pl.LazyFrame:
-        """CITATIONS, from the table of references, unordered.
-
-        Raises:
-            InputNotFoundError: when read; there is no table of references.
-        """
-        return self._table("references", "the citations").scan(*CITATIONS).drop_nulls().cast(CITATIONS)
+        """CITATIONS, from the table of references, unordered; an InputNotFoundError if there is none."""
+        if "references" not in self.tables:
+            msg = (
+                f"{self.config.folder} has no table {LAYOUTS[self.config.version]['references'].stems[0]}, which holds "
+                "the citations. Download it there, or use options that do not need it: only the table of papers is "
+                "always needed."
+            )
+            raise InputNotFoundError(msg)
+        return self.tables["references"].scan(*CITATIONS).drop_nulls().cast(CITATIONS)
 
     @property
     def scores(self) -> pl.LazyFrame:
         """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts are null. Unordered.
 
-        Raises:
-            SchemaMismatchError: when read; the table of papers lacks the score or a count, which shows an undefined
-                score.
+        A SchemaMismatchError means that the table of papers lacks the score, or a count, which shows an undefined one.
         """
         return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
 
     def require_published(self, *, novelty: bool = False) -> None:
-        """Check, before any row is read, that the published scores exist.
-
-        Raises:
-            SchemaMismatchError: as ``scores``, and with ``novelty`` also as ``atypicality``.
-        """
+        """Check, before any row is read, that the published scores exist, as ``scores`` and ``atypicality`` do."""
         self._published("disruption", *sorted(_COUNTS))
         if novelty:
             self._published(*_Z)
 
     @property
     def atypicality(self) -> pl.LazyFrame:
-        """ATYPICALITY as published, with the scores that ``compute_atypicality`` makes from z. Unordered.
-
-        Raises:
-            SchemaMismatchError: when read; the table of papers lacks the values.
-        """
+        """ATYPICALITY as published, with the scores that ``compute_atypicality`` makes from z. Unordered."""
         return publish_atypicality(self._published(*_Z))
 
     @property
@@ -174,14 +158,7 @@ class SciSciNet:
         return scan_batches(read, schema, "SciSciNet works in order")
 
     def read_works(self, work_ids: pl.Series) -> pl.DataFrame:
-        """Read the WORKS rows of some works, and of the other tables only their rows.
-
-        Args:
-            work_ids: Int64; some thousands.
-
-        Returns:
-            WORKS, sorted by work_id; one row for each id in the table of papers.
-        """
+        """Read WORKS, sorted by work_id, of some thousand ids (Int64): one row for each id in the table of papers."""
         some = {
             name: table.holding(work_ids) if "work_id" in table.columns else table
             for name, table in self.tables.items()
@@ -203,16 +180,6 @@ class SciSciNet:
             counts["disruption"] = _count(self.scores.filter(pl.col("cd_index").is_not_null()))
         logger.info("SciSciNet: %s", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
         return counts
-
-    def _table(self, name: str, purpose: str) -> Table:
-        if name not in self.tables:
-            stem = LAYOUTS[self.config.version][name].stems[0]
-            msg = (
-                f"{self.config.folder} has no table {stem}, which holds {purpose}. Download it there, or use options "
-                "that do not need it: only the table of papers is always needed."
-            )
-            raise InputNotFoundError(msg)
-        return self.tables[name]
 
     def _published(self, *names: str) -> pl.LazyFrame:
         papers = self.tables["papers"]

@@ -38,10 +38,7 @@ STORE_REMEDY: Final = (
 )
 _ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
-_ID_ROWS: Final = 1 << 18
-_BUFFER_BYTES: Final = 1 << 20
 _STORE_ERROR: Final = "object-store error"  # in messages of Polars
-_ONE_ROW_EACH: Final = ("papers", "texts")
 #: Polars' error for a file that the Hugging Face hub does not have, which it takes for a folder.
 _NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
@@ -89,16 +86,13 @@ class Table:
         )
 
     def batches(self, size: int, *names: str) -> Iterator[pl.DataFrame]:
-        """Read columns in the table's order, at most ``size`` rows at a time.
-
-        Local Parquet is decoded page by page, so that memory does not depend on its row groups.
-        """
+        """Read columns in the table's order, at most ``size`` rows at a time; of local Parquet page by page."""
         files = self.files if self.location.endswith(".parquet") else []
         if not files:  # in an object store, or text
             yield from self.scan(*names).collect_batches(chunk_size=size, maintain_order=True)
         columns = [self.columns[name][0] for name in names]
         for path in files:
-            with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
                 for batch in read_ahead(file.iter_batches(size, columns=columns, use_threads=False)):
                     rows = pl.DataFrame(pl.from_arrow(batch))
                     yield Table(self.name, self.location, rows.lazy(), self.columns).scan(*names).collect()
@@ -153,10 +147,8 @@ def find_table(
 
     In a folder it is one file or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
     ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``; in version 1 ``.tsv``,
-    ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried.
-
-    Returns:
-        None if the folder has no table ``name``.
+    ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried. None means that
+    the folder has no table ``name``.
 
     Raises:
         SchemaMismatchError: a required column is missing, a column has an impossible type (for example a date for a
@@ -318,9 +310,6 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
 
     Memory: 8 bytes a row, because each batch is copied into one array, which is sorted in place.
 
-    Raises:
-        InputNotFoundError: a file has another number of rows than its footer states.
-
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", "W5", None, "W7"]})
         >>> read_sorted_ids(Table("papers", "", papers, {"work_id": ("paperid", "id")}))
@@ -328,7 +317,7 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     """
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
-    for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=_ID_ROWS, maintain_order=False):
+    for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=1 << 18, maintain_order=False):
         found = batch["work_id"].to_numpy()
         end = n + found.size
         if end > ids.size or found.size != batch.height:  # Polars checks neither the footer nor the pages
@@ -376,15 +365,11 @@ def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArra
 def reading(tables: Mapping[str, Table]) -> Generator[None]:
     """Run a block that reads the tables: first refuse repeated works, and find the damaged file if the block fails.
 
-    Papers and texts must hold a work once, because the right one of two rows is unknown; the check needs 9 bytes a
-    work. If the block fails with a reading error, the local files are read through once, the smallest first.
-
-    Raises:
-        WorkIdError: before the block; papers or texts hold a work twice.
-        InputNotFoundError: a file cannot be decoded, or a store fails. Other errors of the block pass through.
+    Papers and texts must hold a work once (or WorkIdError), because the right one of two rows is unknown; the check
+    needs 9 bytes a work. If the block fails with a reading error, the local files are read through once, the smallest
+    first, and an InputNotFoundError names the damaged file or the store. Other errors of the block pass through.
 
     Example:
-        >>> import polars as pl
         >>> from tempfile import TemporaryDirectory
         >>> from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
         >>> with TemporaryDirectory() as home:
@@ -397,9 +382,16 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
         SciSciNet table papers repeats 1 works
     """
     try:
-        for name in _ONE_ROW_EACH:
-            if name in tables:
-                _refuse_repeats(tables[name])
+        for name in ("papers", "texts"):
+            if name not in tables:
+                continue
+            repeated = find_repeats(read_sorted_ids(tables[name]))
+            if repeated.size:
+                msg = (
+                    f"SciSciNet table {name} repeats {np.unique(repeated).size:,} works, for example W{repeated[0]} "
+                    f"({tables[name].location}). Download it again, or write it again with one row per work."
+                )
+                raise WorkIdError(msg)
         yield
     except UNREADABLE as error:
         # An error of the system has a number and explains itself; a decoding error has no number.
@@ -418,13 +410,3 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
             msg = f"SciSciNet: {short_reason(error)}. {STORE_REMEDY}"
             raise InputNotFoundError(msg) from error
         raise
-
-
-def _refuse_repeats(table: Table) -> None:
-    repeated = find_repeats(read_sorted_ids(table))
-    if repeated.size:
-        msg = (
-            f"SciSciNet table {table.name} repeats {np.unique(repeated).size:,} works, for example W{repeated[0]} "
-            f"({table.location}). Download it again, or write it again with one row per work."
-        )
-        raise WorkIdError(msg)

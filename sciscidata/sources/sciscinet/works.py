@@ -20,20 +20,14 @@ MAX_CONCEPTS: Final = 8
 _NO_LEVEL: Final = 99
 #: The table of a column of WORKS; the other columns are in the table of papers.
 TABLE_OF: Final[Mapping[str, str]] = {
-    "title": "texts",
-    "abstract": "texts",
-    "language": "texts",
-    "primary_field": "paper_fields",
-    "concepts": "paper_fields",
-    "source_id": "paper_sources",
-    "source_name": "paper_sources",
+    **dict.fromkeys(("title", "abstract", "language"), "texts"),
+    **dict.fromkeys(("primary_field", "concepts"), "paper_fields"),
+    **dict.fromkeys(("source_id", "source_name"), "paper_sources"),
 }
 
 
 def plain_texts(column: str, *, inverted: bool) -> pl.Expr:
-    """Make plain text of a column of titles or of inverted indexes (JSON text), as ``clean_text`` does.
-
-    A damaged index is decoded as by ``decode_inverted_index``: a short one gives null.
+    """Make plain text of a column of titles or of inverted indexes (JSON text); a damaged short index gives null.
 
     Example:
         >>> frame = pl.DataFrame({"abstract": ['{"<i>Dams</i>":[0],"leak.":[1]}', '{"Dams":[0],"le']})
@@ -45,19 +39,12 @@ def plain_texts(column: str, *, inverted: bool) -> pl.Expr:
 
 
 def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
-    """Order the fields of every work, and take the first eight.
+    """Make the WORKS columns ``work_id``, ``primary_field`` and ``concepts``: one row per work with a field, unordered.
 
-    Order: lowest level (level 0 holds the 19 broad fields), highest score (links without a score last), name, id. A
-    field that is linked twice counts once, with its better score.
-
-    Args:
-        links: ``work_id`` Int64, ``field_id`` Int64, ``score`` Float64 or null.
-        fields: ``field_id`` Int64, ``field_name`` String, ``level`` Int64; of several rows of a field, the first
-            name counts. Links to unknown or nameless fields are left out.
-
-    Returns:
-        One row per work with a field, unordered: ``work_id``, ``primary_field`` String (the first field, of any level)
-        and ``concepts`` List[String] (at most eight fields, in order).
+    The concepts are a work's first eight fields, and the primary field is the first one, of any level. Order: lowest
+    level (level 0 holds the 19 broad fields), highest score (links without a score last), name, id. A field that is
+    linked twice counts once, with its better score. Of several rows of a field, the first name counts. Links to unknown
+    or nameless fields are left out.
 
     Example:
         >>> fields = {"field_id": [1, 2, 3], "field_name": ["Botany", "Biology", "Art"], "level": [1, 0, 0]}
@@ -100,15 +87,9 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def join_works(tables: Mapping[str, Table], columns: Iterable[str]) -> pl.LazyFrame:
-    """Join to the papers only the tables that hold ``columns``.
+    """Return columns of WORKS, one row per paper, unordered, and read only the tables that hold them.
 
-    Args:
-        tables: by the names of LAYOUTS; at least ``papers``.
-        columns: of WORKS.
-
-    Returns:
-        These columns, one row per paper, unordered. Columns of a missing table are null, but ``is_retracted`` is
-        false and ``concepts`` is empty.
+    Columns of a missing table are null, but ``is_retracted`` is false and ``concepts`` is empty.
 
     Example:
         >>> papers = pl.LazyFrame({"paperid": ["W7", None], "year": [1999, 2001]})
@@ -134,11 +115,7 @@ def join_works(tables: Mapping[str, Table], columns: Iterable[str]) -> pl.LazyFr
 
 
 def text_batches(table: Table, size: int) -> Iterator[pl.DataFrame]:
-    """Read the table of texts in its order, in batches, as plain text.
-
-    Yields:
-        ``work_id`` (may be null) and ``title``, ``abstract``, ``language`` as far as the table has them.
-    """
+    """Read the table of texts in its order, as plain text: the columns that it has; ``work_id`` may be null."""
     schema = {name: WORKS[name] for name in WORKS if name in table.columns}
     for batch in table.batches(size, *schema):
         yield batch.with_columns(_plain(table, schema)).cast(pl.Schema(schema))

@@ -24,12 +24,7 @@ _SUFFIX: dict[Edition, str] = {"jsonl": ".gz", "parquet": ".parquet"}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One file of works: its path, and its entry in the manifest.
-
-    Example:
-        >>> Part(name="updated_date=2026-06-01/part_0003.gz", path="part_0003.gz", edition="jsonl").stem
-        'part-2026-06-01-0003'
-    """
+    """One file of works: its path, and its entry in the manifest."""
 
     name: str  # as in the manifest: updated_date=YYYY-MM-DD/part_NNNN.gz
     path: str
@@ -60,14 +55,9 @@ class Layout(msgspec.Struct, frozen=True):
 def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest: bool) -> Layout:
     """Find the works of a snapshot below ``folder``, and compare them with the manifest.
 
-    Args:
-        folder: the copy of the bucket, its ``data``, or any folder down to ``works``.
-        edition: None takes Parquet if both editions exist.
-        allow_missing_manifest: without a manifest, take all parts that exist. The manifest is copied last, so a missing
-            one means that the copy may be unfinished.
-
-    Raises:
-        InputNotFoundError: the folder, its parts or the manifest are missing.
+    The folder is the copy of the bucket, its ``data``, or any folder down to ``works``. If both editions exist, None
+    takes Parquet. The manifest is copied last, so a missing one means that the copy may be unfinished. A missing folder,
+    part or manifest is an InputNotFoundError.
 
     Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
 

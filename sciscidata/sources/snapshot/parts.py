@@ -94,33 +94,35 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
     """Read one part and write its works, texts and citations, in the order of the file.
 
     Each file appears whole under its final name, and the receipt last. Files without a receipt do not count, and are
-    made again with the same bytes.
-
-    Raises:
-        CorruptRecordError: the part is damaged, its number of records differs from the manifest, or (with ``strict``)
-            it holds a corrupt line. The message is only the reason. No file is left.
-        StorageError: the disk is full, or the folder cannot be written.
+    made again with the same bytes. A CorruptRecordError (its message is only the reason) leaves no file: the part is
+    damaged, its number of records differs from the manifest, or (with ``strict``) it holds a corrupt line.
     """
     part, out = job.part, Path(job.out)
     state = Path(part.path).stat()
     receipt = Receipt(part.name, state.st_size, state.st_mtime_ns, _made_by(job))
     # The random name avoids a clash with the last workers of a killed run.
     scratch = out / UNFINISHED / f"{part.stem}-{secrets.token_hex(8)}"
-    with _storage_errors(out):
+    try:
         scratch.mkdir(parents=True)
         try:
             _write_tables(job, receipt, scratch, advance)
             for name in TABLES:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
-            (scratch / RECEIPTS).write_bytes(_render(receipt))
+            facts = msgspec.to_builtins(receipt) | BLANK_SEAL
+            content = seal_text(msgspec.json.format(msgspec.json.encode(facts), indent=1).decode())
+            (scratch / RECEIPTS).write_bytes(content)
             _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
             remove_folder(scratch)
+    except OSError as error:
+        if isinstance(error, SciSciDataError):
+            raise
+        raise storage_error(error, out) from error
     return receipt
 
 
 def read_receipt(job: Job) -> Receipt | None:
-    """Return the receipt of an earlier run, if the part and its files are unchanged.
+    """Return the receipt of an earlier run, if nothing has changed.
 
     It compares size and time of the part, the options, and the SHA-256 of the receipt and of the three files.
     """
@@ -139,11 +141,6 @@ def read_receipt(job: Job) -> Receipt | None:
     had_loss = job.strict and receipt.corrupt_lines > 0
     sums = {f"{name}/{stem}.parquet": table.sha256 for name, table in receipt.tables.items()}
     return receipt if is_same and not had_loss and not find_damaged(out, sums) else None
-
-
-def _render(receipt: Receipt) -> bytes:
-    facts = msgspec.to_builtins(receipt) | BLANK_SEAL
-    return seal_text(msgspec.json.format(msgspec.json.encode(facts), indent=1).decode())
 
 
 def remove_part(out: Path, stem: str) -> None:
@@ -243,16 +240,6 @@ def _move(source: Path, target: Path) -> None:
     source.replace(target)
 
 
-@contextmanager
-def _storage_errors(out: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, SciSciDataError):
-            raise
-        raise storage_error(error, out) from error
-
-
 class _Answer(msgspec.Struct, omit_defaults=True):
     """One line from a worker: the bytes of a read, or the result of the job."""
 
@@ -267,8 +254,7 @@ def run_jobs(
 ) -> Generator[tuple[Job, Receipt | CorruptRecordError]]:
     """Write all parts; yield each job when it is done, with its receipt or the error of a corrupt part.
 
-    Raises:
-        SciSciDataError: any other error of a job, for example a full disk; the remaining jobs are dropped.
+    Any other error of a job, for example a full disk, is raised, and the remaining jobs are dropped.
     """
     if n_workers == 1 or len(jobs) < 2:
         yield from ((job, _attempt(job, advance)) for job in jobs)

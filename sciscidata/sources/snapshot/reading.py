@@ -23,7 +23,7 @@ from sciscidata.records.read_lines import (
     whole_lines,
 )
 from sciscidata.records.work_row import Work, parse_lines, parse_work
-from sciscidata.sources.record_files import raw_chunks
+from sciscidata.sources.record_files import in_batches, raw_chunks
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage.decompression import decompress, open_fast_gzip
 
@@ -58,12 +58,9 @@ def read_batches(
 ) -> Iterator[list[Read]]:
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
-    Both editions give the same works. ``advance`` gets the bytes of the file as they are read.
-
-    Raises:
-        CorruptRecordError: while reading; the file is damaged or cut off, or the gap without a work is too long. Its
-            message is only the reason.
-        InputNotFoundError: while reading; the file cannot be read.
+    Both editions give the same works. ``advance`` gets the bytes of the file as they are read. While reading, a
+    CorruptRecordError (its message is only the reason) means that the file is damaged or cut off, or that the gap
+    without a work is too long.
 
     Example:
         >>> import gzip
@@ -75,18 +72,10 @@ def read_batches(
         ...     [[(work.work_id, work.is_xpac) for work in batch] for batch in read_batches(part)]
         [[(1, True)]]
     """
-    path = Path(part.path)
     gap = Gap(limits)
     read = _read_jsonl if part.edition == "jsonl" else _read_parquet
-    batch: list[Read] = []
-    n_before = 0
-    for work in read(path, advance, limits, gap):
-        batch.append(work)
-        if len(batch) == BATCH_WORKS or gap.n_read - n_before > _BATCH_BYTES:
-            yield batch
-            batch, n_before = [], gap.n_read
-    if batch:
-        yield batch
+    works = read(Path(part.path), advance, limits, gap)
+    return in_batches(works, BATCH_WORKS, _BATCH_BYTES, lambda: gap.n_read)
 
 
 def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
@@ -127,22 +116,12 @@ def _looks_dense(block: bytes) -> bool:
     return any(block.count(b"\n", at, at + _LOOKED_AT) * _SHORT_LINE > _LOOKED_AT for at in starts)
 
 
-def _parse(line: bytes, number: int) -> Read:
-    try:
-        return parse_work(line)
-    except CorruptRecordError as error:
-        return number, error
-
-
 def line_blocks(
     path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
 ) -> Iterator[bytes | CorruptRecordError]:
     r"""Read a gzip or plain file in blocks of whole lines, without the end of the last line.
 
-    For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes.
-
-    Raises:
-        CorruptRecordError: while reading; the file is damaged or cut off.
+    For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes. A damaged file raises one.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -193,17 +172,17 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
                         number += 1
                         n_bytes = len(line) + len(index or "")
                         gap.n_read += n_bytes
-                        work = (
-                            _parse(line, number)
-                            if n_bytes <= limits.line_bytes
-                            else (number, too_long(limits, "record"))
-                        )
-                        if isinstance(work, Work):
-                            work.abstract_index = index
-                            gap.clear()
-                        yield work
-                        if not isinstance(work, Work):
+                        try:
+                            if n_bytes > limits.line_bytes:
+                                raise too_long(limits, "record")
+                            work = parse_work(line)
+                        except CorruptRecordError as error:
+                            yield number, error
                             gap.add(n_bytes)
+                            continue
+                        work.abstract_index = index
+                        gap.clear()
+                        yield work
                 if advance is not None:
                     advance(size * len(batch) / max(metadata.num_rows, 1))
     except (pa.ArrowException, OSError) as error:

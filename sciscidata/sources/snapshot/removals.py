@@ -27,9 +27,7 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
     r"""Read the ids of deleted works, and of works that were merged into another one: sorted numbers, each once.
 
     A file is ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
-
-    Raises:
-        CorruptRecordError: a file is damaged, or has neither column.
+    A file that is damaged, or has neither column, is a CorruptRecordError.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -71,13 +69,9 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
 def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
     """Find the rows that do not count: deleted works, and all copies of a work but the last one.
 
-    Args:
-        parts: name and works file of each, oldest first; the copy in the latest part counts.
-        deleted: sorted ids.
-        n_works: rows of all files; the ids are read once for every 16 million, for bounded memory.
-
-    Returns:
-        REMOVED, sorted by part and work_id; a deleted work that occurs twice has two rows.
+    ``parts`` has the name and the works file of each, oldest first. ``n_works`` counts the rows of all files; the ids
+    are read once for every 16 million, for bounded memory. REMOVED is sorted by part and work_id; a deleted work that
+    occurs twice has two rows.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -89,7 +83,7 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
         [('old', 2, False), ('old', 3, True)]
     """
     n_rounds = -(-n_works // _IDS_AT_ONCE)
-    frames = [pl.DataFrame(schema=REMOVED)]
+    frames = [REMOVED.to_frame()]
     for turn in range(n_rounds):
         ids_of_parts: list[Int64Array] = []
         for _, path in parts:

@@ -109,20 +109,14 @@ def ingest_snapshot(
     ``n_workers`` processes read parts in bounded memory. Finished parts are kept: a killed run continues where it
     ended, with the same bytes for any number of workers. Parts that left the snapshot are removed; other files stay.
 
-    Args:
-        config: what to read.
-        out: a folder of its own; made if it is missing.
-        advance: gets the bytes of the snapshot that are read or already done, to advance a progress bar.
-        overwrite: replace a corpus of another source in ``out``. An earlier snapshot is updated in any case.
-
-    Returns:
-        The corpus, as :func:`scan_corpus` returns it.
+    ``advance`` gets the bytes of the snapshot that are read or already done. ``overwrite`` replaces a corpus of another
+    source in ``out``; an earlier snapshot is updated in any case.
 
     Raises:
         InputNotFoundError: before a part is read: no snapshot, no manifest, or (with ``corrupt="fail"``) missing parts.
         ReleaseExistsError: before a part is read: ``out`` holds a corpus of another source, without ``overwrite``.
-        StorageError: the disk is too small, ``out`` holds something else or cannot be written, another run works in
-            it, or a worker was killed.
+        StorageError: the disk is too small, ``out`` holds something else, another run works in it, or a worker was
+            killed.
         CorruptRecordError: after all good parts are done, with the names of the corrupt ones.
         EmptyInputError: the parts hold no work.
 
@@ -172,16 +166,20 @@ def ingest_snapshot(
                 problems[job.part.name] = str(result)
                 remove_part(out, job.part.stem)
                 _LOG.warning("%s: %s", job.part.name, result)
-        _refuse_problems({name: problems[name] for name in problems if name not in layout.problems}, config)
+        named = sorted(problems.items() - layout.problems.items())
+        corrupt = [f"{name}: {reason}" for name, reason in named]
+        if corrupt and config.corrupt == "fail":
+            msg = (
+                f"{len(corrupt)} corrupt part(s): {'; '.join(corrupt)}. Copy them again and run again (all other parts "
+                "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
+            )
+            raise CorruptRecordError(msg)
         _seal(layout, config, out, [receipts[name] for name in sorted(receipts)], problems)
     return scan_corpus(out)
 
 
 def snapshot_bytes(config: SnapshotConfig) -> int:
     """Return the bytes of the parts that :func:`ingest_snapshot` would read: the total of its progress bar.
-
-    Raises:
-        InputNotFoundError: no snapshot in the folder, or no manifest.
 
     Example:
         >>> snapshot_bytes(SnapshotConfig(folder="no/such/folder"))
@@ -211,16 +209,6 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
         raise InputNotFoundError(msg)
     for line in list_left_out(layout.problems):
         _LOG.warning("%s", line)
-
-
-def _refuse_problems(problems: dict[str, str], config: SnapshotConfig) -> None:
-    if problems and config.corrupt == "fail":
-        named = "; ".join(f"{name}: {reason}" for name, reason in sorted(problems.items()))
-        msg = (
-            f"{len(problems)} corrupt part(s): {named}. Copy them again and run again (all other parts are done and "
-            "kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
-        )
-        raise CorruptRecordError(msg)
 
 
 def _check_disk(jobs: Sequence[Job], out: Path) -> None:

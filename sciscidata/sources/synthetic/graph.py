@@ -7,8 +7,8 @@ Every choice compares integers from a counter-based generator, so the world is t
 from __future__ import annotations
 
 import itertools
+import logging
 import operator
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,10 @@ import numpy.typing as npt
 
 from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.sources.synthetic._kernels import DEVELOPING, DISRUPTIVE, EVEN, fill_lists
+from sciscidata.sources.synthetic.config import SyntheticConfig
+from sciscidata.sources.synthetic.words import FIELD_WEIGHTS
+
+_log = logging.getLogger(__name__)
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -54,39 +58,26 @@ class ReferenceLists(NamedTuple):
     references: Int32Array
 
 
-def lay_out(
-    *,
-    n_works: int,
-    n_years: int,
-    seed: int,
-    growth_per_year: float,
-    mean_references: float,
-    no_references_share: float,
-    kind_shares: tuple[float, float],
-    field_weights: Sequence[int],
-) -> Layout:
-    """Choose year, field, hidden kind and length of the reference list of every work.
+def lay_out(config: SyntheticConfig) -> Layout:
+    """Choose year, field, hidden kind and length of the reference list of every work."""
+    works = np.arange(config.n_works)
+    n_years = config.last_year - config.first_year + 1
+    year = _years(config.n_works, n_years, config.growth_per_year)
+    field = _fields(year, n_years, config.seed)
 
-    Arguments are as in SyntheticConfig. ``kind_shares`` are those of disruptive and developing works, ``field_weights``
-    the relative sizes of the fields.
-    """
-    works = np.arange(n_works)
-    year = _years(n_works, n_years, growth_per_year)
-    field = _fields(year, n_years, np.array(field_weights, np.int64), seed)
-
-    disruptive, developing = (_of_million(share) for share in kind_shares)
-    fate = below(draw(stream_key(seed, "synthetic/kind"), works), 1_000_000)
+    disruptive, developing = (_of_million(share) for share in (config.disruptive_share, config.developing_share))
+    fate = below(draw(stream_key(config.seed, "synthetic/kind"), works), 1_000_000)
     kind = np.where(fate < disruptive, DISRUPTIVE, np.where(fate < disruptive + developing, DEVELOPING, EVEN))
 
-    n_wanted = _list_lengths(works, mean_references, seed)
-    fate = below(draw(stream_key(seed, "synthetic/no-references"), works), 1_000_000)
-    n_wanted[fate < _of_million(no_references_share)] = 0
+    n_wanted = _list_lengths(works, config.mean_references, config.seed)
+    fate = below(draw(stream_key(config.seed, "synthetic/no-references"), works), 1_000_000)
+    n_wanted[fate < _of_million(config.no_references_share)] = 0
     return Layout(year, field, kind.astype(np.int32), n_wanted)
 
 
-def pick_references(layout: Layout, *, seed: int, field_weights: Sequence[int]) -> ReferenceLists:
+def pick_references(layout: Layout, seed: int) -> ReferenceLists:
     """Choose the references of every work, in time order; lists of the first years stay short."""
-    n_fields = len(field_weights)
+    n_fields = len(FIELD_WEIGHTS)
     cells = layout.year.astype(np.int64) * n_fields + layout.field
     cell_starts = np.searchsorted(cells, np.arange((layout.year[-1] + 1) * n_fields + 1))
     offsets, references = fill_lists(
@@ -98,8 +89,9 @@ def pick_references(layout: Layout, *, seed: int, field_weights: Sequence[int]) 
         cell_starts,
         n_fields,
         np.cumsum(_AGES),
-        np.cumsum(np.array(field_weights, np.int64)),
+        np.cumsum(np.array(FIELD_WEIGHTS, np.int64)),
     )
+    _log.debug("grew a synthetic world of %d works and %d citations", len(layout.year), len(references))
     return ReferenceLists(offsets, references)
 
 
@@ -115,8 +107,9 @@ def _years(n_works: int, n_years: int, growth: float) -> Int32Array:
     return np.repeat(np.arange(n_years, dtype=np.int32), np.diff([0, *ends]))
 
 
-def _fields(year: Int32Array, n_years: int, weights: Int64Array, seed: int) -> Int32Array:
+def _fields(year: Int32Array, n_years: int, seed: int) -> Int32Array:
     """Distribute each year's works over the fields in proportion, ascending, with a random start for the rounding."""
+    weights = np.array(FIELD_WEIGHTS, np.int64)
     size = np.bincount(year, minlength=n_years)
     place = np.arange(len(year)) - (np.cumsum(size) - size)[year]
     start = below(draw(stream_key(seed, "synthetic/field"), np.arange(n_years)), 2**32)

@@ -95,9 +95,8 @@ def _compile() -> _Grammar:
         return slots[token]
 
     slot("")
-    sentences = ((100, words.TITLE), *words.ABSTRACT)
     templates: list[Int64Array] = []
-    for _, alternatives in sentences:
+    for alternatives in (words.TITLE, *words.ABSTRACT):
         rows = [[slot(token) for token in _SLOT.split(f"{template} ")] for template in alternatives]
         width = max(map(len, rows))
         templates.append(np.array([row + [0] * (width - len(row)) for row in rows]))
@@ -107,7 +106,7 @@ def _compile() -> _Grammar:
         first=table[..., 0],
         size=table[..., 1],
         sticky=np.array(sticky),
-        keep_per_cent=[keep for keep, _ in sentences],
+        keep_per_cent=[100, *words.KEPT_PER_CENT],
         templates=templates,
     )
 

@@ -285,65 +285,45 @@ TITLE = (
     "{Modifier} {aspect} and {feature} of {topic} by {method}: the role of {context}",
 )
 
-#: An abstract, sentence by sentence: how many works in a hundred have it, and the templates it is made from.
-ABSTRACT: tuple[tuple[int, tuple[str, ...]], ...] = (
+#: An abstract, sentence by sentence: the templates it is made from, and how many works in a hundred have it.
+KEPT_PER_CENT = (100, 60, 100, 70, 100, 60, 100)
+ABSTRACT = (
     (
-        100,
-        (
-            "The {modifier} {aspect} of {topic} has long been studied, yet the {feature} {setting} is open.",
-            "Reports on {topic} differ widely in the {modifier} {aspect} and {feature} that they give {setting}.",
-            "Much of what is known about {topic} rests on the {modifier} {aspect} rather than on the {feature}.",
-        ),
+        "The {modifier} {aspect} of {topic} has long been studied, yet the {feature} {setting} is open.",
+        "Reports on {topic} differ widely in the {modifier} {aspect} and {feature} that they give {setting}.",
+        "Much of what is known about {topic} rests on the {modifier} {aspect} rather than on the {feature}.",
     ),
     (
-        60,
-        (
-            "Few studies look at {topic} and {context} together, although both involve {modifier} {aspect}.",
-            "Records of {topic} from {place} point to {context} and {modifier} {feature} {setting}.",
-            "The link between {topic} and {modifier} {aspect} is often taken for granted {setting}.",
-        ),
+        "Few studies look at {topic} and {context} together, although both involve {modifier} {aspect}.",
+        "Records of {topic} from {place} point to {context} and {modifier} {feature} {setting}.",
+        "The link between {topic} and {modifier} {aspect} is often taken for granted {setting}.",
     ),
     (
-        100,
-        (
-            "Here we {verb} the {modifier} {aspect} of {topic} by {method}, with attention to {feature} and {context}.",
-            "We use {method} to {verb} the {aspect} of {topic} {setting}, and relate it to {modifier} {feature}.",
-            "With {method} we {verb} the {modifier} {aspect} of {topic} and the role of {context}.",
-        ),
+        "Here we {verb} the {modifier} {aspect} of {topic} by {method}, with attention to {feature} and {context}.",
+        "We use {method} to {verb} the {aspect} of {topic} {setting}, and relate it to {modifier} {feature}.",
+        "With {method} we {verb} the {modifier} {aspect} of {topic} and the role of {context}.",
     ),
     (
-        70,
-        (
-            "In total {count} cases from {place} were followed, and {percent} per cent were excluded for missing data.",
-            "The data cover {count} units in {place} and {count} in {far_place}, observed {setting}.",
-            "Measurements were repeated {count} times {setting}, with an error of about {percent} per cent.",
-        ),
+        "In total {count} cases from {place} were followed, and {percent} per cent were excluded for missing data.",
+        "The data cover {count} units in {place} and {count} in {far_place}, observed {setting}.",
+        "Measurements were repeated {count} times {setting}, with an error of about {percent} per cent.",
     ),
     (
-        100,
-        (
-            "The results show {finding}: the {modifier} {aspect} of {topic} changes by {percent} per cent {setting}.",
-            "We find {finding}, which holds {setting} and explains {percent} per cent of the {modifier} {aspect}.",
-            "For {topic} the analysis gives {finding}, with {percent} per cent {modifier} {feature} {setting}.",
-        ),
+        "The results show {finding}: the {modifier} {aspect} of {topic} changes by {percent} per cent {setting}.",
+        "We find {finding}, which holds {setting} and explains {percent} per cent of the {modifier} {aspect}.",
+        "For {topic} the analysis gives {finding}, with {percent} per cent {modifier} {feature} {setting}.",
     ),
     (
-        60,
-        (
-            "A second analysis of {topic} in {far_place} points to {finding}, at least for {modifier} {aspect}.",
-            "Checks on {count} further cases give a {modifier} {feature} that is {percent} per cent larger {setting}.",
-            "The {modifier} {aspect} of {topic} was {percent} per cent lower {setting}, and the {feature} was stable.",
-            "We also {verb} the {aspect} of {topic} in {far_place}, where {count} records of the {feature} exist.",
-            "Limits remain: data on {topic} {setting} were rare, and {modifier} {feature} was not measured directly.",
-            "Code and data on the {modifier} {aspect} of {topic} {setting} are available for further use.",
-        ),
+        "A second analysis of {topic} in {far_place} points to {finding}, at least for {modifier} {aspect}.",
+        "Checks on {count} further cases give a {modifier} {feature} that is {percent} per cent larger {setting}.",
+        "The {modifier} {aspect} of {topic} was {percent} per cent lower {setting}, and the {feature} was stable.",
+        "We also {verb} the {aspect} of {topic} in {far_place}, where {count} records of the {feature} exist.",
+        "Limits remain: data on {topic} {setting} were rare, and {modifier} {feature} was not measured directly.",
+        "Code and data on the {modifier} {aspect} of {topic} {setting} are available for further use.",
     ),
     (
-        100,
-        (
-            "This work {closing}, and its view of the {aspect} of {topic} can be tested {setting}.",
-            "Together, the evidence on {topic} {closing} and points to {modifier} {aspect} {setting}.",
-            "Beyond {topic}, the study {closing} wherever {modifier} {aspect} and {context} matter {setting}.",
-        ),
+        "This work {closing}, and its view of the {aspect} of {topic} can be tested {setting}.",
+        "Together, the evidence on {topic} {closing} and points to {modifier} {aspect} {setting}.",
+        "Beyond {topic}, the study {closing} wherever {modifier} {aspect} and {context} matter {setting}.",
     ),
 )

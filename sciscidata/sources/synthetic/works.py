@@ -12,14 +12,13 @@ import polars as pl
 
 from sciscidata._kernels.random import UInt64Array, below, draw, scatter, stream_key
 from sciscidata.schemas import WORKS
-from sciscidata.sources.synthetic.graph import Layout
+from sciscidata.sources.synthetic.config import SyntheticConfig
+from sciscidata.sources.synthetic.graph import lay_out, pick_references
 from sciscidata.sources.synthetic.text import write_abstracts, write_titles
 from sciscidata.sources.synthetic.words import FIELDS, VENUES
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-_ID_BITS = 33  # ids reach 2^33: OpenAlex has passed 2^32
 
 #: Works in a million with each oddity, independently of one another.
 ODDITIES_PER_MILLION: dict[str, int] = {
@@ -45,29 +44,24 @@ _WORK_TYPES: _Choices = (
 
 
 def work_ids(n_works: int, seed: int) -> Int64Array:
-    """Return the id of every work: distinct, in 1..2^33, unordered."""
-    return 1 + scatter(stream_key(seed, "synthetic/work-id"), np.arange(n_works), _ID_BITS)
+    """Return the id of every work: distinct, in 1..2^33 (OpenAlex has passed 2^32), unordered."""
+    return 1 + scatter(stream_key(seed, "synthetic/work-id"), np.arange(n_works), 33)
 
 
 class WorkWriter:
     """Writes the rows of any range of works; a row does not depend on the range."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        in_degrees: Int64Array | None,  # needed for the column cited_by_count only
-        *,
-        seed: int,
-        first_year: int,
-        signal_per_cent: int,
-    ) -> None:
-        self._layout = layout
-        self._in_degrees = in_degrees
-        self._seed = seed
-        self._first_year = first_year
-        self._signal_per_cent = signal_per_cent
-        self._ids = work_ids(len(layout.year), seed)
-        self._venue_ends = _venue_ends(len(layout.year))
+    def __init__(self, config: SyntheticConfig, *, count_citations: bool) -> None:
+        self._layout = lay_out(config)
+        self._in_degrees: Int64Array | None = None  # needed for the column cited_by_count only
+        if count_citations:
+            references = pick_references(self._layout, config.seed).references
+            self._in_degrees = np.bincount(references, minlength=config.n_works)
+        self._seed = config.seed
+        self._first_year = config.first_year
+        self._signal_per_cent = round(config.text_signal * 100)
+        self._ids = work_ids(config.n_works, config.seed)
+        self._venue_ends = _venue_ends(config.n_works)
 
     def rows(self, start: int, end: int, columns: Iterable[str]) -> pl.DataFrame:
         """Return some columns of works ``start`` to ``end`` (exclusive), in WORKS dtypes."""
@@ -75,14 +69,18 @@ class WorkWriter:
         writers: dict[str, Callable[[Int64Array], pl.Series]] = {
             "work_id": lambda w: pl.Series(self._ids[w]),
             "publication_year": lambda w: self._unless("null year", w, self._first_year + self._layout.year[w]),
-            "title": self._titles,
-            "abstract": self._abstracts,
+            "title": lambda w: self._unless(
+                "null title", w, self._text(write_titles, self._or_earlier("repeated title", w))
+            ),
+            "abstract": lambda w: self._unless("null abstract", w, self._text(write_abstracts, w)),
             "cited_by_count": self._citation_counts,
             "primary_field": lambda w: self._unless(
                 "null field", w, pl.Series(list(FIELDS)).gather(self._layout.field[w])
             ),
             "concepts": self._concepts,
-            "source_id": lambda w: self._unless("null venue", w, _venue_ids(self._venues(w), self._seed)),
+            "source_id": lambda w: self._unless(
+                "null venue", w, 1 + scatter(stream_key(self._seed, "synthetic/venue-id"), self._venues(w), 32)
+            ),
             "source_name": lambda w: self._unless("null venue", w, self._venue_names(w)),
             "language": lambda w: _choose(_LANGUAGES, self._bits("language", w)),
             "work_type": lambda w: _choose(_WORK_TYPES, self._bits("work-type", w)),
@@ -109,12 +107,6 @@ class WorkWriter:
     def _citation_counts(self, works: Int64Array) -> pl.Series:
         assert self._in_degrees is not None, "cited_by_count needs in_degrees"
         return pl.Series(self._in_degrees[works])
-
-    def _titles(self, works: Int64Array) -> pl.Series:
-        return self._unless("null title", works, self._text(write_titles, self._or_earlier("repeated title", works)))
-
-    def _abstracts(self, works: Int64Array) -> pl.Series:
-        return self._unless("null abstract", works, self._text(write_abstracts, works))
 
     def _text(self, write: Callable[..., pl.Series], works: Int64Array) -> pl.Series:
         fields, kinds = self._layout.field[works], self._layout.kind[works]
@@ -158,10 +150,6 @@ def _venue_ends(n_works: int) -> Int64Array:
     """Return the cumulative weights of a field's venues: 8 sqrt(n) venues in the world, at least 4 per field."""
     ranks = np.arange(max(4, 8 * math.isqrt(n_works) // len(FIELDS)))
     return np.cumsum((1 << 20) // (ranks + 3))
-
-
-def _venue_ids(venues: Int64Array, seed: int) -> Int64Array:
-    return 1 + scatter(stream_key(seed, "synthetic/venue-id"), venues, 32)
 
 
 def _venue_name(field: int, rank: int) -> str:
