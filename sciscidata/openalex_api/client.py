@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Self, overload
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -112,42 +112,22 @@ class OpenAlexClient:
         if self._connection:
             self._connection.close()
 
-    @overload
-    def fetch(
-        self, request: Request, check: Check | None = None, *, missing_ok: Literal[False] = False
-    ) -> dict[str, Any]: ...
-    @overload
-    def fetch(
-        self, request: Request, check: Check | None = None, *, missing_ok: Literal[True]
-    ) -> dict[str, Any] | None: ...
-    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> dict[str, Any] | None:
+    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> Any:  # noqa: ANN401
         """Return the answer to one request, a JSON object.
 
         An answer that fails ``check`` is requested again and not stored. A stored answer that fails it (it may come
         from a weaker check) is requested again and replaced. With ``missing_ok`` the answer is None for a work that
-        OpenAlex does not have (any more). That is stored, too.
+        OpenAlex does not have (any more). That is stored, too; otherwise it is a NotFoundError.
 
-        Raises:
-            NotFoundError: the work does not exist.
-            OfflineError: the client is offline, and the store has no good answer.
-            DailyBudgetError, CostLimitError: a clean stop; every paid answer is stored.
-            ApiKeyError: the key is wrong or missing.
-            ApiError: OpenAlex refused the request, or kept failing.
-            StorageError: the store cannot be used.
+        An OfflineError means that the store has no good answer. DailyBudgetError and CostLimitError are a clean stop:
+        every paid answer is stored. An ApiError (of a key: ApiKeyError) means that OpenAlex refused the request, or
+        kept failing.
         """
         return self._hand_out(request, self._answer(request, check, threading.Event()), missing_ok=missing_ok)
 
-    @overload
-    def fetch_all(
-        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[False] = False
-    ) -> Generator[dict[str, Any]]: ...
-    @overload
-    def fetch_all(
-        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[True]
-    ) -> Generator[dict[str, Any] | None]: ...
     def fetch_all(
         self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
-    ) -> Generator[dict[str, Any] | None]:
+    ) -> Generator[Any]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
         Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and

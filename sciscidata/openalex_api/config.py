@@ -141,12 +141,7 @@ class ApiConfig:
 
 
 def config_file() -> Path:
-    """Return the path of ``openalex.toml`` in the user's configuration folder, for ``api_key = "..."``.
-
-    Example:
-        >>> config_file().name
-        'openalex.toml'
-    """
+    """Return the path of ``openalex.toml`` in the user's configuration folder, for ``api_key = "..."``."""
     return platformdirs.user_config_path("sciscidata") / "openalex.toml"
 
 

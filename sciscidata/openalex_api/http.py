@@ -59,7 +59,14 @@ class Connection:
                 verify=not (is_here and self._base.scheme == "http"),  # loading certificates takes 60 ms
             )
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
-            raise _environment_error(error) from None  # its message may quote a proxy's password
+            named = sorted(name for name in os.environ if name.lower() in _VARIABLES)
+            reason = f" ({error})" if isinstance(error, ImportError | OSError) else ""
+            msg = (
+                f"Cannot open a connection with {', '.join(named) or 'the proxies of this system'}: "
+                f"{type(error).__name__}{reason}. Correct or unset it: a proxy is like http://host:3128, certificates "
+                "are one file."
+            )
+            raise ConfigError(msg) from None  # its message may quote a proxy's password
 
     def close(self) -> None:
         """Close what is open."""
@@ -72,7 +79,9 @@ class Connection:
         that arrived. An ApiError means a redirect to another host or in circles, an answer that repeats the key, or an
         impossible proxy.
         """
-        url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + self._signed(target).encode())
+        if self._config.email:  # not part of the request's key
+            target += f"{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"
+        url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + target.encode())
         answer = self._exchange(url)
         for _ in range(_MOST_REDIRECTS + 1):
             if answer.status not in _REDIRECTS:
@@ -136,12 +145,6 @@ class Connection:
             raise ApiError(msg, status=answer.status)
         return goal
 
-    def _signed(self, target: str) -> str:
-        """Add the e-mail address; it is not part of the request's key."""
-        if not self._config.email:
-            return target
-        return f"{target}{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"
-
     def _shown(self, text: str) -> str:
         return self._masked(text.encode(errors="replace")).decode()
 
@@ -178,12 +181,3 @@ def _any_spelling(word: str) -> re.Pattern[bytes]:
         for letter in word
     )
     return re.compile("".join(spellings).encode(), re.IGNORECASE)
-
-
-def _environment_error(error: Exception) -> ConfigError:
-    named = sorted(name for name in os.environ if name.lower() in _VARIABLES)
-    reason = f" ({error})" if isinstance(error, ImportError | OSError) else ""
-    return ConfigError(
-        f"Cannot open a connection with {', '.join(named) or 'the proxies of this system'}: {type(error).__name__}"
-        f"{reason}. Correct or unset it: a proxy is like http://host:3128, certificates are one file."
-    )

@@ -25,15 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pacer:
-    """Spaces the requests of all threads evenly: at most ``rate`` a second, slower after a complaint of the server.
-
-    Example:
-        >>> pacer, waits = Pacer(4.0, clock=lambda: 0.0), []
-        >>> for _ in range(3):
-        ...     pacer.wait(waits.append)
-        >>> waits
-        [0.0, 0.25, 0.5]
-    """
+    """Spaces the requests of all threads evenly: at most ``rate`` a second, slower after a complaint of the server."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
         self._full_rate = self._rate = rate
@@ -90,12 +82,18 @@ def ask_until_answered(
         asked_s = error.wait_s if isinstance(error, TryAgainError) else 0.0
         return min(config.max_sleep_s, asked_s + backoff(state))
 
+    def log_retry(state: tenacity.RetryCallState) -> None:
+        wait_s = state.upcoming_sleep
+        level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
+        error = state.outcome.exception() if state.outcome else None
+        _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)
+
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TryAgainError),
         stop=lambda state: state.attempt_number >= allowed(),
         wait=pause,
         sleep=sleep,
-        before_sleep=lambda state: _log_retry(request, state),
+        before_sleep=log_retry,
         reraise=True,
     )
     try:
@@ -106,13 +104,6 @@ def ask_until_answered(
             "Every answer is stored: run the same command again later, and it goes on where it stopped."
         )
         raise ApiError(msg, status=error.answer.status if error.answer else None) from error
-
-
-def _log_retry(request: Request, state: tenacity.RetryCallState) -> None:
-    wait_s = state.upcoming_sleep
-    level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
-    error = state.outcome.exception() if state.outcome else None
-    _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)
 
 
 class Bill:

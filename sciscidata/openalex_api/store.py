@@ -72,14 +72,6 @@ class ResponseStore:
     A key names a request, without the server and without a secret. A store holds the answers of one server: the
     server of its first answer. Any use may raise StorageError: the disk is full, the folder cannot be written, the file
     is damaged or has a newer format, or another process keeps it locked.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
-        ...     kept = store.put("/works/W1", b'{"id": 1}', cost_usd=0.0001)
-        ...     kept = store.put("/works/W1", b'{"id": 2}', cost_usd=0.0001)
-        ...     store.get("/works/W1"), store.get("/works/W2"), store.summary().cost_usd
-        (b'{"id": 1}', None, 0.0001)
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,23 +101,15 @@ class ResponseStore:
             raise StorageError(msg)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
-        if found < FORMAT_VERSION:
-            self._upgrade()
-
-    def _upgrade(self) -> None:
+        if found == FORMAT_VERSION:
+            return
         self._database.create_function("checksum_of", 5, _checksum_of, deterministic=True)
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            found: int = self._database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            found = database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
             if found < FORMAT_VERSION:
                 script = f"{_ADD_CHECKSUMS if found else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
                 for statement in script.split(";"):
-                    self._database.execute(statement)
-            self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            raise
+                    database.execute(statement)
 
     def __enter__(self) -> Self:
         return self
@@ -225,9 +209,9 @@ class ResponseStore:
             raise StorageError(msg)
 
     @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
+    def _transaction(self, begin: str = "BEGIN") -> Generator[sqlite3.Connection]:
         with self._lock, self._explained():
-            self._database.execute("BEGIN")
+            self._database.execute(begin)
             try:
                 yield self._database
                 self._database.execute("COMMIT")
@@ -246,21 +230,19 @@ class ResponseStore:
                 raise
             raise storage_error(error, self.path) from error
         except sqlite3.Error as error:
-            raise self._error(error) from error
-
-    def _error(self, error: sqlite3.Error) -> StorageError:
-        # The lowest byte is the primary code; Python sets no code when its API is misused.
-        code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged("its tables", str(error))
-        remedy = "Check the disk, or set another cache_dir."
-        if code == sqlite3.SQLITE_FULL:
-            remedy = "Free some disk space, or set a cache_dir on a larger disk, and run again."
-        elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            remedy = "Wait until the other process has written, and run again."
-        elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-            remedy = "Correct its permissions, or set another cache_dir."
-        return StorageError(f"Cannot use the response store {self.path}: {error}. {remedy}")
+            # The lowest byte is the primary code; Python sets no code when its API is misused.
+            code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._damaged("its tables", str(error)) from error  # noqa: EM101
+            remedy = "Check the disk, or set another cache_dir."
+            if code == sqlite3.SQLITE_FULL:
+                remedy = "Free some disk space, or set a cache_dir on a larger disk, and run again."
+            elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                remedy = "Wait until the other process has written, and run again."
+            elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                remedy = "Correct its permissions, or set another cache_dir."
+            msg = f"Cannot use the response store {self.path}: {error}. {remedy}"
+            raise StorageError(msg) from error
 
     def _damaged(self, what: str, reason: str) -> StorageError:
         return StorageError(

@@ -88,11 +88,9 @@ def _files_of(path: Path) -> list[Path]:
         )
         raise InputNotFoundError(msg)
     os.scandir(path).close()  # raises for a folder that may not be read; rglob does not
-    return sorted(file for file in path.rglob("*") if file.is_file() and _is_record_name(file.name))
-
-
-def _is_record_name(name: str) -> bool:
-    return name.lower().endswith((*_SUFFIXES, *_COMPRESSED)) and not name.startswith(".")
+    ends = (*_SUFFIXES, *_COMPRESSED)
+    visible = (file for file in path.rglob("*") if not file.name.startswith("."))
+    return sorted(file for file in visible if file.name.lower().endswith(ends) and file.is_file())
 
 
 def read_pieces(
@@ -109,20 +107,8 @@ def read_pieces(
 
     The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
     after each read. A line that is too long gives a CorruptRecordError as its piece. ``gap`` counts what holds no work;
-    the caller clears it at each work.
-
-    Raises:
-        CorruptRecordError: while reading: a compressed file is damaged or cut off (after its last whole line), a
-            document is too large, or the gap is too long. Its message is only the reason.
-        InputNotFoundError: the file cannot be opened or read.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     file = Path(home, "works.jsonl")
-        ...     _ = file.write_bytes(b'{"id":"W1"}\n{"id":"W2"}\n')
-        ...     list(read_pieces(file))
-        [(1, b'{"id":"W1"}'), (2, b'{"id":"W2"}')]
+    the caller clears it at each work. A CorruptRecordError is raised where a compressed file is damaged or cut off
+    (after its last whole line), a document is too large, or the gap is too long. Its message is only the reason.
     """
     number = 1
     is_before_all = True  # only empty lines so far

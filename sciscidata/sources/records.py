@@ -59,19 +59,7 @@ class _FileCounts:
 
 @dataclass(slots=True)
 class Reading:
-    r"""Yields the works of all files, each id once (the first in order counts), and counts what it skips.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     file = Path(home, "works.jsonl")
-        ...     _ = file.write_text('{"id": "W1"}\n{"id": "W1"}\noops')
-        ...     reading = Reading([file], [None])
-        ...     [work.work_id for work in reading.works()]
-        ...     reading.report()["duplicate_ids"], reading.report()["first_corrupt_lines"][0]["line"]
-        [1]
-        (1, 3)
-    """
+    """Yields the works of all files, each id once (the first in order counts), and counts what it skips."""
 
     files: Sequence[Path]
     hashes: Sequence[str | None]
@@ -263,7 +251,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
 
 
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
-    r"""Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
+    """Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
 
     The result is a subfolder of ``folder``, named after the content of the files: ``works.parquet`` sorted by work_id,
     ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or not at
@@ -273,15 +261,6 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     The provenance is the report: SHA-256 and counts of each file, the first 20 corrupt lines, and the data's date (the
     latest updated_date or created_date, or null). No file is an InputNotFoundError, no work an EmptyInputError, and
     with ``strict`` the first corrupt line a CorruptRecordError.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     file = Path(home, "works.jsonl")
-        ...     _ = file.write_text('{"id": "W42", "referenced_works": ["W7"]}\n{"id": "W4')
-        ...     corpus = pull_records(RecordsConfig(inputs=(str(file),)), Path(home, "cache"))
-        ...     corpus.citations.collect().rows(), corpus.provenance["corrupt"]
-        ([(42, 7)], 1)
     """
     files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     hashes = [_sha256(file) for file in files]

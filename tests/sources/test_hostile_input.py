@@ -50,8 +50,7 @@ from sciscidata.sources import records as record_reading
 from sciscidata.sources.record_files import read_pieces, works_of
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.snapshot.removals import read_deleted_ids
-from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, read_deleted_ids
 from sciscidata.storage.decompression import PIECE_BYTES, decompress, open_fast_gzip, open_gzip, open_zstd
 
 MB = 1 << 20

@@ -47,12 +47,10 @@ from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.work_row import parse_work, rows_from_works
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import record_files
-from sciscidata.sources.snapshot import removals as snapshot_removals
 from sciscidata.sources.snapshot import source as snapshot
 from sciscidata.sources.snapshot.layout import find_layout
 from sciscidata.sources.snapshot.reading import line_blocks
-from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
-from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.sources.snapshot.source import SnapshotConfig, find_removals, ingest_snapshot, read_deleted_ids
 from sciscidata.storage.parquet import CheckedGroups
 from tests.conftest import REPOSITORY
 
@@ -293,7 +291,7 @@ def test_removals_agree_with_a_plain_dictionary(parts, deleted):
         for (_, path), part in zip(files, parts, strict=True):
             pl.DataFrame({"work_id": part}, schema={"work_id": pl.Int64}).write_parquet(path)
         for at_once in (1_000, 3):  # all at once, and in several rounds
-            patch.setattr(snapshot_removals, "_IDS_AT_ONCE", at_once)
+            patch.setattr(snapshot, "_IDS_AT_ONCE", at_once)
             found = find_removals(files, np.array(sorted(deleted), np.int64), sum(map(len, parts)))
             assert found.rows() == expected
 

@@ -10,21 +10,23 @@ come in, so a draw that balances novelty looks at all works again, and candidate
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
+from sciscidata.label_thresholds import NOVELTY_LABELS
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
+from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.records.work_row import Work, rows_from_works
 from sciscidata.sampling.eligibility import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
@@ -33,6 +35,7 @@ from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.citer_counts import (
+    ANY_OF,
     REFERENCE_WORKS,
     FocalCiters,
     ReferenceRecords,
@@ -41,16 +44,32 @@ from sciscidata.sources.openalex.citer_counts import (
     ask_citers,
     ask_reference_citers,
     converse,
+    count_calls,
     own_references,
     scores_of,
 )
-from sciscidata.sources.openalex.estimate import Outcome, Shape, estimate_calls, published_outcomes, say_estimate
 
 logger = logging.getLogger(__name__)
 
 _WAVE = 100  # candidates scored before the draw is updated
 _GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
 _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
+
+
+_FREE_KEY_USD_PER_DAY = 1.0
+#: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
+#: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral; half of the neutral ones are assumed to
+#: be decided by n_i = n_j).
+_DISRUPTION: Final = (
+    ("disruptive", ("disruptive", "neutral"), True, 125),
+    ("consolidating", ("consolidating", "neutral"), True, 296),
+    ("neutral", ("neutral",), False, 290),
+    ("neutral", ("consolidating", "neutral"), True, 289),
+)
+
+#: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
+#: their four cells. "margin" follows the signs of z where z is large: 41 % have z_p10 < 0, and 3 % have z_median < 0.
+_NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
 class Pulled(NamedTuple):
@@ -142,6 +161,23 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
     }
 
 
+class _Outcome(NamedTuple):
+    """The result for one candidate."""
+
+    cell: Cell | None  # None if it cannot be drawn
+    possible: frozenset[Cell]  # before the citers of its references were counted
+    asks_references: bool  # these citers had to be counted
+    weight: float = 1.0  # share of all outcomes
+
+
+class _Shape(NamedTuple):
+    """The numbers in a candidate's record that decide its calls."""
+
+    split: str
+    n_references: int
+    cited_by_count: int
+
+
 @dataclass
 class _Pull:
     """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
@@ -155,7 +191,7 @@ class _Pull:
     frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     closed: dict[int, frozenset[Cell]] = field(default_factory=dict[int, frozenset[Cell]])
-    shapes: list[Shape] = field(default_factory=list[Shape])
+    shapes: list[_Shape] = field(default_factory=list[_Shape])
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
     rounds: int = 0
     estimated_at: int = 0
@@ -171,7 +207,7 @@ class _Pull:
         seen: set[int] = set()
         queue: list[tuple[str, Work]] = []
         idle = 0  # rounds in a row that brought nothing new
-        for round_ in count():
+        for round_ in itertools.count():
             room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
             if room <= 0 or idle == _IDLE_ROUNDS or self.demand.is_met:
                 return
@@ -334,22 +370,28 @@ class _Pull:
 
     def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
         """Log an estimate of the rest, first from published shares, then from the outcomes so far."""
-        outcomes = [Outcome(None, possible, asks_references=True) for possible in self.closed.values()]
+        outcomes = [_Outcome(None, possible, asks_references=True) for possible in self.closed.values()]
         for row in self.rows:
             n_i, n_j = row["n_i"], row["n_j"]
             asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
             cell = self.demand.cell_of.get(row["work_id"])
-            outcomes.append(Outcome(cell, self.demand.possible_cells(n_i, n_j), asked))
+            outcomes.append(_Outcome(cell, self.demand.possible_cells(n_i, n_j), asked))
         ahead = [_shape(split, work) for split, work in queue]
-        calls = estimate_calls(
+        calls = _estimate_calls(
             self.demand,
-            outcomes or published_outcomes(self.demand),
+            outcomes or _published_outcomes(self.demand),
             ahead,
             self.shapes,
             len(ahead) + n_later,
             every_record=self.novelty is not None,
         )
-        say_estimate(self.client, calls)
+        cost = self.client.cost_usd + calls * CREDIT_USD
+        text = "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days"
+        logger.info(text, f"{calls:,.0f}", cost, cost / _FREE_KEY_USD_PER_DAY)
+        limit = self.client.config.max_cost_usd
+        if limit is not None and cost > limit:
+            stop = "the run will stop there, and the same command continues it"
+            logger.warning("this is more than ApiConfig.max_cost_usd=%g: %s", limit, stop)
         self.estimated_at = max(len(self.rows), _WAVE // 2)
 
     def result(self) -> Pulled:
@@ -368,5 +410,58 @@ class _Pull:
         return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
 
 
-def _shape(split: str, work: Work) -> Shape:
-    return Shape(split, len(work.references), work.cited_by_count or 0)
+def _shape(split: str, work: Work) -> _Shape:
+    return _Shape(split, len(work.references), work.cited_by_count or 0)
+
+
+def _published_outcomes(demand: Demand) -> list[_Outcome]:
+    """Return outcomes with the published shares of other corpora, for use before a candidate is judged."""
+    novelty = zip(NOVELTY_LABELS, _NOVELTY[demand.thresholds.novelty_rule], strict=True)
+    outcomes: list[_Outcome] = []
+    for (novel, share), (label, possible, asks, weight) in itertools.product(novelty, _DISRUPTION):
+        labels = {"disruption_label": label, "novelty_label": novel}
+        cell = tuple(labels[column] for column in demand.columns)
+        outcomes.append(_Outcome(cell, demand.cells_with(possible), asks, weight * share))
+    return outcomes
+
+
+def _estimate_calls(
+    demand: Demand,
+    outcomes: Sequence[_Outcome],
+    ahead: Sequence[_Shape],
+    typical: Sequence[_Shape],
+    available: int,
+    *,
+    every_record: bool,
+) -> float:
+    """Estimate the calls until the demand is met, if further candidates resemble the earlier ones.
+
+    It walks through the candidates ahead, then through typical ones, until every cell has its expected works or the
+    ``available`` candidates end. Each candidate adds the observed share of every open cell, and the calls that it would
+    need. ``outcomes`` (at least one) are those of the judged candidates. With ``every_record``, for novelty, the
+    references' records of every judged work are requested; otherwise only where their citers are counted.
+    """
+    missing = {place: float(n) for place, n in demand.still_missing.items()}
+    natural = ("", ()) in missing
+    weight = sum(o.weight for o in outcomes)
+    share = {cell: sum(o.weight for o in outcomes if o.cell == cell) / weight for cell in demand.cells}
+    asks: dict[frozenset[Cell], tuple[float, float]] = {}
+    calls = 0.0
+    for shape in itertools.islice(itertools.chain(ahead, itertools.cycle(typical)), available):
+        if not any(n > 0 for n in missing.values()):
+            break
+        places = [("", ())] if natural else [(shape.split, cell) for cell in demand.cells]
+        is_open = [place for place in places if missing[place] > 0]
+        if not is_open:
+            continue
+        cells = frozenset(demand.cells if natural else (cell for _, cell in is_open))
+        if cells not in asks:
+            wanted = [o for o in outcomes if not o.asks_references or not cells.isdisjoint(o.possible)]
+            counted = sum(o.weight for o in wanted if o.asks_references) / weight
+            asks[cells] = counted, (sum(o.weight for o in wanted) / weight if every_record else counted)
+        counted, recorded = asks[cells]
+        first, second = count_calls(shape.n_references, shape.cited_by_count)
+        calls += first + counted * second + recorded * shape.n_references / ANY_OF
+        for place in is_open:
+            missing[place] -= sum(share.values()) if natural else share[place[1]]
+    return calls

@@ -29,7 +29,7 @@ _KINDS: Final[Mapping[Kind, tuple[pl.DataType, str, str]]] = {
     "flag": (pl.Boolean(), "true or false", "is_retracted"),
     "level": (pl.Int64(), "whole numbers", "level"),
 }
-_KIND_OF: Final = {name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()}
+_KIND_OF: Final[Mapping[str, Kind]] = {name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()}
 NEEDED: Final = {kind: needed for kind, (_, needed, _) in _KINDS.items()}
 _DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
 

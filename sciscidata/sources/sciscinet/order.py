@@ -72,13 +72,6 @@ def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_tex
 
     With ``by_text``, works without a text come last, by their id, and a text without a work is left out. Papers and
     texts must hold a work once. More than a million works need about 150 bytes each in TMPDIR.
-
-    Example:
-        >>> papers = pl.LazyFrame({"paperid": ["W7", "W5"], "year": [1999, 2001]})
-        >>> columns = {"work_id": ("paperid", "id"), "publication_year": ("year", "year")}
-        >>> tables = {"papers": Table("papers", "", papers, columns)}
-        >>> [frame.rows() for frame in read_in_order(tables, ["work_id", "publication_year"], by_text=False)]
-        [[(5, 2001), (7, 1999)]]
     """
     wanted = list(columns)
     texts = tables.get("texts") if by_text else None

@@ -59,17 +59,12 @@ def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.La
 def published_z() -> list[pl.Expr]:
     """Return the two z of :func:`publish_atypicality` as expressions."""
     has_pairs = pl.col("n_pairs").fill_null(0) > 0
-    return [pl.when(has_pairs).then(_finite(name)).alias(name) for name in ("z_p10", "z_median")]
+    values = [pl.col(name).cast(pl.Float64) for name in ("z_p10", "z_median")]
+    return [pl.when(has_pairs & value.is_finite()).then(value) for value in values]
 
 
 def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
-    """Compute the two scores from ``z_p10`` and ``z_median``; a ``"rank"`` needs ``publication_year``.
-
-    Example:
-        >>> rows = {"publication_year": [1990, 1990], "z_p10": [-1.0, 3.0], "z_median": [2.0, 1.0]}
-        >>> rescore(pl.LazyFrame(rows), "rank").collect()["novelty_score"].to_list()
-        [0.75, 0.25]
-    """
+    """Compute the two scores from ``z_p10`` and ``z_median``; a ``"rank"`` needs ``publication_year``."""
     scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
     # A sigmoid needs only its row; a rank needs all rows of a year.
     return rows.map_batches(
@@ -119,13 +114,7 @@ def compare_scores(
 
 
 def compare_z(published: pl.LazyFrame, computed: pl.DataFrame, name: str) -> dict[str, Any]:
-    """Compare a published z (column ``name``) with a computed one, by ranks and signs as ``compare_scores`` does.
-
-    Example:
-        >>> z = pl.DataFrame({"work_id": [1, 2, 3], "z_p10": [1.0, -2.0, None]})
-        >>> compare_z(z.lazy(), z, "z_p10")
-        {'both': 2, 'only_published': 0, 'only_computed': 0, 'spearman': 1.0, 'same_sign': 1.0}
-    """
+    """Compare a published z (column ``name``) with a computed one, by ranks and signs as ``compare_scores`` does."""
     sides = {"published": published, "computed": computed.lazy()}
     chosen = (frame.select("work_id", pl.col(name).alias(side)).drop_nulls() for side, frame in sides.items())
     return _agreement(_joined(chosen))
@@ -149,8 +138,3 @@ def _agreement(rows: pl.DataFrame) -> dict[str, Any]:
         "spearman": round(float(np.corrcoef(left_rank, right_rank)[0, 1]), 6) if varied else None,
         "same_sign": round(float(np.mean(signs[0] == signs[1])), 6) if both.height else None,
     }
-
-
-def _finite(name: str) -> pl.Expr:
-    value = pl.col(name).cast(pl.Float64)
-    return pl.when(value.is_finite()).then(value)

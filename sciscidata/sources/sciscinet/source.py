@@ -60,14 +60,16 @@ class SciSciNet:
     @property
     def papers(self) -> pl.LazyFrame:
         """``work_id``, year, type, ``is_retracted`` and the two counts from the table of papers. Unordered."""
-        names = ("work_id", *_FACTS)
-        types = {name: WORKS[name] for name in names if name in WORKS}
+        return self._papers_with()
+
+    def _papers_with(self, *more: str) -> pl.LazyFrame:
+        types = {name: WORKS.get(name, pl.Int64()) for name in ("work_id", *_FACTS)}
         return (
             self.tables["papers"]
-            .scan(*names)
+            .scan(*types, *more)
             .drop_nulls("work_id")
             .with_columns(pl.col("is_retracted").cast(pl.Boolean).fill_null(value=False))
-            .cast({**types, "reference_count": pl.Int64(), "citation_count": pl.Int64()})
+            .cast(pl.Schema(types))
         )
 
     @property
@@ -77,21 +79,12 @@ class SciSciNet:
         The columns of ``papers`` and, if published, ``cd_index`` (as in ``scores``) and those of ``atypicality``.
         """
         columns = self.tables["papers"].columns
-        held = (name for name in (*_FACTS, "disruption", *_Z) if name in columns)
-        raw = self.tables["papers"].scan("work_id", *held)
         values = [published_cd().alias("cd_index")] if "disruption" in columns and set(columns) >= _COUNTS else []
-        frame = raw.drop_nulls("work_id").with_columns(values)
+        frame = self._papers_with(*(name for name in ("disruption", *_Z) if name in columns)).with_columns(values)
         if set(columns) >= set(_Z):
             frame = rescore(frame.with_columns(published_z()), "sigmoid")
-        own = self.papers.collect_schema()
-        absent = [pl.lit(None).alias(name) for name in own if name not in columns]
-        kept = [*own, *(name for name in _SCORES if name in frame.collect_schema())]
-        return (
-            frame.with_columns(absent)
-            .select(kept)
-            .cast(pl.Schema(own))
-            .with_columns(pl.col("is_retracted").fill_null(value=False))
-        )
+        there = frame.collect_schema()
+        return frame.select("work_id", *_FACTS, *(name for name in _SCORES if name in there))
 
     @property
     def citations(self) -> pl.LazyFrame:

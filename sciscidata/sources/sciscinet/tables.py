@@ -150,15 +150,9 @@ def find_table(
     ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried. None means that
     the folder has no table ``name``.
 
-    Raises:
-        SchemaMismatchError: a required column is missing, a column has an impossible type (for example a date for a
-            year), or its type differs in another part.
-        InputNotFoundError: the table cannot be opened.
-        ConfigError: a value in ``storage_options`` is invalid, or credentials would be sent unencrypted.
-
-    Example:
-        >>> find_table("no-such-folder", "v2", "papers") is None
-        True
+    A SchemaMismatchError means that a required column is missing, that a column has an impossible type (for example a
+    date for a year), or that its type differs in another part. A ConfigError means that a value in ``storage_options``
+    is invalid, or that credentials would be sent unencrypted.
     """
     layout = LAYOUTS[version][name]
     _check_store(folder, storage_options or {})
@@ -309,11 +303,6 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     """Read the ids of a table (up to a quarter of a billion), sorted, with repeats and without nulls.
 
     Memory: 8 bytes a row, because each batch is copied into one array, which is sorted in place.
-
-    Example:
-        >>> papers = pl.LazyFrame({"paperid": ["W7", "W5", None, "W7"]})
-        >>> read_sorted_ids(Table("papers", "", papers, {"work_id": ("paperid", "id")}))
-        array([5, 7, 7])
     """
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
@@ -334,12 +323,7 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
 
 
 def find_repeats(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the repeats among sorted ids, each as often as it is repeated. Memory: a byte per id.
-
-    Example:
-        >>> find_repeats(np.array([3, 5, 5, 5, 8, 8]))
-        array([5, 5, 8])
-    """
+    """Return the repeats among sorted ids, each as often as it is repeated. Memory: a byte per id."""
     return ids[1:][ids[1:] == ids[:-1]]
 
 
@@ -368,18 +352,6 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
     Papers and texts must hold a work once (or WorkIdError), because the right one of two rows is unknown; the check
     needs 9 bytes a work. If the block fails with a reading error, the local files are read through once, the smallest
     first, and an InputNotFoundError names the damaged file or the store. Other errors of the block pass through.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-        >>> with TemporaryDirectory() as home:
-        ...     pl.DataFrame({"paperid": ["W1", "W1"], "year": 1999}).write_parquet(f"{home}/papers.parquet")
-        ...     try:
-        ...         with reading(scan_sciscinet(SciSciNetConfig(folder=home)).tables):
-        ...             pass
-        ...     except WorkIdError as error:
-        ...         print(str(error).split(", for")[0])
-        SciSciNet table papers repeats 1 works
     """
     try:
         for name in ("papers", "texts"):

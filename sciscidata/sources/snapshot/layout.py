@@ -55,20 +55,11 @@ class Layout(msgspec.Struct, frozen=True):
 def find_layout(folder: Path, edition: Edition | None, *, allow_missing_manifest: bool) -> Layout:
     """Find the works of a snapshot below ``folder``, and compare them with the manifest.
 
-    The folder is the copy of the bucket, its ``data``, or any folder down to ``works``. If both editions exist, None
-    takes Parquet. The manifest is copied last, so a missing one means that the copy may be unfinished. A missing folder,
+    The folder is the copy of the bucket, its ``data``, or any folder down to ``works``. Without ``edition``, Parquet
+    comes first. The manifest is copied last, so a missing one means that the copy may be unfinished. A missing folder,
     part or manifest is an InputNotFoundError.
 
     Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     part = Path(home, "data/jsonl/works/updated_date=2026-06-01/part_0000.gz")
-        ...     part.parent.mkdir(parents=True)
-        ...     part.touch()
-        ...     find_layout(Path(home), None, allow_missing_manifest=True).parts[0].stem
-        'part-2026-06-01-0000'
     """
     if not folder.is_dir():
         msg = f"snapshot folder {folder} does not exist. Set SnapshotConfig.folder to your copy of s3://openalex."

@@ -257,7 +257,12 @@ def run_jobs(
     Any other error of a job, for example a full disk, is raised, and the remaining jobs are dropped.
     """
     if n_workers == 1 or len(jobs) < 2:
-        yield from ((job, _attempt(job, advance)) for job in jobs)
+        for job in jobs:
+            try:
+                result = write_part(job, advance)
+            except CorruptRecordError as error:
+                result = error
+            yield job, result
         return
     lock = threading.Lock()
 
@@ -287,13 +292,6 @@ def run_jobs(
         futures = {pool.submit(run, job): job for job in by_size}
         for future in as_completed(futures):
             yield futures[future], future.result()
-
-
-def _attempt(job: Job, advance: Advance | None) -> Receipt | CorruptRecordError:
-    try:
-        return write_part(job, advance)
-    except CorruptRecordError as error:
-        return error
 
 
 class _Worker:

@@ -61,16 +61,6 @@ def read_batches(
     Both editions give the same works. ``advance`` gets the bytes of the file as they are read. While reading, a
     CorruptRecordError (its message is only the reason) means that the file is damaged or cut off, or that the gap
     without a work is too long.
-
-    Example:
-        >>> import gzip
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     path = Path(home, "part_0000.gz")
-        ...     _ = path.write_bytes(gzip.compress(b'{"id":"W1","is_xpac":true}'))
-        ...     part = Part("updated_date=2026-06-01/part_0000.gz", str(path), "jsonl")
-        ...     [[(work.work_id, work.is_xpac) for work in batch] for batch in read_batches(part)]
-        [[(1, True)]]
     """
     gap = Gap(limits)
     read = _read_jsonl if part.edition == "jsonl" else _read_parquet
@@ -119,17 +109,9 @@ def _looks_dense(block: bytes) -> bool:
 def line_blocks(
     path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
 ) -> Iterator[bytes | CorruptRecordError]:
-    r"""Read a gzip or plain file in blocks of whole lines, without the end of the last line.
+    """Read a gzip or plain file in blocks of whole lines, without the end of the last line.
 
     For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes. A damaged file raises one.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     path = Path(home, "lines")
-        ...     _ = path.write_bytes(b"1\n2\n3")
-        ...     list(line_blocks(path))
-        [b'1\n2', b'3']
     """
 
     def read() -> Iterator[bytes]:
@@ -163,7 +145,8 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
                         yield number, too_long(limits, "record")
                         gap.add(n_bytes)
                         continue
-                    frame: Any = pl.from_arrow(_without_dictionaries(rows))
+                    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+                    frame: Any = pl.from_arrow(pa.Table.from_batches([rows]).cast(plain))
                     indexes: list[str | None] = [None] * len(frame)
                     if "abstract_inverted_index" in frame.columns:
                         # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
@@ -238,11 +221,6 @@ def _text_bytes(values: Any) -> int:  # noqa: ANN401
         return values.nbytes
     lengths = pc.call_function("binary_length", [values.dictionary])
     return values.indices.nbytes + (pc.call_function("sum", [lengths.take(values.indices)]).as_py() or 0)
-
-
-def _without_dictionaries(rows: Any) -> Any:  # noqa: ANN401
-    schema = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
-    return pa.Table.from_batches([rows]).cast(schema)
 
 
 def _plain_type(kind: Any) -> Any:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import shutil
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import Folder, Megabytes, PositiveInt, check_fields, require_config
-from sciscidata.corpus.folder import INDEX, REMOVED_FILE, list_left_out, scan_corpus
+from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
     is_claimed,
@@ -28,12 +31,12 @@ from sciscidata.corpus.writer import (
     write_small,
 )
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
-from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
+from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.parquet import write_parquet
 
@@ -48,6 +51,13 @@ _COUNTS = (
 
 #: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).
 _DISK_RATIO = 0.5
+
+Int64Array = npt.NDArray[np.int64]
+
+#: Of a list of deleted works: an id and a date have 50 bytes; the whole list of 2026 has some hundred MB.
+_LIST_LIMITS = ReadLimits(max_line_mb=1, max_gap_mb=256)
+_IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
+REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +109,7 @@ def ingest_snapshot(
     *,
     overwrite: bool = False,
 ) -> Corpus:
-    r"""Read a snapshot into Parquet. A second run reads only the parts that have changed.
+    """Read a snapshot into Parquet. A second run reads only the parts that have changed.
 
     ``out`` gets one file per part, named after it, with rows in the order of the part: ``works/part-*.parquet`` (WORKS
     without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract: the same rows),
@@ -112,27 +122,12 @@ def ingest_snapshot(
     ``advance`` gets the bytes of the snapshot that are read or already done. ``overwrite`` replaces a corpus of another
     source in ``out``; an earlier snapshot is updated in any case.
 
-    Raises:
-        InputNotFoundError: before a part is read: no snapshot, no manifest, or (with ``corrupt="fail"``) missing parts.
-        ReleaseExistsError: before a part is read: ``out`` holds a corpus of another source, without ``overwrite``.
-        StorageError: the disk is too small, ``out`` holds something else, another run works in it, or a worker was
-            killed.
-        CorruptRecordError: after all good parts are done, with the names of the corrupt ones.
-        EmptyInputError: the parts hold no work.
+    Before a part is read, an InputNotFoundError means no snapshot, no manifest, or (with ``corrupt="fail"``) missing
+    parts, and a ReleaseExistsError that ``out`` holds a corpus of another source. After all good parts are done, a
+    CorruptRecordError names the corrupt ones. A StorageError means that the disk is too small, ``out`` holds something
+    else, another run works in it, or a worker was killed; an EmptyInputError that the parts hold no work.
 
     Source: https://help.openalex.org/access/snapshot
-
-    Example:
-        >>> import gzip
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     part = Path(home, "data/jsonl/works/updated_date=2026-06-01/part_0000.gz")
-        ...     part.parent.mkdir(parents=True)
-        ...     _ = part.write_bytes(gzip.compress(b'{"id":"W42","title":"Dams","referenced_works":["W7"]}\n'))
-        ...     config = SnapshotConfig(folder=home, allow_missing_manifest=True)
-        ...     works, citations, report = ingest_snapshot(config, Path(home, "out"))
-        ...     works.select("work_id", "title").collect().rows(), citations.collect().rows(), report["works"]
-        ([(42, 'Dams')], [(42, 7)], 1)
     """
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
@@ -271,3 +266,66 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
     for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
         if totals[name]:
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))
+
+
+def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
+    """Read the ids of deleted works, and of works that were merged into another one: sorted numbers, each once.
+
+    A file is ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
+    A file that is damaged, or has neither column, is a CorruptRecordError.
+    """
+    found = [np.empty(0, np.int64)]
+    for path in files:
+        place: int | None = None
+        try:
+            gap = Gap(_LIST_LIMITS, is_optional=False)
+            for block in line_blocks(path, None, _LIST_LIMITS, gap):
+                if isinstance(block, CorruptRecordError):
+                    msg = f"it has a line of more than {_LIST_LIMITS.max_line_mb} MB"
+                    raise CorruptRecordError(msg)
+                gap.add(len(block))
+                lines = block
+                if place is None:
+                    header, _, lines = block.partition(b"\n")
+                    names = [name.strip().strip('"') for name in header.decode("utf-8-sig").split(",")]
+                    place = next(names.index(name) for name in ("work_id", "id") if name in names)
+                if lines.strip():
+                    table = pl.read_csv(io.BytesIO(lines), has_header=False, columns=[place], infer_schema=False)
+                    ids = table.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
+                    ids = ids.drop_nulls().to_numpy()
+                    found.append(ids)
+                    if len(ids):
+                        gap.clear()
+        except (StopIteration, UnicodeDecodeError, pl.exceptions.PolarsError, CorruptRecordError) as error:
+            what = error if isinstance(error, CorruptRecordError) else "it has no column work_id or id"
+            msg = f"{path} is no list of deleted works: {what}. Copy it again, or remove it to keep all works."
+            raise CorruptRecordError(msg) from error
+    return np.unique(np.concatenate(found))
+
+
+def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
+    """Find the rows that do not count: deleted works, and all copies of a work but the last one.
+
+    ``parts`` has the name and the works file of each, oldest first. ``n_works`` counts the rows of all files; the ids
+    are read once for every 16 million, for bounded memory. REMOVED is sorted by part and work_id; a deleted work that
+    occurs twice has two rows.
+    """
+    n_rounds = -(-n_works // _IDS_AT_ONCE)
+    frames = [REMOVED.to_frame()]
+    for turn in range(n_rounds):
+        ids_of_parts: list[Int64Array] = []
+        for _, path in parts:
+            ids = pl.read_parquet(path, columns=["work_id"], glob=False).to_series().to_numpy()
+            ids_of_parts.append(ids if n_rounds == 1 else ids[ids % n_rounds == turn])
+        ids = np.concatenate(ids_of_parts)
+        place = np.repeat(np.arange(len(parts)), [len(ids) for ids in ids_of_parts])
+        order = np.argsort(ids, kind="stable")  # copies of one work stay in the order of the parts
+        ids, place = ids[order], place[order]
+        is_stale = np.append(ids[1:] == ids[:-1], False)
+        is_deleted = np.isin(ids, deleted)
+        removed = is_stale | is_deleted
+        names = pl.Series([name for name, _ in parts], dtype=pl.String).gather(place[removed])
+        frames.append(
+            pl.DataFrame({"part": names, "work_id": ids[removed], "is_deleted": is_deleted[removed]}, schema=REMOVED)
+        )
+    return pl.concat(frames).sort("part", "work_id")

@@ -68,7 +68,7 @@ def _stream_works(
     from sciscidata.sources.synthetic.works import WorkWriter
 
     columns = with_columns if with_columns is not None else list(WORKS)
-    writer = WorkWriter(config, count_citations="cited_by_count" in columns)
+    writer = WorkWriter(config)
     end = config.n_works if n_rows is None else min(n_rows, config.n_works)
     step = min(batch_size or _CHUNK, _CHUNK)
     for start in range(0, end, step):

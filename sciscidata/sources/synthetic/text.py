@@ -17,8 +17,11 @@ import polars as pl
 from sciscidata._kernels.random import UInt64Array, below, draw
 from sciscidata.sources.synthetic import words
 
+Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
+#: The sentences of a text; an abstract has 60 to 150 words in 4 to 8 sentences.
+TITLE, ABSTRACT = range(1), range(1, 1 + len(words.ABSTRACT))
 _SLOT = re.compile(r"(\{\w+\})")
 
 
@@ -33,23 +36,14 @@ class _Grammar(NamedTuple):
     templates: list[Int64Array]  # [sentence] -> [template, position] -> slot; slot 0 is the empty string
 
 
-def write_titles(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int) -> pl.Series:
-    """Write one title per work; works with the same key, field and kind get the same title.
+def write_texts(
+    sentences: range, keys: UInt64Array, fields: Int32Array, kinds: Int32Array, signal_per_cent: int
+) -> pl.Series:
+    """Write one text per work; works with the same key, field and kind get the same text.
 
     ``fields`` and ``kinds`` are numbers in the order of ``words.FIELDS`` and ``words.KINDS``. ``signal_per_cent`` of
     the sentences use the voice of the work's kind, the others a random voice.
     """
-    return _write(range(1), keys, fields, kinds, signal_per_cent)
-
-
-def write_abstracts(keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int) -> pl.Series:
-    """Write one abstract per work, of 60 to 150 words in 4 to 8 sentences; arguments as in ``write_titles``."""
-    return _write(range(1, 1 + len(words.ABSTRACT)), keys, fields, kinds, signal_per_cent)
-
-
-def _write(
-    sentences: range, keys: UInt64Array, fields: Int64Array, kinds: Int64Array, signal_per_cent: int
-) -> pl.Series:
     grammar = _compile()
     parts: list[Int64Array] = []
     for sentence in sentences:

@@ -53,24 +53,20 @@ FIELDS: dict[str, tuple[int, str, str]] = {
     ),
     "Arts and Humanities": (
         60,
-        "medieval manuscripts; oral histories; baroque theatre; colonial archives; lyric poetry; "
-        "museum collections; early printing; sacred music; translation practices; film criticism; "
-        "folk narratives; moral arguments",
-        "close reading; archival research; stylometry; a comparative corpus; "
-        "provenance records; oral testimony",
+        "medieval manuscripts; oral histories; baroque theatre; colonial archives; lyric poetry; museum collections; "
+        "early printing; sacred music; translation practices; film criticism; folk narratives; moral arguments",
+        "close reading; archival research; stylometry; a comparative corpus; provenance records; oral testimony",
     ),
     "Environmental Science": (
         50,
         "urban air quality; river sediments; microplastic particles; wetland carbon; soil nitrogen; forest fires; "
         "coastal erosion; drinking water; waste recycling; invasive plants; heavy metals; heat waves",
-        "passive samplers; remote sensing; a mesocosm experiment; a mass balance; "
-        "field transects; a dispersion model",
+        "passive samplers; remote sensing; a mesocosm experiment; a mass balance; field transects; a dispersion model",
     ),
     "Physics and Astronomy": (
         60,
-        "neutron stars; topological insulators; quantum dots; gravitational lenses; plasma turbulence; "
-        "cold atoms; dark matter haloes; spin waves; exoplanet atmospheres; muon decays; optical combs; "
-        "superconducting films",
+        "neutron stars; topological insulators; quantum dots; gravitational lenses; plasma turbulence; cold atoms; "
+        "dark matter haloes; spin waves; exoplanet atmospheres; muon decays; optical combs; superconducting films",
         "Monte Carlo sampling; photon counting; X-ray spectroscopy; perturbation theory; "
         "a cryogenic detector; adaptive optics",
     ),
@@ -85,8 +81,7 @@ FIELDS: dict[str, tuple[int, str, str]] = {
         45,
         "pollinator visits; wheat rust; root exudates; fish stocks; bird migration; soil fungi; dairy yields; "
         "seed dormancy; insect resistance; drought tolerance; fruit ripening; grassland species",
-        "field trials; a common garden; quantitative trait mapping; camera traps; "
-        "stable isotopes; a long-term plot",
+        "field trials; a common garden; quantitative trait mapping; camera traps; stable isotopes; a long-term plot",
     ),
     "Chemistry": (
         45,
@@ -107,8 +102,7 @@ FIELDS: dict[str, tuple[int, str, str]] = {
         35,
         "family firms; supply contracts; board diversity; brand loyalty; audit fees; remote teams; start-up exits; "
         "service failures; knowledge transfer; online reviews; hotel pricing; corporate disclosure",
-        "a survey of managers; case studies; event analysis; structural equations; "
-        "archival filings; a conjoint design",
+        "a survey of managers; case studies; event analysis; structural equations; archival filings; a conjoint design",
     ),
     "Economics, Econometrics and Finance": (
         35,
@@ -154,9 +148,8 @@ FIELDS: dict[str, tuple[int, str, str]] = {
     ),
     "Chemical Engineering": (
         20,
-        "membrane reactors; fluidised beds; crystallisation columns; emulsion drops; carbon capture; "
-        "distillation trains; zeolite beds; bioreactors; slurry transport; foam stability; spray dryers; "
-        "catalyst pellets",
+        "membrane reactors; fluidised beds; crystallisation columns; emulsion drops; carbon capture; distillation "
+        "trains; zeolite beds; bioreactors; slurry transport; foam stability; spray dryers; catalyst pellets",
         "computational fluid dynamics; a bench-scale column; population balances; "
         "process simulation; tracer tests; in-line spectroscopy",
     ),
@@ -172,8 +165,7 @@ FIELDS: dict[str, tuple[int, str, str]] = {
         18,
         "gait training; speech therapy; emergency triage; patient handovers; hearing aids; sports injuries; "
         "shoulder pain; dietary advice; radiographic practice; home exercise; balance training; telehealth visits",
-        "a crossover trial; motion capture; focus groups; an audit of records; "
-        "wearable sensors; a rating scale",
+        "a crossover trial; motion capture; focus groups; an audit of records; wearable sensors; a rating scale",
     ),
     "Decision Sciences": (
         15,
@@ -198,9 +190,8 @@ FIELDS: dict[str, tuple[int, str, str]] = {
     ),
     "Veterinary": (
         8,
-        "canine lymphoma; equine lameness; poultry vaccination; bovine mastitis; feline kidney disease; "
-        "swine fever; sheep parasites; wildlife tuberculosis; calf diarrhoea; shelter dogs; hoof lesions; "
-        "rabies control",
+        "canine lymphoma; equine lameness; poultry vaccination; bovine mastitis; feline kidney disease; swine fever; "
+        "sheep parasites; wildlife tuberculosis; calf diarrhoea; shelter dogs; hoof lesions; rabies control",
         "a herd survey; necropsy records; ultrasound imaging; serum biochemistry; "
         "a clinic audit; a field vaccination trial",
     ),
@@ -254,9 +245,8 @@ VOICED: dict[str, tuple[str, str, str]] = {
         "compare; summarise; describe; report on; catalogue; examine",
     ),
     "finding": (
-        "a mechanism not seen before; an effect with the opposite sign; a separate class of behaviour; "
-        "a simple law behind complex records; a hidden source of variation; a surprising lack of "
-        "association",
+        "a mechanism not seen before; an effect with the opposite sign; a separate class of behaviour; a simple law "
+        "behind complex records; a hidden source of variation; a surprising lack of association",
         "a more accurate estimate; the same trend with narrower bounds; an extension of the "
         "standard model; a consistent improvement over the baseline; support for the leading "
         "hypothesis; a faster version of the established procedure",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sciscidata._kernels.random import UInt64Array, below, draw, scatter, stream
 from sciscidata.schemas import WORKS
 from sciscidata.sources.synthetic.config import SyntheticConfig
 from sciscidata.sources.synthetic.graph import lay_out, pick_references
-from sciscidata.sources.synthetic.text import write_abstracts, write_titles
+from sciscidata.sources.synthetic.text import ABSTRACT, TITLE, write_texts
 from sciscidata.sources.synthetic.words import FIELDS, VENUES
 
 Int64Array = npt.NDArray[np.int64]
@@ -51,12 +52,8 @@ def work_ids(n_works: int, seed: int) -> Int64Array:
 class WorkWriter:
     """Writes the rows of any range of works; a row does not depend on the range."""
 
-    def __init__(self, config: SyntheticConfig, *, count_citations: bool) -> None:
+    def __init__(self, config: SyntheticConfig) -> None:
         self._layout = lay_out(config)
-        self._in_degrees: Int64Array | None = None  # needed for the column cited_by_count only
-        if count_citations:
-            references = pick_references(self._layout, config.seed).references
-            self._in_degrees = np.bincount(references, minlength=config.n_works)
         self._seed = config.seed
         self._first_year = config.first_year
         self._signal_per_cent = round(config.text_signal * 100)
@@ -69,11 +66,9 @@ class WorkWriter:
         writers: dict[str, Callable[[Int64Array], pl.Series]] = {
             "work_id": lambda w: pl.Series(self._ids[w]),
             "publication_year": lambda w: self._unless("null year", w, self._first_year + self._layout.year[w]),
-            "title": lambda w: self._unless(
-                "null title", w, self._text(write_titles, self._or_earlier("repeated title", w))
-            ),
-            "abstract": lambda w: self._unless("null abstract", w, self._text(write_abstracts, w)),
-            "cited_by_count": self._citation_counts,
+            "title": lambda w: self._unless("null title", w, self._text(TITLE, self._or_earlier("repeated title", w))),
+            "abstract": lambda w: self._unless("null abstract", w, self._text(ABSTRACT, w)),
+            "cited_by_count": lambda w: pl.Series(self._citation_counts[w]),
             "primary_field": lambda w: self._unless(
                 "null field", w, pl.Series(list(FIELDS)).gather(self._layout.field[w])
             ),
@@ -104,13 +99,14 @@ class WorkWriter:
         earlier = below(self._bits(f"{oddity}/which", works), np.maximum(works, 1))
         return np.where(self._has(oddity, works), earlier, works)
 
-    def _citation_counts(self, works: Int64Array) -> pl.Series:
-        assert self._in_degrees is not None, "cited_by_count needs in_degrees"
-        return pl.Series(self._in_degrees[works])
+    @cached_property
+    def _citation_counts(self) -> Int64Array:
+        references = pick_references(self._layout, self._seed).references
+        return np.bincount(references, minlength=len(self._ids))
 
-    def _text(self, write: Callable[..., pl.Series], works: Int64Array) -> pl.Series:
+    def _text(self, sentences: range, works: Int64Array) -> pl.Series:
         fields, kinds = self._layout.field[works], self._layout.kind[works]
-        return write(self._bits("text", works), fields, kinds, self._signal_per_cent)
+        return write_texts(sentences, self._bits("text", works), fields, kinds, self._signal_per_cent)
 
     def _concepts(self, works: Int64Array) -> pl.Series:
         """Up to three different topics of the work's field."""
