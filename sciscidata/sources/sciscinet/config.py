@@ -44,7 +44,7 @@ class Layout:
 
 
 def _layout(*stems: str, required: tuple[str, ...] = (), **columns: str) -> Layout:
-    typed = {name: (published, _KIND_OF[name]) for name, published in columns.items()}
+    typed: dict[str, tuple[str, Kind]] = {name: (published, _KIND_OF[name]) for name, published in columns.items()}
     return Layout(stems, typed, required or tuple(columns))
 
 

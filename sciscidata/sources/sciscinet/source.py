@@ -107,7 +107,7 @@ class SciSciNet:
         return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
 
     def require_published(self, *, novelty: bool = False) -> None:
-        """Check, before any row is read, that the published scores exist, as ``scores`` and ``atypicality`` do."""
+        """Raise SchemaMismatchError, before any row is read, if scores (or, with ``novelty``, also z) are missing."""
         self._published("disruption", *sorted(_COUNTS))
         if novelty:
             self._published(*_Z)
