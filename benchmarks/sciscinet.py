@@ -83,7 +83,7 @@ def take_slice(folder, out, options):
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.pipeline import build
     from sciscidata.sampling.split import SplitConfig
-    from sciscidata.sources.sciscinet import parquet_rows as parquet_pages
+    from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages
     from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig
 
     page_bytes, read_at = [], parquet_pages._read_at

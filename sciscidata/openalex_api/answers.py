@@ -114,7 +114,12 @@ def read_cost(answer: Answer) -> float | None:
 
 
 def read_remaining(answer: Answer) -> float | None:
-    """Return the rest of today's budget in dollars, if the answer states it."""
+    """Return the rest of today's budget in dollars, if the answer states it.
+
+    Example:
+        >>> read_remaining(Answer(200, {"x-ratelimit-remaining-usd": "0.9655"}, b""))
+        0.9655
+    """
     return _number(answer.headers.get("x-ratelimit-remaining-usd"))
 
 

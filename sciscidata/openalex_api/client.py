@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, overload
 
 import msgspec
 
@@ -112,7 +112,15 @@ class OpenAlexClient:
         if self._connection:
             self._connection.close()
 
-    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> Any:  # noqa: ANN401
+    @overload
+    def fetch(
+        self, request: Request, check: Check | None = None, *, missing_ok: Literal[False] = False
+    ) -> dict[str, Any]: ...
+    @overload
+    def fetch(
+        self, request: Request, check: Check | None = None, *, missing_ok: Literal[True]
+    ) -> dict[str, Any] | None: ...
+    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> dict[str, Any] | None:
         """Return the answer to one request, a JSON object.
 
         An answer that fails ``check`` is requested again and not stored. A stored answer that fails it (it may come
@@ -125,9 +133,17 @@ class OpenAlexClient:
         """
         return self._hand_out(request, self._answer(request, check, threading.Event()), missing_ok=missing_ok)
 
+    @overload
+    def fetch_all(
+        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[False] = False
+    ) -> Generator[dict[str, Any]]: ...
+    @overload
+    def fetch_all(
+        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[True]
+    ) -> Generator[dict[str, Any] | None]: ...
     def fetch_all(
         self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
-    ) -> Generator[Any]:
+    ) -> Generator[dict[str, Any] | None]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
         Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and

@@ -340,5 +340,10 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
 
 
 def printable_name(path: Path) -> str:
-    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports."""
+    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports.
+
+    Example:
+        >>> printable_name(Path("data", "works.jsonl"))
+        'works.jsonl'
+    """
     return os.fsencode(path.name).decode("utf-8", "replace")
