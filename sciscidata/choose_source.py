@@ -50,16 +50,15 @@ logger = logging.getLogger(__name__)
 class ScoredSource:
     """Works, citations and scores of any source, and where everything came from.
 
-    Attributes:
-        works, citations: WORKS and CITATIONS, lazy.
-        scores: CD_SCORES with ATYPICALITY, which is null if novelty is left out. If ``read_works`` is given: the
-            columns of ``late_text.STRUCTURE`` without the labels, one row per work.
-        eligibility: that of the configuration, with the data's last year where the source knows it.
-        provenance: where the works come from, in JSON types.
-        read_works: reads the works of some ids. Given where texts are read only after the draw.
-        names: titles and DOIs of all works; None where reading all of them costs too much.
-        concentrations: filled when ``scores`` are collected; see ``score_atypicality``.
-        plot_comparison: draws published against computed scores into a PNG file, where the source has both.
+    ``works`` and ``citations`` are WORKS and CITATIONS, lazy; ``scores`` is CD_SCORES with ATYPICALITY, which is null
+    if novelty is left out. ``eligibility`` has the data's last year where the source knows it. ``provenance`` says in
+    JSON types where the works come from. ``concentrations`` are filled when ``scores`` are collected; see
+    ``score_atypicality``.
+
+    Where texts are read only after the draw, ``read_works`` reads the works of some ids, ``names`` has the titles and
+    DOIs of all works (None where reading all of them costs too much), and ``scores`` has the columns of STRUCTURE (see
+    ``draw_before_texts``) without the labels, one row per work. Where the source has published scores too,
+    ``plot_comparison`` draws published against computed ones into a PNG file.
     """
 
     works: pl.LazyFrame
@@ -131,9 +130,8 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work from one graph, without its text.
 
-    Returns:
-        ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
-        (null if ``novelty`` is None), in index order.
+    The result has ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of
+    ATYPICALITY (null if ``novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},

@@ -34,12 +34,8 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
     than 20 works, one work of the next year may move the last year by one. With fewer than ten works the latest year is
     the last.
 
-    Args:
-        counts: how many works each year has.
-        data_date: when the youngest record was changed, YYYY-MM-DD; later years do not count. None if unknown.
-
-    Returns:
-        None if no work has a year.
+    ``counts`` has the works of each year. Years after ``data_date``, when the youngest record was changed (YYYY-MM-DD),
+    do not count. None if no work has a year.
 
     Example:
         >>> find_last_year({2000: 40, 2001: 60, 2002: 50, 2003: 20, 2004: 1, 2050: 1})

@@ -83,12 +83,7 @@ def plot_disruption(
 
 
 def plain(text: str) -> str:
-    r"""Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged.
-
-    Example:
-        >>> plain("runs/$x^2$")
-        'runs/\\$x^2\\$'
-    """
+    """Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged."""
     return printable(text).replace("$", r"\$")
 
 
@@ -103,8 +98,7 @@ def save(figure: Figure, path: str | Path) -> None:
 def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:
     """Cut -1 .. 1 into bins that are even on a signed log axis, and linear (seven bins) between the cut-offs.
 
-    Returns:
-        Where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
+    Return where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
 
     Example:
         >>> linear, edges = signed_log_edges(-0.1, 0.1, 2)
@@ -427,8 +421,7 @@ def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
 def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
     """Count the works in each hexagon, batch by batch, so that no work is kept.
 
-    Returns:
-        The centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
+    Return the centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
     """
     from matplotlib.figure import Figure
 

@@ -29,10 +29,7 @@ def printable(text: object, *, lines: bool = False) -> str:
     r"""Replace control characters, line reversals and line ends by their codes.
 
     Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
-
-    Args:
-        text: a text, or an object shown by its ``str``.
-        lines: keep ``\n``, in a text whose lines are ours.
+    ``lines`` keeps ``\n``, for a text whose lines are ours.
 
     Example:
         >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
@@ -172,14 +169,7 @@ def tell(text: str) -> None:
 
 
 def about_failure(error: Exception) -> str | None:
-    """Say in one line which memory or file the system refused; None for any other error.
-
-    Example:
-        >>> about_failure(OSError(13, "Permission denied", "slices"))
-        'slices: Permission denied. Check the path, its permissions and its disk.'
-        >>> about_failure(RuntimeError("no kernel")) is None
-        True
-    """
+    """Say in one line which memory or file the system refused; None for any other error."""
     problem = about_memory(error)
     if problem is None and isinstance(error, OSError):
         from sciscidata.storage import about_os_error  # slow to load, and not needed at the start of a command
@@ -197,8 +187,7 @@ def show_cursor() -> None:
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
     """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
 
-    Raises:
-        SystemExit: from a parser that refuses the words.
+    The SystemExit of a parser that refuses the words passes through.
     """
     try:
         status = run(words)

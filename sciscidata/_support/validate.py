@@ -38,13 +38,9 @@ Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
 class Hint:
     """A type hint taken apart.
 
-    Attributes:
-        whole: as it was written.
-        optional: whether None is allowed.
-        metas: bounds and names, from ``Annotated``.
-        kinds: types that it allows, without None and ``Literal``.
-        choices: values of ``Literal``.
-        configurations: those of ``kinds`` that are dataclasses.
+    ``whole`` is the hint as it was written; ``metas`` are bounds and names, from ``Annotated``; ``kinds`` the types
+    that it allows, without None (``optional``) and ``Literal`` (``choices``). ``configurations`` are the dataclasses of
+    ``kinds``.
     """
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401
@@ -171,9 +167,6 @@ def check_value(
 ) -> Any:  # noqa: ANN401
     """Return one argument in the type of its hint, with the rules and the message of check_fields.
 
-    Raises:
-        error: when called; the value does not fit.
-
     Example:
         >>> check_value("n_threads", 0, PositiveInt | None)
         Traceback (most recent call last):
@@ -193,8 +186,7 @@ def check_value(
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     """Return a value in the type that a hint asks for.
 
-    Raises:
-        ValueError: it does not fit; the message says what is needed, and never repeats the value.
+    A ValueError says what is needed, and never repeats the value.
 
     Example:
         >>> convert([1990, 2000], Hint(tuple[int, int] | None))
@@ -290,11 +282,7 @@ def checked_config(config: object, kind: type[Config], example: str = "", *, nam
 
 
 def check_threads(n_threads: object) -> None:
-    """Check a number of threads; None is as many as Polars uses.
-
-    Raises:
-        ConfigError: when called, if it is neither None nor a whole number from 1.
-    """
+    """Raise a ConfigError if a number of threads is neither None (as many as Polars uses) nor a whole number from 1."""
     check_value("n_threads", n_threads, PositiveInt | None)
 
 
@@ -303,8 +291,7 @@ def conventional_options(
 ) -> dict[str, Any]:
     """Return the options of a named convention of a configuration, with changes put over them.
 
-    Raises:
-        ConfigError: when called, if there is no such convention, or ``kind`` has no such option.
+    A ConfigError says that there is no such convention, or that ``kind`` has no such option.
     """
     if name not in [*conventions]:  # a list, because what a TOML file names need not be hashable
         known = ", ".join(conventions)
@@ -319,14 +306,9 @@ def conventional_options(
 
 
 def require_parquet_name(path: Path, what: str) -> None:
-    """Refuse a name that promises another kind of file than Parquet; one without a suffix promises nothing.
+    """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
 
-    Args:
-        path: the file to write.
-        what: is written, and its verb.
-
-    Raises:
-        ConfigError: when called.
+    ``what`` is written, and its verb.
 
     Example:
         >>> require_parquet_name(Path("cd.csv"), "scores are")
@@ -341,10 +323,7 @@ def require_parquet_name(path: Path, what: str) -> None:
 
 
 def parse_shard(text: object) -> tuple[int, int]:
-    """Read which of how many shares is meant, the first being 1.
-
-    Raises:
-        ConfigError: there is no share of this number.
+    """Read which of how many shares is meant, the first being 1; a ConfigError if there is no share of this number.
 
     Example:
         >>> parse_shard("2/8")

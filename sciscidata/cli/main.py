@@ -27,9 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     0: done. 1: the user can mend it. 2: wrong usage. 75: stopped; the same command goes on later. 130: interrupted.
-
-    Args:
-        arguments: None takes those of this process, which the command then has to itself: Ctrl-C ends it.
+    Without ``arguments`` those of this process are read, which the command then has to itself: Ctrl-C ends it.
     """
     if arguments is not None:
         return _run(arguments)

@@ -48,11 +48,7 @@ _FILTER_NOTES = {
 
 
 def print_release(release: Release) -> None:
-    """Print the summary of a release to standard output, as far as its writer has stated what there is to say.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print the summary of a release to standard output, as far as its writer has stated what there is to say."""
     manifest = release.manifest
     with standard_output() as console:
         _print_source(console, manifest.get("source", {}))
@@ -76,11 +72,7 @@ def print_release(release: Release) -> None:
 
 
 def print_background(table: Background, seconds: float | None = None) -> None:
-    """Print what a saved null model holds, where it lies, and how long it took to make.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print what a saved null model holds, where it lies, and how long it took to make."""
     works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
     facts, years = describe_file(table.path), table.counts["publication_year"]
     model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
@@ -108,11 +100,7 @@ class TextConsole(Console):
 
 @contextmanager
 def standard_output() -> Generator[Console]:
-    """Print what records and paths hold as it is, not as markup.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print what records and paths hold as it is, not as markup; a StorageError if it cannot be written there."""
     try:
         yield TextConsole()
         sys.stdout.flush()
@@ -190,11 +178,7 @@ def _classes(manifest: dict[str, Any], column: str) -> Table:
 
 @contextmanager
 def measured() -> Generator[None]:
-    """Print, when the block has ended well, how long it took and the most memory that this process has had.
-
-    Raises:
-        StorageError: it cannot be printed.
-    """
+    """Print, when the block has ended well, how long it took and the most memory that this process has had."""
     start = time.monotonic()
     yield
     own, workers = peak_memory()
@@ -204,12 +188,7 @@ def measured() -> Generator[None]:
 
 
 def peak_memory() -> tuple[int, int]:
-    """Return the most bytes that this process, and that the largest of its ended workers, had in memory.
-
-    Example:
-        >>> peak_memory()[0] > 1_000_000
-        True
-    """
+    """Return the most bytes that this process, and that the largest of its ended workers, had in memory."""
     if sys.platform == "win32":
         return 0, 0
     import resource
@@ -220,11 +199,9 @@ def peak_memory() -> tuple[int, int]:
 
 
 def print_path(path: Path) -> None:
-    """Print what lies at a path: a release, a corpus, a graph, scores or a null model.
+    """Print what lies at a path: a release, a corpus, a graph, an export, scores or a null model.
 
-    Raises:
-        InputNotFoundError: it is something else, or an export whose report cannot be read.
-        SciSciDataError: as reading it raises.
+    An InputNotFoundError says that it is something else; other errors are those of reading it.
     """
     kind = kind_of(path)
     if kind == "graph":
@@ -242,11 +219,7 @@ def print_path(path: Path) -> None:
 
 
 def print_verified(verified: Verified) -> None:
-    """Print that something holds what it says of itself.
-
-    Raises:
-        StorageError: it cannot be printed.
-    """
+    """Print that something holds what it says of itself."""
     counts = ", ".join(
         f"{name} {count:,}" if verified.kind == "release" else f"{count:,} {name}"
         for name, count in verified.counts.items()
@@ -257,11 +230,7 @@ def print_verified(verified: Verified) -> None:
 
 
 def print_corpus(folder: Path) -> None:
-    """Print what a corpus on disk was made of and what it holds.
-
-    Raises:
-        InputNotFoundError, StorageError: as scan_corpus.
-    """
+    """Print what a corpus on disk was made of and what it holds."""
     provenance = scan_corpus(folder).provenance
     report, digest = read_report(folder)
     files = {name: facts for part in report["parts"] for name, facts in part["files"].items()}
@@ -297,11 +266,7 @@ def print_graph(graph: CitationGraph, folder: Path) -> None:
 
 
 def print_result(path: Path) -> None:
-    """Print what a file of scores holds, and by which conventions.
-
-    Raises:
-        InputNotFoundError, VerificationError: as verify_scores.
-    """
+    """Print what a file of scores holds, and by which conventions."""
     facts = verify_scores(path)
     name = "cd_index" if facts["stage"] == "cd" else "z_p10"
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()

@@ -44,13 +44,10 @@ _NONE, _UNKNOWN = 255, 254  # codes of labels
 class LabelLookup:
     """Scores and labels of all works, found by id: 34 bytes a work, whatever the order of the works is.
 
-    Args:
-        labelled: ``work_id``, ``cd_index`` and ``disruption_label``; the novelty columns of EXAMPLE if there are any,
-            null if not. One row per work; rows without an id do not count. Collected immediately.
-
-    Raises:
-        SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
-        WorkIdError: a work is named twice.
+    ``labelled``, one row per work, is collected immediately: ``work_id``, ``cd_index`` and ``disruption_label``, and
+    the novelty columns of EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError
+    says that a column is missing or mistyped, or a label is not in its vocabulary; a WorkIdError, that a work is named
+    twice.
 
     Example:
         >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
@@ -100,13 +97,7 @@ class LabelLookup:
 
 
 def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read.
-
-    Example:
-        >>> row = {"work_id": [7], "cd_index": [0.5], "disruption_label": ["neutral"]}
-        >>> check_labelled(pl.LazyFrame(row)).collect().height
-        1
-    """
+    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read."""
     needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **EXAMPLE}
     names = {"frame_name": "the labelled frame", "stage": _STAGE}
     frame = require_columns(labelled, needed, **names, columns=_NEEDED)
@@ -154,17 +145,11 @@ def write_labelled(
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
-    ``labelled.json`` is the report. Both appear whole or not at all. Texts pass through in batches. ``source`` goes
-    into the report.
+    ``labelled.json`` is the report, with ``source`` in it, which is also returned. Both appear whole or not at all.
+    Texts pass through in batches. The bytes do not depend on ``n_threads``.
 
-    Returns:
-        The report; see ``pipeline.export_labelled``. The bytes do not depend on ``n_threads``.
-
-    Raises:
-        SchemaMismatchError: immediately, if a column is missing or mistyped; when read, if a label is strange.
-        WorkIdError: ``labelled`` names a work twice.
-        ReleaseExistsError: immediately, if ``folder`` holds anything.
-        StorageError: the disk is full, or the folder cannot be written.
+    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
+    ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -226,16 +211,8 @@ class _Report(msgspec.Struct):
 def read_labelled(folder: str | Path) -> dict[str, Any]:
     """Read the report of an export.
 
-    Raises:
-        InputNotFoundError: there is no export, or its report cannot be read.
-        VerificationError: the report differs from the SHA-256 that it holds.
-
-    Example:
-        >>> read_labelled("no/such/folder")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: the export in no/such/folder has no readable labelled.json. Write it anew
-        with `sciscidata export`.
+    An InputNotFoundError says that there is none that can be read; a VerificationError, that it differs from its
+    SHA-256.
     """
     try:
         content = read_whole(Path(folder) / REPORT)
@@ -255,9 +232,7 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
 def verify_labelled(folder: str | Path) -> dict[str, Any]:
     """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it, and returns the report.
 
-    Raises:
-        InputNotFoundError: as read_labelled; or the lines are missing.
-        VerificationError: as read_labelled; or the lines are not what the report says.
+    Errors are as of read_labelled, for the lines too.
     """
     report, path = read_labelled(folder), Path(folder) / LINES
     if not path.is_file():

@@ -62,22 +62,11 @@ def verify_release(folder: str | Path) -> Release:
     ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
     order and the split that follow from ids and seed (without balance the split follows from all eligible works, which
     a release does not hold); the class quotas; no id and no normalised title in both splits. Of the counts of other
-    works: that they add up.
+    works: that they add up. A VerificationError lists every difference.
 
     A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
     cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the labels of one
     split and year agree with each other. What is not decided is not checked.
-
-    Raises:
-        InputNotFoundError: there is no manifest.
-        VerificationError: something differs; the message lists every difference.
-
-    Example:
-        >>> verify_release(Path("no-such-slice"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
-        one with scripts/build_slice.py.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
@@ -311,9 +300,8 @@ class Verified(NamedTuple):
 def kind_of(path: str | Path) -> Kind:
     """Say what lies at a path: a folder by the names of its files, a file by its first bytes and its metadata.
 
-    Raises:
-        InputNotFoundError: nothing is there, or nothing that this package has written.
-        VerificationError: it is a Parquet file, too damaged to tell its kind.
+    An InputNotFoundError says that nothing is there that this package has written; a VerificationError, that it is a
+    Parquet file too damaged to tell its kind.
 
     Example:
         >>> kind_of("no/such/path")

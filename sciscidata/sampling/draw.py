@@ -32,14 +32,11 @@ class DrawRules(NamedTuple):
 class Drawn(NamedTuple):
     """What was drawn, from which works, and what the manifest counts.
 
-    Attributes:
-        drawn: as ``draw_split`` returns it.
-        works: WORKS; holds the drawn works, perhaps others.
-        eligible: every work that may be drawn, with its scores and labels, unordered. Where works are many it is not in
-            memory: collect only the columns that you need.
-        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
-        counts: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``, in JSON types;
-            see ``count_stages``.
+    ``drawn`` is as ``draw_split`` returns it; ``works`` (WORKS) holds the drawn works, perhaps others. ``eligible`` is
+    every work that may be drawn, with its scores and labels; ``scored`` has publication_year and ATYPICALITY at least,
+    of every work with a ``z_p10``. Both are unordered, and where works are many not in memory: collect only the columns
+    that you need. ``counts`` has ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``,
+    in JSON types; see ``count_stages``.
     """
 
     drawn: pl.DataFrame
@@ -56,10 +53,6 @@ def draw_after_text(
     rules: DrawRules,
 ) -> Drawn:
     """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
-
-    Raises:
-        SchemaMismatchError: immediately, if a column is missing or mistyped.
-        EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
         >>> from sciscidata.scoring import join_atypicality, compute_labels
@@ -90,12 +83,8 @@ def draw_or_explain(
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
     ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``; ``n_unread`` counts the
-    eligible works whose text was not read.
-
-    Raises:
-        EmptyInputError: there is no work at all.
-        NotEnoughWorksError: too few works are eligible; the message says how many each filter removed.
-        SchemaMismatchError, WorkIdError: as ``draw_split``.
+    eligible works whose text was not read. An EmptyInputError says that there is no work. A NotEnoughWorksError says
+    how many works each filter removed. Other errors are as of ``draw_split``.
 
     Example:
         >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})

@@ -199,20 +199,13 @@ def mark_removals(
 ) -> pl.LazyFrame:
     """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
 
-    Args:
-        candidates: CANDIDATES, as join_candidates makes them; further columns pass through.
-        config: ``EligibilityConfig()`` when None.
-        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its
-            window.
-        data_date: when the youngest record was changed, YYYY-MM-DD; bounds the last year where ``config`` names none.
+    ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. ``window_years`` is the
+    citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its window. ``data_date``, when
+    the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config`` names none.
 
-    Returns:
-        The input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan before it
-        runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is found and
-        works are dated after it, the log warns.
-
-    Raises:
-        SchemaMismatchError, ConfigError: when called, if a column is missing or mistyped, or ``window_years`` is wrong.
+    The result is the input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan
+    before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
+    found and works are dated after it, the log warns.
 
     Example:
         >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}

@@ -21,9 +21,8 @@ from sciscidata.storage import hash_file
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
     """Describe a background by its SHA-256 (not its path) and what it was made of; None if there is none.
 
-    Raises:
-        InputNotFoundError, BackgroundError: there is no file, or it is another kind of file.
-        ConfigError: it was made under another null model than ``config`` asks for.
+    Errors are those of ``read_background``, and a ConfigError if its null model is not the one that ``config`` asks
+    for.
     """
     if path is None or config is None:
         return None
@@ -46,15 +45,11 @@ def describe_novelty(
 ) -> dict[str, Any] | None:
     """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty.
 
-    Args:
-        config: None if novelty was left out.
-        thresholds: of the labels.
-        background: from describe_background; None if the null model is made of the works themselves.
-        scored: ATYPICALITY of every work with a ``z_p10``; other works may be there too.
-        works: how many were read.
-        published: z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
-            manifest, and ``published`` names the score.
-        concentrations: of venues, by year that the closed form scored; see score_atypicality.
+    ``background`` is from describe_background, None if the null model is made of the works themselves. ``scored`` is
+    ATYPICALITY of every work with a ``z_p10``, perhaps of others; ``works`` says how many were read. With
+    ``published``, z was published by others, and only the scores follow from ``config``: then ``config`` is null in the
+    manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
+    see score_atypicality.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
