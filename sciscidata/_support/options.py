@@ -273,7 +273,7 @@ class OptionParser(TextParser):
         self._titles: Mapping[str, str] = {}
 
     def add_options(self, options: Sequence[Option], main: Sequence[str], titles: Mapping[str, str]) -> None:
-        """Add options. ``--help`` shows the flags ``main`` in their order; ``titles`` heads the sections of ``--help-all``."""
+        """Add options. ``--help`` shows the flags ``main`` in their order, ``--help-all`` all under ``titles``."""
         self.usage, self._titles = "%(prog)s [options]", titles
         for option in options:
             option.add_to(self)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice, repeat
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -17,7 +17,7 @@ _HELD_PER_THREAD: Final = 2  # so that no thread waits for the slowest one
 
 
 class StoppedError(Exception):
-    """Raised by work that sees ``stop``: the error to report is the one that set it."""
+    """Raised by work that sees that it is not needed any more: the error to report is the one that stopped it."""
 
 
 def map_in_order(
@@ -69,16 +69,12 @@ def map_in_order(
 
 
 def _take_first(held: deque[Future[Result]]) -> Result:
+    """Return the first result, or raise the error that made the others stop; the earliest, if there are several."""
     try:
         return held.popleft().result()
     except StoppedError:
-        raise _first_error(held) from None
-
-
-def _first_error(held: Iterable[Future[Any]]) -> BaseException:
-    """Return the error that made the others stop; the earliest, if there are several."""
-    errors = (future.exception() for future in held)
-    return next(error for error in errors if error is not None and not isinstance(error, StoppedError))
+        errors = (future.exception() for future in held)
+        raise next(error for error in errors if error is not None and not isinstance(error, StoppedError)) from None
 
 
 def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: int) -> None:

@@ -254,30 +254,13 @@ def is_whole(value: object) -> bool:
 
 
 def require_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
-    """Return a configuration, and refuse anything of another kind, such as a dict or a path.
-
-    Args:
-        config: what was given.
-        kind: the configuration's class.
-        example: how it may be made, for the message.
-        name: of the parameter.
-
-    Raises:
-        ConfigError: when called.
-    """
-    if not isinstance(config, kind):
-        article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        msg = f"{name} is {config!r}, needs {article} {kind.__name__}, for example {kind.__name__}({example})."
-        raise ConfigError(msg)
-    return config
+    """Return a configuration; a ConfigError with an ``example`` for any other kind, such as a dict or a path."""
+    needed = f"{_article(kind.__name__)} {kind.__name__}, for example {kind.__name__}({example})"
+    return check_value(name, config, Annotated[kind, msgspec.Meta(description=needed)])
 
 
 def checked_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
-    """Return a configuration, or the default one when None.
-
-    Raises:
-        ConfigError: as require_config.
-    """
+    """Return a configuration, or the default one when None; errors are as in require_config."""
     return kind() if config is None else require_config(config, kind, example, name=name)
 
 
@@ -293,10 +276,7 @@ def conventional_options(
 
     A ConfigError says that there is no such convention, or that ``kind`` has no such option.
     """
-    if name not in [*conventions]:  # a list, because what a TOML file names need not be hashable
-        known = ", ".join(conventions)
-        msg = f"{kind.__name__}.compat is {show_value(name)}, needs one of {known}.{suggest(name, conventions)}"
-        raise ConfigError(msg)
+    check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
     for option in changes:
         if option not in field_hints(kind):
             near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
@@ -308,7 +288,7 @@ def conventional_options(
 def require_parquet_name(path: Path, what: str) -> None:
     """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
 
-    ``what`` is written, and its verb.
+    ``what`` begins the message, with its verb.
 
     Example:
         >>> require_parquet_name(Path("cd.csv"), "scores are")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.parallel import map_in_order
+from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
@@ -25,14 +25,7 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target
 from sciscidata.release.write_json_lines import render_lines
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import (
-    BLANK_SEAL,
-    atomic_folder,
-    hash_file,
-    is_sealed_text,
-    real_path,
-    seal_text,
-)
+from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
 from sciscidata.storage.small_files import read_whole
 
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
@@ -188,8 +181,7 @@ def write_labelled(
         report: dict[str, Any] = {
             "rows": n_rows,
             "classes": {
-                column: {label or "null": count for label, count in counts.items()}
-                for column, counts in classes.items()
+                column: {label or "null": n for label, n in found.items()} for column, found in classes.items()
             },
             "bytes": n_bytes,
             "sha256": digest.hexdigest(),
@@ -257,7 +249,7 @@ class _Labels(msgspec.Struct):
 
 
 def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """Count rows, and works by label."""
+    """Count rows, and works by label; both None where a line is no row."""
     decoder, n_rows = msgspec.json.Decoder(_Labels), 0
     classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
     try:
@@ -285,9 +277,8 @@ def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -
 
     def render(rows: pl.DataFrame) -> _Batch:
         rows = labelled.add_to(rows).with_columns(openalex_id=pl.format("W{}", "work_id")).select(EXAMPLE.names())
-        return _Batch(
-            render_lines(rows), rows.height, {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
-        )
+        classes = {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
+        return _Batch(render_lines(rows), rows.height, classes)
 
     with closing(_batches(works)) as batches:
         yield from map_in_order(render, batches, n_threads, n_held=n_threads + 1)
@@ -302,7 +293,7 @@ def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
 
     def check(frame: pl.DataFrame) -> pl.DataFrame:
         if stopped.is_set():
-            raise _StoppedError
+            raise StoppedError
         return frame
 
     batches = rows.map_batches(check, streamable=True).collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True)
@@ -312,7 +303,3 @@ def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
         stopped.set()
         with suppress(Exception):  # whatever it was, the caller has an error of its own
             deque(batches, maxlen=0)
-
-
-class _StoppedError(Exception):
-    """Ends a query whose result is not needed any more."""

@@ -43,10 +43,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
         **stated,
         **describe_examples(examples),
         "format_version": FORMAT_VERSION,
-        "versions": {
-            **{package: version(package) for package in _PACKAGES},
-            "python": platform.python_version(),
-        },
+        "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
     return whole | {_SELF_HASH: hash_manifest(whole)}
@@ -90,8 +87,7 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
         b'{\n  "seed": 0\n}\n'
     """
     try:
-        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
-        return f"{text}\n".encode()
+        return f"{json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
     except (TypeError, ValueError) as error:
         msg = f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
         raise ConfigError(msg) from error
@@ -121,19 +117,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
         )
         raise VerificationError(msg)
-    _check_seal(folder / MANIFEST, manifest)
-    return manifest
-
-
-def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
     stated = manifest.get(_SELF_HASH)
     try:
-        found = hash_manifest(manifest)
+        digest = hash_manifest(manifest)
     except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
-        found = str(error)
-    if found != stated:
-        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {REMEDY}"
+        digest = str(error)
+    if digest != stated:
+        what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
+        msg = f"{folder / MANIFEST} {what}. {REMEDY}"
         raise VerificationError(msg)
+    return manifest
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
@@ -148,7 +141,10 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
         novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null in every row."
     return {
         "sides": {
-            split: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}
+            split: {
+                "rows": frame.height,
+                "ids_sha256": _sha256("\n".join(frame["openalex_id"].drop_nulls()).encode()),
+            }
             for split, frame in examples.items()
         },
         "class_counts": {
@@ -184,10 +180,6 @@ def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitCo
             "dataclasses.asdict of LabelThresholds and SplitConfig."
         )
         raise ConfigError(msg) from error
-
-
-def _lines(ids: pl.Series) -> bytes:
-    return "\n".join(ids.drop_nulls()).encode()
 
 
 def _sha256(content: bytes) -> str:

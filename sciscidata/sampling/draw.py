@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_removals
-from sciscidata.sampling.manifest_entries import count_stages
+from sciscidata.label_thresholds import VOCABULARIES, count_labels
+from sciscidata.last_year_of_data import count_years
+from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
+from sciscidata.sampling.manifest_entries import describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = (
@@ -36,7 +38,7 @@ class Drawn(NamedTuple):
     every work that may be drawn, with its scores and labels; ``scored`` has publication_year and ATYPICALITY at least,
     of every work with a ``z_p10``. Both are unordered, and where works are many not in memory: collect only the columns
     that you need. ``counts`` has ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``,
-    in JSON types; see ``count_stages``.
+    in JSON types.
     """
 
     drawn: pl.DataFrame
@@ -71,7 +73,12 @@ def draw_after_text(
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
+    stages = {"scored": marked, "eligible": eligible}
+    counts = {
+        "filters": count_removals(marked),
+        **{stage: {name: count_labels(found, name) for name in VOCABULARIES} for stage, found in stages.items()},
+        **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
+    }
     drawn = draw_or_explain(eligible, split, counts["filters"])
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)

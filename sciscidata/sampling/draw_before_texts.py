@@ -271,17 +271,21 @@ def draw_before_text(
         pool = remaining.select("work_id", *labels)
     drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread)
     rejected = queue.facts(queue.rejected)
+    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
     counts = {
         "filters": filters,
         "scored": {name: _sum_labels(counted, name) for name in labels},
-        "eligible": {name: _less(_sum_labels(passed, name), rejected[name]) for name in labels},
+        "eligible": {
+            name: {label: n - int((rejected[name] == label).sum()) for label, n in _sum_labels(passed, name).items()}
+            for name in labels
+        },
         "text": {
             "read": queue.read.height,
             "passed": queue.read.height - len(queue.rejected),
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-        **describe_years(_sum_years(counted), last_year),
+        **describe_years(dict(dated.rows()), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
@@ -309,29 +313,17 @@ class _Papers:
             self._judged |= set(judged["work_id"])
             passed = judged.filter(pl.col("removed_by").is_null()).select(_NAMES)
             self._passed = pl.concat([self._passed, passed]).unique("work_id", keep="first", maintain_order=True)
-            ids = self._find(passed)
-            facts = self._eligible.filter(pl.col("work_id").is_in(ids.implode())).collect(engine="streaming")
+            # Every work that has a title or a DOI of one of these; these are among them.
+            same = self._names.filter(shares_name(passed)).select("work_id").collect(engine="streaming")["work_id"]
+            facts = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
             facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
             facts = facts.sort("work_id")
             judged = _judge(self._read_works(facts["work_id"]), facts, self._eligibility)
         return find_duplicates(self._passed)
 
-    def _find(self, works: pl.DataFrame) -> pl.Series:
-        """Find the works that have a title or a DOI of some works; these are among them."""
-        return self._names.filter(shares_name(works)).select("work_id").collect(engine="streaming")["work_id"]
-
-
-def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:
-    return {label: count - int((removed == label).sum()) for label, count in counts.items()}
-
 
 def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
     return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
-
-
-def _sum_years(counted: pl.DataFrame) -> dict[int, int]:
-    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
-    return {year: int(n) for year, n in dated.rows()}
 
 
 def _mark_structure(
