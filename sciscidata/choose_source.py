@@ -88,13 +88,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
-        null_model, concentrations = (
-            {"background": config.background, "cache_dir": config.cache_dir},
-            dict[int, float](),
-        )
-        scores = join_atypicality(
-            disruption, works, citations, config.novelty, **null_model, concentrations=concentrations
-        )
+        places, concentrations = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+        novelty = {**places, "concentrations": concentrations}
+        scores = join_atypicality(disruption, works, citations, config.novelty, **novelty)
         yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=concentrations)
 
 
@@ -195,16 +191,12 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
         structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
         return _late(tables, structure, config, provenance)
     # The table of works is read for year and venue, and no other of its columns.
-    places = {"cache_dir": config.cache_dir, "background": config.background}
-    concentrations: dict[int, float] = {}
-    scores = score_structure(
-        tables.works, tables.citations, config.cd, novelty, **places, concentrations=concentrations
-    )
+    places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+    scores = score_structure(tables.works, tables.citations, config.cd, novelty, **places, concentrations=found)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    source = replace(
-        _late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=concentrations
-    )
+    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance)
+    source = replace(source, concentrations=found)
     if "cd_index" not in structure.collect_schema():
         return source
     computed = scores.select("work_id", "cd_index")
@@ -259,7 +251,6 @@ def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelT
 
 
 def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
-    facts = [
-        f"{fact} {agreement[fact]}" for fact in ("both", "spearman", "same_sign", "same_label") if fact in agreement
-    ]
-    logger.info("published against computed %s: %s", name, ", ".join(facts))
+    named = ("both", "spearman", "same_sign", "same_label")
+    facts = ", ".join(f"{fact} {agreement[fact]}" for fact in named if fact in agreement)
+    logger.info("published against computed %s: %s", name, facts)

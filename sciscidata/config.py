@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import check_fields, check_value
+from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
@@ -100,11 +100,6 @@ class BuildConfig:
         if self.background is not None:
             msg = f"BuildConfig.background is given, but {reason}. {remedy}, or give no background."
             raise ConfigError(msg)
-
-
-def check_source(source: object, name: str) -> None:
-    """Raise a ConfigError if an argument is not the configuration of a source, for example its path."""
-    check_value(name, source, SourceConfig)
 
 
 def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) -> None:

@@ -196,17 +196,6 @@ def plot_comparison(
 
     ``published`` and ``computed`` hold ``work_id`` and ``cd_index``; ``compared`` is what ``compare_scores`` says of
     them.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.sciscinet.published_scores import compare_scores
-        >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
-        >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
-        >>> with TemporaryDirectory() as folder:
-        ...     picture = Path(folder) / "comparison.png"
-        ...     plot_comparison(theirs, ours, compare_scores(theirs, ours), path=picture)
-        ...     picture.read_bytes()[1:4]
-        b'PNG'
     """
     from matplotlib.figure import Figure
 
@@ -350,14 +339,6 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
 
     ``scored`` holds publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
     after the last year of the others (see find_last_year).
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
-        >>> with TemporaryDirectory() as folder:
-        ...     plot_novelty_by_year(scored, Path(folder) / "years.png")
-        ...     [path.name for path in Path(folder).iterdir()]
-        ['years.png']
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

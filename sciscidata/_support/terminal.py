@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -37,7 +37,11 @@ def printable(text: object, *, lines: bool = False) -> str:
         >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
         ('a\nb\\r', 'Séance, 夢\\u202e')
     """
-    return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), str(text))
+
+    def show(found: re.Match[str]) -> str:
+        return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode("ascii")
+
+    return _COMMANDS.sub(show, str(text))
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -51,8 +55,10 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _code(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Name what somebody may have meant by a word that is not known; nothing where nothing is near."""
+    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 class TextRecord(logging.LogRecord):
@@ -95,9 +101,8 @@ class TextParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         choices = None if action.choices is None else [*map(str, action.choices)]
         if choices is not None and value not in choices:
-            close = get_close_matches(str(value), choices, n=1)
-            told = f" Did you mean {close[0]}?" if close else ""
-            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{told}")
+            near = suggest(str(value), choices)
+            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{near}")
 
     def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
         super()._print_message(printable(message, lines=True), file)

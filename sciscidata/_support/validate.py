@@ -10,14 +10,14 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError
 
 Config = TypeVar("Config")
@@ -152,7 +152,8 @@ def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # 
     kind: type = type(config)
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), f"{kind.__name__}.{field.name}"
-        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=is_secret(field))
+        secret = not field.repr or "secret" in field.metadata
+        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=secret)
         if converted is not value:
             object.__setattr__(config, field.name, converted)
 
@@ -173,13 +174,12 @@ def check_value(
         ...
         sciscidata.errors.ConfigError: n_threads is 0, needs a whole number from 1, or None.
     """
+    hint = hint if isinstance(hint, Hint) else Hint(hint)
     try:
-        return convert(value, hint if isinstance(hint, Hint) else Hint(hint))
+        return convert(value, hint)
     except ValueError as problem:
-        hint = hint if isinstance(hint, Hint) else Hint(hint)
-        close = suggest(value, hint.choices)
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        msg = f"{name} is {got}, {problem}.{close}"
+        msg = f"{name} is {got}, {problem}.{suggest(value, hint.choices)}"
         raise error(msg) from None
 
 
@@ -226,17 +226,6 @@ def _make_path(kind: type, value: Any) -> object:  # noqa: ANN401
     if not isinstance(value, kind):
         raise TypeError
     return value
-
-
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Name what somebody may have meant by a word that is not known; nothing where nothing is near."""
-    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
-    return f" Did you mean {close[0]}?" if close else ""
-
-
-def is_secret(field: dataclasses.Field[Any]) -> bool:
-    """Return whether a message must not repeat the value of a field."""
-    return not field.repr or "secret" in field.metadata
 
 
 def show_value(value: object) -> str:

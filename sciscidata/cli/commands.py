@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _FILES: Final = ("records", "synthetic", "sciscinet", "snapshot")
 _SOURCE_FLAGS: Final = ("--source", "--input", "--sciscinet", "--snapshot")
-
-
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 

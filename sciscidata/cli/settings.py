@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
 from sciscidata._support.options import ARGUMENTS, Option, list_options, read_texts
-from sciscidata._support.validate import Hint, check_value, field_hints, suggest
+from sciscidata._support.terminal import suggest
+from sciscidata._support.validate import Hint, check_value, field_hints
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError

@@ -74,7 +74,7 @@ def draw_after_text(
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     stages = {"scored": marked, "eligible": eligible}
-    counts = {
+    counts: dict[str, Any] = {
         "filters": count_removals(marked),
         **{stage: {name: count_labels(found, name) for name in VOCABULARIES} for stage, found in stages.items()},
         **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),

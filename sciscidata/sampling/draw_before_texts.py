@@ -205,13 +205,13 @@ def draw_before_text(
 ) -> Drawn:
     """Draw works, and read the text of no more works than that takes.
 
-    The rule, which does not depend on how many are read together: works that pass every filter of structure are taken
-    in the order of their split keys. A work is drawn if its class has room in its split, its text passes the filters of
-    text, and it is not the same paper as another work (one normalised title or DOI). Of repeated papers the one with
-    the lowest id is drawn, as if everything were filtered first: with ``names`` (``work_id``, ``title`` and ``doi`` of
-    all works), each reading looks at all titles and DOIs, and reads the texts of the same papers too. Where reading all
-    titles costs too much, ``names`` is None. Then the first in key order is drawn, because the other one's text may
-    never be read. No two drawn works are the same paper.
+    Works that pass every filter of structure are taken in the order of their split keys, however many are read
+    together. A work is drawn if its class has room in its split, its text passes the filters of text, and it is not the
+    same paper as another work (one normalised title or DOI). Of repeated papers the one with the lowest id is drawn, as
+    if everything were filtered first: with ``names`` (``work_id``, ``title`` and ``doi`` of all works), each reading
+    looks at all titles and DOIs, and reads the texts of the same papers too. Where reading all titles costs too much,
+    ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read. No two
+    drawn works are the same paper.
 
     ``structure`` is STRUCTURE, one row per work; further columns pass through. It runs several times: to count, for the
     first works of every class in key order, for those drawn, and whenever the result's frames are collected.
@@ -221,8 +221,8 @@ def draw_before_text(
     was never read. For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
     ``read``, ``passed`` and ``not_read`` (eligible, but not read); ``with_title`` and so on: works read that have it.
 
-    A NotEnoughWorksError is raised when every work of a class in a split has been read and they are too few. Other
-    works are not read for that: the message counts them as eligible, and says how many they are.
+    Errors are those of ``draw_or_explain``. A class is too small only when every work of it in its split has been read.
+    Other works are not read for that: the message counts them as eligible, and says how many they are.
 
     Example:
         >>> rows = {"work_id": range(60), "disruption_label": ["disruptive", "consolidating", "neutral"] * 20}

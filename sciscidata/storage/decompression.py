@@ -192,17 +192,15 @@ class ZstdFrame:
         self._is_walked = self._head[:4] == _ZSTD_MAGIC
         if self._is_walked:
             self._has_checksum = bool(self._head[4] & 4)
-            self._check_window(_window_bytes(self._head))
+            window = _window_bytes(self._head)
+            if window > self._max_window:
+                msg = (
+                    f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
+                    f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
+                )
+                raise CorruptRecordError(msg)
         self._decoder = self._context.decompressobj()
         return at
-
-    def _check_window(self, window: int) -> None:
-        if window > self._max_window:
-            msg = (
-                f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
-                f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
-            )
-            raise CorruptRecordError(msg)
 
     def _walk(self, view: memoryview, at: int, n_blocks: int) -> int:
         """Pass over at most ``n_blocks`` blocks; return the place to stop at."""

@@ -128,12 +128,9 @@ def _bounds(file: Any, metadata: Any) -> list[int]:  # noqa: ANN401
     ends: list[int] = []
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         columns = [group.column(i) for i in range(group.num_columns)]
-        ends.append(max(_start(column) + column.total_compressed_size for column in columns))
+        starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
+        ends.append(max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)))
     return [*[0, *ends][: len(ends)], _footer_start(file)]
-
-
-def _start(column: Any) -> int:  # noqa: ANN401
-    return column.dictionary_page_offset or column.data_page_offset
 
 
 def _sum(file: Any, start: int, end: int) -> str:  # noqa: ANN401
