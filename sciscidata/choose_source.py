@@ -88,10 +88,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
-        places, concentrations = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-        novelty = {**places, "concentrations": concentrations}
-        scores = join_atypicality(disruption, works, citations, config.novelty, **novelty)
-        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=concentrations)
+        places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+        scores = join_atypicality(disruption, works, citations, config.novelty, **places, concentrations=found)
+        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=found)
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:

@@ -17,7 +17,7 @@ _ONE_IN: Final = 10
 #: One in so many of the fullest of the years before makes a later year the data's too. Mistaken dates put some works
 #: into a year; a year that has only begun has more.
 _OF_A_FULL_YEAR: Final = 20
-#: One in two, where years without any work lie between; and never after more such years than ten.
+#: One in two, after a gap of years without works. After a gap of more than ten years no year is the data's.
 _OF_A_FULL_YEAR_AFTER_A_GAP: Final = 2
 _YEARS_BEFORE: Final = 10
 _A_GAP: Final = 10

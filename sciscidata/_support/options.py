@@ -329,9 +329,9 @@ class OptionParser(TextParser):
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown and self._subparsers is None:  # else they are flags of a command
             close = [match for flag in unknown for match in get_close_matches(flag, known, n=1)]
-            told = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
+            near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
-            self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{told}")
+            self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")
         return super().parse_known_args(args, namespace)
 
 

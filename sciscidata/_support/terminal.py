@@ -56,7 +56,7 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
-    """Name what somebody may have meant by a word that is not known; nothing where nothing is near."""
+    """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
     close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
     return f" Did you mean {close[0]}?" if close else ""
 

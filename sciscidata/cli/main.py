@@ -59,9 +59,9 @@ def build_main() -> int:
 
 
 def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt for the first Ctrl-C, and once only; a second one ends the process there and then.
+    """Raise KeyboardInterrupt for the first Ctrl-C only; a second one ends the process.
 
-    Polars raises its own for the same key press: another on top of it would cut short the removal of half work.
+    Polars raises its own for the same key press. Another one on top would cut short the removal of half work.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not isinstance(sys.exception(), KeyboardInterrupt):

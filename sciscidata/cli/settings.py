@@ -108,13 +108,8 @@ def read_toml(path: Path) -> Settings:
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
         msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."
         raise ConfigError(msg) from error
-    sections: Settings = {"": {}}
-    for name, value in content.items():
-        if isinstance(value, dict):
-            sections[name] = dict(value)
-        else:
-            sections[""][name] = value
-    return sections
+    top = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    return {"": top} | {name: value for name, value in content.items() if name not in top}
 
 
 def merge(base: Settings, changes: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""Filter all works, then draw: the plain order of a build. A draw of ``late_text`` has the same form."""
+"""Filter all works, then draw: the plain order of a build. ``draw_before_texts`` draws in another order."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class EligibilityConfig:
         complete_window: keep only works whose citation window ends before ``last_year``, because a database's last year
             is rarely complete.
         last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
-            in the future (``last_year.find_last_year``).
+            in the future (``last_year_of_data.find_last_year``).
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or the years are out of order.

@@ -106,7 +106,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     """Warn as the log did when a release was made: about its last year, its novelty, and years of few venues.
 
-    Works dated after the last year are no matter where it was named.
+    Where the last year was named, works dated after it need no warning.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3], "z_p10": [0.1], "z_median": [1.0]})

@@ -13,7 +13,7 @@ MAX_DEPTH: Final = 100
 
 
 def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
-    r"""Read one JSON value that anybody may have written.
+    r"""Read one JSON value from an untrusted source.
 
     A ValueError says that the text is no JSON, not UTF-8, nested deeper than MAX_DEPTH, or holds half of a surrogate
     pair, which cannot be written to a file.
