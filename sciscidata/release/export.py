@@ -84,9 +84,18 @@ class LabelLookup:
         inside = places < len(self._ids)
         found[inside] = self._ids[places[inside]] == wanted[inside]
         places = places[found]
-        scores = [_decode_scores(name, self._columns.get(name), places) for name in _SCORES]
-        labels = [_decode(name, words, self._columns.get(name), places) for name, words in VOCABULARIES.items()]
-        return (works if found.all() else works.filter(found)).with_columns(*scores, *labels)
+        columns = [self._look_up(name, places) for name in (*_SCORES, *VOCABULARIES)]
+        return (works if found.all() else works.filter(found)).with_columns(columns)
+
+    def _look_up(self, name: str, places: npt.NDArray[np.int64]) -> pl.Series:
+        if name not in self._columns:
+            return pl.repeat(None, len(places), dtype=EXAMPLE[name], eager=True).alias(name)
+        values = self._columns[name][places]
+        if name not in VOCABULARIES:
+            return pl.Series(name, values + 0.0).fill_nan(None)
+        words = VOCABULARIES[name]
+        rows = np.where(values == _NONE, len(words), values).astype(np.uint32)
+        return pl.Series(name, [*words, None], pl.String).gather(rows)
 
 
 def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
@@ -101,22 +110,6 @@ def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
 def _encode(name: str, words: tuple[str, ...]) -> pl.Expr:
     codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
     return pl.col(name).replace_strict({None: _NONE, **codes}, default=_UNKNOWN, return_dtype=pl.UInt8)
-
-
-def _decode(
-    name: str, words: tuple[str, ...], codes: npt.NDArray[np.uint8] | None, places: npt.NDArray[np.int64]
-) -> pl.Series:
-    if codes is None:
-        return pl.repeat(None, len(places), dtype=pl.String, eager=True).alias(name)
-    found = codes[places]
-    rows = np.where(found == _NONE, len(words), found).astype(np.uint32)
-    return pl.Series(name, [*words, None], pl.String).gather(rows)
-
-
-def _decode_scores(name: str, values: npt.NDArray[np.float64] | None, places: npt.NDArray[np.int64]) -> pl.Series:
-    if values is None:
-        return pl.repeat(None, len(places), dtype=pl.Float64, eager=True).alias(name)
-    return pl.Series(name, values[places] + 0.0).fill_nan(None)
 
 
 LINES: Final = "labelled.jsonl"

@@ -301,8 +301,8 @@ def kind_of(path: str | Path) -> Kind:
         >>> kind_of("no/such/path")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Give the path of a release, a corpus, a graph,
-        an export, a file of scores or a background.
+        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Give the path of a release, a corpus, a
+        graph, an export, a file of scores or a background.
     """
     path = Path(path)
     if path.is_dir():
@@ -311,8 +311,8 @@ def kind_of(path: str | Path) -> Kind:
                 return kind
         return "corpus" if (path / "works").is_dir() else "release"  # an unfinished one, or any other folder
     if not path.is_file() or not is_parquet(path):
-        is_there = "is no Parquet file" if path.is_file() else "is neither a file nor a folder"
-        msg = f"{path} {is_there if path.exists() else 'does not exist'}. Give the path of {_KINDS}."
+        what = "is neither a file nor a folder" if path.exists() else "does not exist"
+        msg = f"{path} {'is no Parquet file' if path.is_file() else what}. Give the path of {_KINDS}."
         raise InputNotFoundError(msg)
     again = "If this package wrote it, remove it and repeat the command that wrote it."
     try:
