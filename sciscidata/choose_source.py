@@ -50,16 +50,15 @@ logger = logging.getLogger(__name__)
 class ScoredSource:
     """Works, citations and scores of any source, and where everything came from.
 
-    Attributes:
-        works, citations: WORKS and CITATIONS, lazy.
-        scores: CD_SCORES with ATYPICALITY, which is null if novelty is left out. If ``read_works`` is given: the
-            columns of ``late_text.STRUCTURE`` without the labels, one row per work.
-        eligibility: that of the configuration, with the data's last year where the source knows it.
-        provenance: where the works come from, in JSON types.
-        read_works: reads the works of some ids. Given where texts are read only after the draw.
-        names: titles and DOIs of all works; None where reading all of them costs too much.
-        concentrations: filled when ``scores`` are collected; see ``score_atypicality``.
-        plot_comparison: draws published against computed scores into a PNG file, where the source has both.
+    ``works`` and ``citations`` are WORKS and CITATIONS, lazy; ``scores`` is CD_SCORES with ATYPICALITY, which is null
+    if novelty is left out. ``eligibility`` has the data's last year where the source knows it. ``provenance`` says in
+    JSON types where the works come from. ``concentrations`` are filled when ``scores`` are collected; see
+    ``score_atypicality``.
+
+    Where texts are read only after the draw, ``read_works`` reads the works of some ids, ``names`` has the titles and
+    DOIs of all works (None where reading all of them costs too much), and ``scores`` has the columns of STRUCTURE (see
+    ``draw_before_texts``) without the labels, one row per work. Where the source has published scores too,
+    ``plot_comparison`` draws published against computed ones into a PNG file.
     """
 
     works: pl.LazyFrame
@@ -89,14 +88,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
-        null_model, concentrations = (
-            {"background": config.background, "cache_dir": config.cache_dir},
-            dict[int, float](),
-        )
-        scores = join_atypicality(
-            disruption, works, citations, config.novelty, **null_model, concentrations=concentrations
-        )
-        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=concentrations)
+        places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+        scores = join_atypicality(disruption, works, citations, config.novelty, **places, concentrations=found)
+        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=found)
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
@@ -131,9 +125,8 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work from one graph, without its text.
 
-    Returns:
-        ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
-        (null if ``novelty`` is None), in index order.
+    The result has ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of
+    ATYPICALITY (null if ``novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -197,16 +190,12 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
         structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
         return _late(tables, structure, config, provenance)
     # The table of works is read for year and venue, and no other of its columns.
-    places = {"cache_dir": config.cache_dir, "background": config.background}
-    concentrations: dict[int, float] = {}
-    scores = score_structure(
-        tables.works, tables.citations, config.cd, novelty, **places, concentrations=concentrations
-    )
+    places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
+    scores = score_structure(tables.works, tables.citations, config.cd, novelty, **places, concentrations=found)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    source = replace(
-        _late(tables, _beside_scores(facts, scores, novelty), config, provenance), concentrations=concentrations
-    )
+    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance)
+    source = replace(source, concentrations=found)
     if "cd_index" not in structure.collect_schema():
         return source
     computed = scores.select("work_id", "cd_index")
@@ -261,7 +250,6 @@ def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelT
 
 
 def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
-    facts = [
-        f"{fact} {agreement[fact]}" for fact in ("both", "spearman", "same_sign", "same_label") if fact in agreement
-    ]
-    logger.info("published against computed %s: %s", name, ", ".join(facts))
+    named = ("both", "spearman", "same_sign", "same_label")
+    facts = ", ".join(f"{fact} {agreement[fact]}" for fact in named if fact in agreement)
+    logger.info("published against computed %s: %s", name, facts)

@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import check_fields, check_value
+from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
@@ -102,24 +102,10 @@ class BuildConfig:
             raise ConfigError(msg)
 
 
-def check_source(source: object, name: str) -> None:
-    """Check that an argument is the configuration of a source, and not its path.
-
-    Raises:
-        ConfigError: when called.
-    """
-    check_value(name, source, SourceConfig)
-
-
 def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) -> None:
-    """Reject settings that have no effect.
+    """Reject settings that have no effect; ``given`` names by class the options that somebody has set in ``config``.
 
-    Args:
-        given: names of the options that somebody has set, by class.
-        config: what was made of them.
-
-    Raises:
-        ConfigError: when called; names the settings of the first kind, the reason, and a remedy.
+    The ConfigError names the settings of the first kind, the reason, and a remedy.
 
     Example:
         >>> config = BuildConfig(source=SyntheticConfig(), out="slices/demo")
@@ -171,14 +157,9 @@ def _unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None,
 
 
 def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
-    """Reject conventions of measures whose scores are taken as published.
+    """Raise a ConfigError for changed conventions of measures whose scores are taken as published.
 
-    Args:
-        config: of a build or an export.
-        *read: options of ``config.cd`` that are read in spite of that.
-
-    Raises:
-        ConfigError: when called.
+    ``read`` are options of ``config.cd`` that are read in spite of that.
     """
     if not config.has_published_scores:
         return

@@ -12,17 +12,13 @@ import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
 from sciscidata._support.short_repr import short_repr
-from sciscidata._support.validate import Share, check_fields, checked_config, show_value, suggest
+from sciscidata._support.validate import Share, check_fields, check_value, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
 NOVELTY_LABELS: Final = ("novel", "balanced", "conventional")
-
-NoveltyRule = Literal["margin", "uzzi"]
-#: How novelty is labelled: by the distance of the two scores, or by the two z as Uzzi et al. do.
-NOVELTY_RULES: Final = ("margin", "uzzi")
 
 #: Which values a label column may hold.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -64,7 +60,7 @@ class LabelThresholds:
     disruptive_min: float = 0.001
     inclusive: bool = True
     novelty_margin: Annotated[float, msgspec.Meta(ge=0)] = 0.15
-    novelty_rule: NoveltyRule = "margin"
+    novelty_rule: Literal["margin", "uzzi"] = "margin"
     uzzi_tail_max: float = 0.0
     uzzi_median_share: Share = 0.5
 
@@ -91,11 +87,7 @@ class LabelThresholds:
             >>> LabelThresholds.preset("default") == LabelThresholds()
             True
         """
-        if name not in [*PRESETS]:  # a list, because what a TOML file names need not be hashable
-            known = ", ".join(PRESETS)
-            msg = f"LabelThresholds.preset is {show_value(name)}, needs one of {known}.{suggest(name, PRESETS)}"
-            raise ConfigError(msg)
-        return PRESETS[name]
+        return PRESETS[check_value("LabelThresholds.preset", name, Literal[*PRESETS])]
 
 
 PRESETS: Final[Mapping[str, LabelThresholds]] = MappingProxyType(

@@ -17,7 +17,7 @@ _ONE_IN: Final = 10
 #: One in so many of the fullest of the years before makes a later year the data's too. Mistaken dates put some works
 #: into a year; a year that has only begun has more.
 _OF_A_FULL_YEAR: Final = 20
-#: One in two, where years without any work lie between; and never after more such years than ten.
+#: One in two, after a gap of years without works. After a gap of more than ten years no year is the data's.
 _OF_A_FULL_YEAR_AFTER_A_GAP: Final = 2
 _YEARS_BEFORE: Final = 10
 _A_GAP: Final = 10
@@ -34,12 +34,8 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
     than 20 works, one work of the next year may move the last year by one. With fewer than ten works the latest year is
     the last.
 
-    Args:
-        counts: how many works each year has.
-        data_date: when the youngest record was changed, YYYY-MM-DD; later years do not count. None if unknown.
-
-    Returns:
-        None if no work has a year.
+    ``counts`` has the works of each year. Years after ``data_date``, when the youngest record was changed (YYYY-MM-DD),
+    do not count. None if no work has a year.
 
     Example:
         >>> find_last_year({2000: 40, 2001: 60, 2002: 50, 2003: 20, 2004: 1, 2050: 1})

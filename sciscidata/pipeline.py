@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sciscidata._support.validate import require_config, require_parquet_name
+from sciscidata._support.validate import check_value, require_config, require_parquet_name
 from sciscidata.choose_source import ScoredSource, open_corpus, open_source
-from sciscidata.config import (
-    BuildConfig,
-    SourceConfig,
-    check_source,
-    default_cache_dir,
-    refuse_unread_of_published,
-)
+from sciscidata.config import BuildConfig, SourceConfig, default_cache_dir, refuse_unread_of_published
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
@@ -71,7 +64,15 @@ def build(config: BuildConfig) -> Release:
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
-        novelty = _describe_novelty(config, background, result, source.concentrations)
+        novelty = describe_novelty(
+            config.novelty,
+            config.thresholds,
+            background,
+            result.scored,
+            works=result.counts["filters"]["works"],
+            published=config.has_published_scores,
+            concentrations=source.concentrations,
+        )
         for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
             logger.warning("%s", remark)
         return write_release(
@@ -185,7 +186,7 @@ def write_background(
         Background(...pairs.parquet: 1980 to 2024, ... venue pairs, null='analytic')
     """
     if not isinstance(source, Corpus):
-        check_source(source, "source")
+        check_value("source", source, SourceConfig)
     if isinstance(source, OpenAlexConfig):
         msg = (
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
@@ -235,20 +236,6 @@ def _plot_pictures(
             result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, cut=cut, path=path
         )
         plot_novelty_by_year(result.scored, folder / "novelty_by_year.png")
-
-
-def _describe_novelty(
-    config: BuildConfig, background: dict[str, Any] | None, result: Drawn, concentrations: Mapping[int, float]
-) -> dict[str, Any] | None:
-    return describe_novelty(
-        config.novelty,
-        config.thresholds,
-        background,
-        result.scored,
-        works=result.counts["filters"]["works"],
-        published=config.has_published_scores,
-        concentrations=concentrations,
-    )
 
 
 def _describe(

@@ -83,12 +83,7 @@ def plot_disruption(
 
 
 def plain(text: str) -> str:
-    r"""Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged.
-
-    Example:
-        >>> plain("runs/$x^2$")
-        'runs/\\$x^2\\$'
-    """
+    """Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged."""
     return printable(text).replace("$", r"\$")
 
 
@@ -103,8 +98,7 @@ def save(figure: Figure, path: str | Path) -> None:
 def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:
     """Cut -1 .. 1 into bins that are even on a signed log axis, and linear (seven bins) between the cut-offs.
 
-    Returns:
-        Where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
+    Return where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
 
     Example:
         >>> linear, edges = signed_log_edges(-0.1, 0.1, 2)
@@ -202,17 +196,6 @@ def plot_comparison(
 
     ``published`` and ``computed`` hold ``work_id`` and ``cd_index``; ``compared`` is what ``compare_scores`` says of
     them.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.sciscinet.published_scores import compare_scores
-        >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
-        >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
-        >>> with TemporaryDirectory() as folder:
-        ...     picture = Path(folder) / "comparison.png"
-        ...     plot_comparison(theirs, ours, compare_scores(theirs, ours), path=picture)
-        ...     picture.read_bytes()[1:4]
-        b'PNG'
     """
     from matplotlib.figure import Figure
 
@@ -356,14 +339,6 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, path: str | Path) 
 
     ``scored`` holds publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
     after the last year of the others (see find_last_year).
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
-        >>> with TemporaryDirectory() as folder:
-        ...     plot_novelty_by_year(scored, Path(folder) / "years.png")
-        ...     [path.name for path in Path(folder).iterdir()]
-        ['years.png']
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -427,8 +402,7 @@ def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
 def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
     """Count the works in each hexagon, batch by batch, so that no work is kept.
 
-    Returns:
-        The centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
+    Return the centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
     """
     from matplotlib.figure import Figure
 

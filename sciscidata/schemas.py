@@ -123,15 +123,9 @@ def require_columns(
 ) -> pl.LazyFrame:
     """Check the columns that a stage reads, before any row is read, and return the frame as lazy.
 
-    Args:
-        frame: lazy or eager; extra columns are allowed.
-        schema: the definition of the frame in this module.
-        frame_name: its name in messages, for example ``"WORKS"``.
-        stage: the function that needs it.
-        columns: the columns that it reads; all of ``schema`` when None.
-
-    Raises:
-        SchemaMismatchError: a column is missing or has another dtype; names all of them, and the cast that mends it.
+    Extra columns are allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``,
+    the function that needs it, are for the SchemaMismatchError: it names every column that is missing or has another
+    dtype, and the cast that mends it.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})

@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
-from sciscidata._support.validate import checked_config, parse_shard
+from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
-from sciscidata.config import SourceConfig, check_source
+from sciscidata.config import SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
 from sciscidata.corpus.graph import open_corpus_graph
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
@@ -62,7 +62,7 @@ def ingest(
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
-    check_source(source, "source")
+    check_value("source", source, SourceConfig)
     if isinstance(source, OpenAlexConfig | CorpusConfig):
         msg = (
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "

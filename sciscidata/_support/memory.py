@@ -20,13 +20,9 @@ _SHORT: Final = re.compile(
 
 
 def check_limits(n_processors: int | None = None) -> None:
-    """Refuse a memory limit under which the packages cannot load: Rust and C++ would abort or wait forever.
+    """Raise a MemoryLimitError where the packages cannot load: Rust and C++ would abort or wait forever.
 
-    Args:
-        n_processors: number of processors, each with a thread; None counts those of this machine.
-
-    Raises:
-        MemoryLimitError: the limit of this process is too low.
+    Each of ``n_processors`` has a thread; None counts those of this machine.
     """
     try:
         import resource

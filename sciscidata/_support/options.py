@@ -35,16 +35,11 @@ _VALUE: Final = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\.\.\.|(?:[\w+-]|\.(?=\w))+"
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option.
+    """One option of a command.
 
-    Attributes:
-        owner: class that has the field, or name of the function that has the argument.
-        section: section of the settings file; "" is the top level.
-        name: name of the field.
-        flag: flag of the command.
-        hint: type hint.
-        default: MISSING where there is none.
-        text: what the docstring says about it.
+    ``owner`` is the class that has the field, or the function that has the argument; ``section`` is that of the
+    settings file, "" at its top level. ``default`` is MISSING where there is none. ``text`` is what the docstring says
+    about it.
     """
 
     owner: str
@@ -104,11 +99,7 @@ class Option:
         return value
 
     def read(self, text: str) -> Any:  # noqa: ANN401
-        """Read one word of a command line.
-
-        Raises:
-            argparse.ArgumentTypeError: it is not what the hint asks for.
-        """
+        """Read one word of a command line; an ArgumentTypeError if it is not what the hint asks for."""
         kind = self.hint.kinds[0] if self.hint.kinds else str
         if get_origin(kind) is tuple:
             kind = [*type(self.hint)(get_args(kind)[0]).kinds, str][0]
@@ -182,12 +173,9 @@ def read_texts(docstring: str | None) -> dict[str, str]:
 
 
 def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint], str]) -> list[Option]:
-    """List the options of a configuration class, in the order of its fields.
+    """List the options of a configuration class, in the order of its fields, without fields that are configurations.
 
-    Args:
-        kind: the class. Fields that are configurations themselves are left out.
-        section: its section in a settings file.
-        name_flag: makes a flag of section, name and hint.
+    ``name_flag`` makes a flag of section, name and hint.
     """
     from sciscidata._support.validate import field_hints
 
@@ -209,11 +197,7 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
 
     ``Class.option`` becomes ``--flag``, ``Class.option=True`` becomes ``--flag``, ``=False`` becomes ``--no-flag`` and
     ``=value`` becomes ``--flag value``; so does ``option=value`` alone. What no option of the command has stays.
-
-    Args:
-        message: written for Python.
-        options: those of the command.
-        in_file: section and name of options that a settings file gives, and no flag: they keep their names there.
+    Options in ``in_file`` (section and name) are given by a settings file, and by no flag: they keep their names there.
 
     Example:
         >>> from dataclasses import dataclass
@@ -289,13 +273,7 @@ class OptionParser(TextParser):
         self._titles: Mapping[str, str] = {}
 
     def add_options(self, options: Sequence[Option], main: Sequence[str], titles: Mapping[str, str]) -> None:
-        """Add options.
-
-        Args:
-            options: to add.
-            main: flags that ``--help`` shows, in this order.
-            titles: heading of each section, for ``--help-all``.
-        """
+        """Add options. ``--help`` shows the flags ``main`` in their order, ``--help-all`` all under ``titles``."""
         self.usage, self._titles = "%(prog)s [options]", titles
         for option in options:
             option.add_to(self)
@@ -351,9 +329,9 @@ class OptionParser(TextParser):
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown and self._subparsers is None:  # else they are flags of a command
             close = [match for flag in unknown for match in get_close_matches(flag, known, n=1)]
-            told = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
+            near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
-            self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{told}")
+            self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")
         return super().parse_known_args(args, namespace)
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice, repeat
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -17,7 +17,7 @@ _HELD_PER_THREAD: Final = 2  # so that no thread waits for the slowest one
 
 
 class StoppedError(Exception):
-    """Raised by work that sees ``stop``: the error to report is the one that set it."""
+    """Raised by work that sees that it is not needed any more: the error to report is the one that stopped it."""
 
 
 def map_in_order(
@@ -33,13 +33,10 @@ def map_in_order(
     When the work on an item fails, no further item is begun, the results before it are yielded, and then its error is
     raised. No thread is left behind, whether all items are done, one failed, or the caller breaks off (Ctrl-C).
 
-    Args:
-        work: runs in a thread; it has to release the GIL to gain from that.
-        items: taken as needed, in the caller's thread.
-        n_threads: how many items are worked on at the same time.
-        n_held: most items that are begun and not yet yielded; 2 per thread by default. Give more where the work on one
-            item may take as long as that on many others.
-        stop: is set on an error and at the end. Work that waits for long looks at it, and raises StoppedError.
+    ``work`` runs in a thread, and gains only where it releases the GIL. ``items`` are taken as needed, in the caller's
+    thread. At most ``n_held`` items (2 per thread by default) are begun and not yet yielded: give more where the work
+    on one item may take as long as that on many others. ``stop`` is set on an error and at the end: work that waits for
+    long looks at it, and raises StoppedError.
 
     Example:
         >>> list(map_in_order(lambda n: n * n, [3, 1, 2], n_threads=2))
@@ -72,27 +69,16 @@ def map_in_order(
 
 
 def _take_first(held: deque[Future[Result]]) -> Result:
+    """Return the first result, or raise the error that made the others stop; the earliest, if there are several."""
     try:
         return held.popleft().result()
     except StoppedError:
-        raise _first_error(held) from None
-
-
-def _first_error(held: Iterable[Future[Any]]) -> BaseException:
-    """Return the error that made the others stop; the earliest, if there are several."""
-    errors = (future.exception() for future in held)
-    return next(error for error in errors if error is not None and not isinstance(error, StoppedError))
+        errors = (future.exception() for future in held)
+        raise next(error for error in errors if error is not None and not isinstance(error, StoppedError)) from None
 
 
 def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: int) -> None:
-    """Call ``work`` with every item, in threads, and wait until all are done; errors are as in ``map_in_order``.
-
-    Example:
-        >>> done = [False] * 3
-        >>> run_all(lambda n: done.__setitem__(n, True), range(3), n_threads=2)
-        >>> done
-        [True, True, True]
-    """
+    """Call ``work`` with every item, in threads, and wait until all are done; errors are as in ``map_in_order``."""
     deque(map_in_order(work, items, n_threads), maxlen=0)
 
 

@@ -19,15 +19,8 @@ class Advance(Protocol):
 def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Advance]:
     """Show a bar while the block runs; yield the function that advances it.
 
-    Args:
-        description: the work, in the imperative.
-        total: amount of work; None shows a pulse and a count.
-        unit: the things counted, for example ``"works"``.
-
-    Example:
-        >>> with progress_bar("count citers", total=3) as advance:
-        ...     for _ in range(3):
-        ...         advance(1)
+    ``description`` is the work, in the imperative; ``unit`` the things counted, for example ``"works"``. A ``total`` of
+    None shows a pulse and a count.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -24,12 +24,8 @@ _GROUP: Final = ("group", "column")
 def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
     """Find ``drop_nulls().quantile(share, interpolation="lower")``, in memory that does not grow with rows.
 
-    Args:
-        numbers: one column, Float64, unordered; null and NaN do not count. Run as in ``counted_quantiles``.
-        share: 0 to 1.
-
-    Returns:
-        One of the numbers; the lower one if the quantile lies between two. None if there is no number.
+    ``numbers`` is one column, Float64, unordered; null and NaN do not count. The query runs as in
+    ``counted_quantiles``. The result is one of the numbers, None if there is none.
 
     Example:
         >>> lower_quantile(pl.LazyFrame({"z": [3.0, None, -1.0, 2.0, float("nan"), 8.0]}), 0.5)
@@ -42,16 +38,12 @@ def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
 def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> pl.DataFrame:
     """Find quantiles of columns within groups, in memory that grows only with the number of groups.
 
-    Args:
-        rows: the column ``by``, without null, and columns of numbers, read as Float64; unordered. Null and NaN do not
-            count. Run twice, or more often where a million numbers are equal or nearly equal.
-        by: the column that makes groups.
-        shares: shares of the numbers of a group, 0 to 1.
+    ``rows`` holds the column ``by``, without null, and columns of numbers, read as Float64; unordered. Null and NaN do
+    not count. The query runs twice, or more often where a million numbers are equal or nearly equal.
 
-    Returns:
-        ``by``, ``column``, ``share``, ``n`` (numbers in the group), ``lower`` and ``upper`` (the neighbours of the
-        quantile), and ``quantile``, interpolated linearly between them as Polars does. Sorted by group, column as in
-        ``rows``, and share. Minus zero counts as zero.
+    The result has ``by``, ``column``, ``share`` (0 to 1), ``n`` (numbers in the group), ``lower`` and ``upper`` (the
+    neighbours of the quantile), and ``quantile``, interpolated linearly between them as Polars does. It is sorted by
+    group, column as in ``rows``, and share. Minus zero counts as zero.
 
     Example:
         >>> rows = pl.LazyFrame({"year": [1990, 1990, 1991], "z": [4.0, 1.0, 7.0]})

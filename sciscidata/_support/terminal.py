@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -29,10 +29,7 @@ def printable(text: object, *, lines: bool = False) -> str:
     r"""Replace control characters, line reversals and line ends by their codes.
 
     Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
-
-    Args:
-        text: a text, or an object shown by its ``str``.
-        lines: keep ``\n``, in a text whose lines are ours.
+    ``lines`` keeps ``\n``, for a text whose lines are ours.
 
     Example:
         >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
@@ -40,7 +37,11 @@ def printable(text: object, *, lines: bool = False) -> str:
         >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
         ('a\nb\\r', 'Séance, 夢\\u202e')
     """
-    return _COMMANDS.sub(lambda found: found[0] if lines and found[0] == "\n" else _code(found[0]), str(text))
+
+    def show(found: re.Match[str]) -> str:
+        return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode("ascii")
+
+    return _COMMANDS.sub(show, str(text))
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -54,8 +55,10 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _code(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
+    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 class TextRecord(logging.LogRecord):
@@ -98,9 +101,8 @@ class TextParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         choices = None if action.choices is None else [*map(str, action.choices)]
         if choices is not None and value not in choices:
-            close = get_close_matches(str(value), choices, n=1)
-            told = f" Did you mean {close[0]}?" if close else ""
-            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{told}")
+            near = suggest(str(value), choices)
+            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{near}")
 
     def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
         super()._print_message(printable(message, lines=True), file)
@@ -172,14 +174,7 @@ def tell(text: str) -> None:
 
 
 def about_failure(error: Exception) -> str | None:
-    """Say in one line which memory or file the system refused; None for any other error.
-
-    Example:
-        >>> about_failure(OSError(13, "Permission denied", "slices"))
-        'slices: Permission denied. Check the path, its permissions and its disk.'
-        >>> about_failure(RuntimeError("no kernel")) is None
-        True
-    """
+    """Say in one line which memory or file the system refused; None for any other error."""
     problem = about_memory(error)
     if problem is None and isinstance(error, OSError):
         from sciscidata.storage import about_os_error  # slow to load, and not needed at the start of a command
@@ -197,8 +192,7 @@ def show_cursor() -> None:
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
     """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
 
-    Raises:
-        SystemExit: from a parser that refuses the words.
+    The SystemExit of a parser that refuses the words passes through.
     """
     try:
         status = run(words)

@@ -33,16 +33,10 @@ def may_carry_key(url: str) -> bool:
 
 
 def check_address(url: str, *, name: str, key: str, secret: str | None = None) -> None:
-    """Refuse an address to which a key would be sent in the open.
+    """Raise a ConfigError for an address to which a key would be sent in the open, or that holds a user name.
 
-    Args:
-        url: the address.
-        name: its name for the user: ``base_url``, an environment variable.
-        key: the name of the key for the user.
-        secret: the key itself, which the message leaves out; an address may hold it by mistake.
-
-    Raises:
-        ConfigError: it is neither https nor this machine, or holds a user name or password.
+    ``name`` is what the user calls the address (``base_url``, an environment variable), ``key`` what the user calls the
+    key. The message leaves out ``secret``, the key itself: an address may hold it by mistake.
 
     Example:
         >>> check_address("https://api.openalex.org", name="base_url", key="the key")

@@ -10,14 +10,14 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError
 
 Config = TypeVar("Config")
@@ -38,13 +38,9 @@ Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
 class Hint:
     """A type hint taken apart.
 
-    Attributes:
-        whole: as it was written.
-        optional: whether None is allowed.
-        metas: bounds and names, from ``Annotated``.
-        kinds: types that it allows, without None and ``Literal``.
-        choices: values of ``Literal``.
-        configurations: those of ``kinds`` that are dataclasses.
+    ``whole`` is the hint as it was written; ``metas`` are bounds and names, from ``Annotated``; ``kinds`` the types
+    that it allows, without None (``optional``) and ``Literal`` (``choices``). ``configurations`` are the dataclasses of
+    ``kinds``.
     """
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401
@@ -156,7 +152,8 @@ def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # 
     kind: type = type(config)
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), f"{kind.__name__}.{field.name}"
-        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=is_secret(field))
+        secret = not field.repr or "secret" in field.metadata
+        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=secret)
         if converted is not value:
             object.__setattr__(config, field.name, converted)
 
@@ -171,30 +168,25 @@ def check_value(
 ) -> Any:  # noqa: ANN401
     """Return one argument in the type of its hint, with the rules and the message of check_fields.
 
-    Raises:
-        error: when called; the value does not fit.
-
     Example:
         >>> check_value("n_threads", 0, PositiveInt | None)
         Traceback (most recent call last):
         ...
         sciscidata.errors.ConfigError: n_threads is 0, needs a whole number from 1, or None.
     """
+    hint = hint if isinstance(hint, Hint) else Hint(hint)
     try:
-        return convert(value, hint if isinstance(hint, Hint) else Hint(hint))
+        return convert(value, hint)
     except ValueError as problem:
-        hint = hint if isinstance(hint, Hint) else Hint(hint)
-        close = suggest(value, hint.choices)
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        msg = f"{name} is {got}, {problem}.{close}"
+        msg = f"{name} is {got}, {problem}.{suggest(value, hint.choices)}"
         raise error(msg) from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     """Return a value in the type that a hint asks for.
 
-    Raises:
-        ValueError: it does not fit; the message says what is needed, and never repeats the value.
+    A ValueError says what is needed, and never repeats the value.
 
     Example:
         >>> convert([1990, 2000], Hint(tuple[int, int] | None))
@@ -236,17 +228,6 @@ def _make_path(kind: type, value: Any) -> object:  # noqa: ANN401
     return value
 
 
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Name what somebody may have meant by a word that is not known; nothing where nothing is near."""
-    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
-    return f" Did you mean {close[0]}?" if close else ""
-
-
-def is_secret(field: dataclasses.Field[Any]) -> bool:
-    """Return whether a message must not repeat the value of a field."""
-    return not field.repr or "secret" in field.metadata
-
-
 def show_value(value: object) -> str:
     """Write a value for a message, cut where it is long."""
     try:
@@ -262,39 +243,18 @@ def is_whole(value: object) -> bool:
 
 
 def require_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
-    """Return a configuration, and refuse anything of another kind, such as a dict or a path.
-
-    Args:
-        config: what was given.
-        kind: the configuration's class.
-        example: how it may be made, for the message.
-        name: of the parameter.
-
-    Raises:
-        ConfigError: when called.
-    """
-    if not isinstance(config, kind):
-        article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        msg = f"{name} is {config!r}, needs {article} {kind.__name__}, for example {kind.__name__}({example})."
-        raise ConfigError(msg)
-    return config
+    """Return a configuration; a ConfigError with an ``example`` for any other kind, such as a dict or a path."""
+    needed = f"{_article(kind.__name__)} {kind.__name__}, for example {kind.__name__}({example})"
+    return check_value(name, config, Annotated[kind, msgspec.Meta(description=needed)])
 
 
 def checked_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
-    """Return a configuration, or the default one when None.
-
-    Raises:
-        ConfigError: as require_config.
-    """
+    """Return a configuration, or the default one when None; errors are as in require_config."""
     return kind() if config is None else require_config(config, kind, example, name=name)
 
 
 def check_threads(n_threads: object) -> None:
-    """Check a number of threads; None is as many as Polars uses.
-
-    Raises:
-        ConfigError: when called, if it is neither None nor a whole number from 1.
-    """
+    """Raise a ConfigError if a number of threads is neither None (as many as Polars uses) nor a whole number from 1."""
     check_value("n_threads", n_threads, PositiveInt | None)
 
 
@@ -303,13 +263,9 @@ def conventional_options(
 ) -> dict[str, Any]:
     """Return the options of a named convention of a configuration, with changes put over them.
 
-    Raises:
-        ConfigError: when called, if there is no such convention, or ``kind`` has no such option.
+    A ConfigError says that there is no such convention, or that ``kind`` has no such option.
     """
-    if name not in [*conventions]:  # a list, because what a TOML file names need not be hashable
-        known = ", ".join(conventions)
-        msg = f"{kind.__name__}.compat is {show_value(name)}, needs one of {known}.{suggest(name, conventions)}"
-        raise ConfigError(msg)
+    check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
     for option in changes:
         if option not in field_hints(kind):
             near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
@@ -319,14 +275,9 @@ def conventional_options(
 
 
 def require_parquet_name(path: Path, what: str) -> None:
-    """Refuse a name that promises another kind of file than Parquet; one without a suffix promises nothing.
+    """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
 
-    Args:
-        path: the file to write.
-        what: is written, and its verb.
-
-    Raises:
-        ConfigError: when called.
+    ``what`` begins the message, with its verb.
 
     Example:
         >>> require_parquet_name(Path("cd.csv"), "scores are")
@@ -341,10 +292,7 @@ def require_parquet_name(path: Path, what: str) -> None:
 
 
 def parse_shard(text: object) -> tuple[int, int]:
-    """Read which of how many shares is meant, the first being 1.
-
-    Raises:
-        ConfigError: there is no share of this number.
+    """Read which of how many shares is meant, the first being 1; a ConfigError if there is no share of this number.
 
     Example:
         >>> parse_shard("2/8")

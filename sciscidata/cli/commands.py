@@ -20,27 +20,20 @@ if TYPE_CHECKING:
 
 _FILES: Final = ("records", "synthetic", "sciscinet", "snapshot")
 _SOURCE_FLAGS: Final = ("--source", "--input", "--sciscinet", "--snapshot")
-
-
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
 class Command(NamedTuple):
     """One command.
 
-    Attributes:
-        help: what it does.
-        run: calls the package and prints the result.
-        example: a command line that works, or would with such files.
-        sections: of the settings file; None: all of them.
-        top: settings of the top level.
-        without: settings of these sections that have no effect here.
-        arguments: of which function ("module:function"), and their names: options that no settings file has.
-        main: flags that ``--help`` shows.
-        takes: what its one positional argument is; "": none.
-        writes: what ``--out`` names; "": nothing, or a default.
-        cache: where the cache lies, if not in the user's cache folder.
-        goes_on: whether a run that was stopped goes on where it ended.
+    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls the
+    package and prints the result. ``takes`` is its one positional argument, ``writes`` what ``--out`` names ("":
+    nothing, or a default), ``cache`` where the cache lies, if not in the user's cache folder. ``goes_on`` says whether
+    a run that was stopped goes on where it ended.
+
+    ``sections`` of the settings file (None: all of them), without the settings ``without``, and settings ``top`` of the
+    top level become options; so do ``arguments``: of which function ("module:function"), and their names, which no
+    settings file has. ``--help`` shows the flags ``main``.
     """
 
     help: str
@@ -252,12 +245,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 def list_options(name: str) -> list[Option]:
-    """List the options of a command, in the order of the settings file.
-
-    Example:
-        >>> [option.flag for option in list_options("graph")]
-        ['--cache-dir']
-    """
+    """List the options of a command, in the order of the settings file."""
     from sciscidata._support.validate import Hint
     from sciscidata.cli.settings import SOURCES, list_arguments, list_settings
 

@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata._support.memory import check_limits
 from sciscidata._support.options import ARGUMENTS, translate
-from sciscidata._support.terminal import about_failure, end_well, open_terminal, show_cursor, tell
+from sciscidata._support.terminal import about_failure, end_well, open_terminal, show_cursor, suggest, tell
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
 
@@ -27,9 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     0: done. 1: the user can mend it. 2: wrong usage. 75: stopped; the same command goes on later. 130: interrupted.
-
-    Args:
-        arguments: None takes those of this process, which the command then has to itself: Ctrl-C ends it.
+    Without ``arguments`` those of this process are read, which the command then has to itself: Ctrl-C ends it.
     """
     if arguments is not None:
         return _run(arguments)
@@ -49,10 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # cleared away is done here, and the cursor shown that a progress bar of theirs has hidden.
         clear_unfinished()
         command = COMMANDS.get((sys.argv[1:2] or [""])[0])
-        told = "the same command goes on" if command and command.goes_on else "nothing was released"
         show_cursor()
-        tell(f"interrupted: {told}")
-        # At once: the interpreter's own end would wait for, or break off inside, threads that are still at work.
+        tell(f"interrupted: {'the same command goes on' if command and command.goes_on else 'nothing was released'}")
+        # Now: the interpreter's own end would wait for, or break off inside, threads that are still at work.
         os._exit(130)
 
 
@@ -63,9 +59,9 @@ def build_main() -> int:
 
 
 def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt for the first Ctrl-C, and once only; a second one ends the process there and then.
+    """Raise KeyboardInterrupt for the first Ctrl-C only; a second one ends the process.
 
-    Polars raises its own for the same key press: another on top of it would cut short the removal of half work.
+    Polars raises its own for the same key press. Another one on top would cut short the removal of half work.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not isinstance(sys.exception(), KeyboardInterrupt):
@@ -76,9 +72,8 @@ def _run(arguments: Sequence[str]) -> int:
     name = arguments[0] if arguments else ""
     parser = make_parser(*COMMANDS.keys() & {name})
     if name and name not in COMMANDS and not name.startswith("-"):
-        close = get_close_matches(name, COMMANDS, n=1)
-        told = f" Did you mean {close[0]}?" if close else f" The commands are {', '.join(COMMANDS)}."
-        parser.error(f"there is no command {name!r}.{told}")
+        near = suggest(name, COMMANDS) or f" The commands are {', '.join(COMMANDS)}."
+        parser.error(f"there is no command {name!r}.{near}")
     if name.startswith("-") and name not in ("-h", "--help", "--version"):
         parser.error(f"the first word needs to be one of {', '.join(COMMANDS)}; flags come after it.")
     options, rest = parser.parse_known_args([*arguments])
@@ -99,10 +94,10 @@ def _run(arguments: Sequence[str]) -> int:
         return getattr(error, "exit_code", 1)
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
         # A folder that may not be entered fails at the first look into it, wherever that is.
-        told = about_failure(error)
-        if told is None:
+        problem = about_failure(error)
+        if problem is None:
             raise
-        tell(f"error: {told}")
+        tell(f"error: {problem}")
         return 1
     return 0
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
 from sciscidata._support.options import ARGUMENTS, Option, list_options, read_texts
-from sciscidata._support.validate import Hint, check_value, field_hints, suggest
+from sciscidata._support.terminal import suggest
+from sciscidata._support.validate import Hint, check_value, field_hints
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError
@@ -59,12 +60,7 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
 
 @functools.cache
 def list_settings() -> tuple[Option, ...]:
-    """List all options of a build: each is a setting of the file, and a flag.
-
-    Example:
-        >>> next(option.flag for option in list_settings() if option.name == "uzzi_tail_max")
-        '--uzzi-tail-max'
-    """
+    """List all options of a build: each is a setting of the file, and a flag."""
     switches = {
         "source": (Literal[*SOURCES], "openalex", "where works come from; or what a flag with files or a folder names"),
         "novelty": (bool, True, "score atypical combinations of venues; else the novelty fields are null"),
@@ -97,9 +93,7 @@ def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[O
 def read_toml(path: Path) -> Settings:
     """Read a settings file into sections; resolve checks the values.
 
-    Raises:
-        InputNotFoundError: there is no such file, or it cannot be opened.
-        ConfigError: it is not TOML.
+    An InputNotFoundError says that it cannot be opened, a ConfigError that it is not TOML.
     """
     try:
         content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
@@ -114,13 +108,8 @@ def read_toml(path: Path) -> Settings:
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
         msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."
         raise ConfigError(msg) from error
-    sections: Settings = {"": {}}
-    for name, value in content.items():
-        if isinstance(value, dict):
-            sections[name] = dict(value)
-        else:
-            sections[""][name] = value
-    return sections
+    top = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    return {"": top} | {name: value for name, value in content.items() if name not in top}
 
 
 def merge(base: Settings, changes: Settings) -> Settings:
@@ -131,10 +120,8 @@ def merge(base: Settings, changes: Settings) -> Settings:
 def resolve(settings: Settings) -> BuildConfig:
     """Check every name and value and make the one configuration of a build.
 
-    The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``.
-
-    Raises:
-        ConfigError: a section, name or value is not known, or has no effect.
+    The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``. A
+    ConfigError says that a section, name or value is not known, or has no effect.
 
     Example:
         >>> config = resolve({"": {"source": "synthetic", "out": "slices/demo"}, "split": {"n_train": 60}})

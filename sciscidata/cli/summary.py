@@ -1,4 +1,4 @@
-"""What a single stage prints: what it read, what it wrote, how long it took, and its peak memory."""
+"""What each command prints: what it read, what it wrote, how long it took, and its peak memory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.manifest_entries import remark_on_novelty, remark_on_venues, remark_on_years
+from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.sampling.split import SPLITS
 from sciscidata.storage import real_path, storage_error
 
-# ---------- A release as a person wants to see it: what was read, what each filter removed, the classes, where it lies.
-
-
+#: Why a filter removes works, with the settings of the release.
 _FILTER_NOTES = {
     "retracted": "retracted",
     "work_type": "another work type",
@@ -38,24 +36,25 @@ _FILTER_NOTES = {
     "no_title": "no title",
     "no_abstract": "no abstract",
     "no_year": "no publication year",
-    "year_range": "outside the years asked for",
+    "year_range": "year outside the chosen range",
     "few_references": "fewer than {min_references} references",
     "few_citations": "fewer than {min_citations} citing works inside the window",
-    "window_incomplete": "window not over before {last_year}",
+    "window_incomplete": "citation window does not end before {last_year}",
     "undefined_score": "CD index undefined",
-    "duplicate": "same title or DOI as an older work",
+    "duplicate": "same title or DOI as another work",
 }
 
 
 def print_release(release: Release) -> None:
-    """Print the summary of a release to standard output, as far as its writer has stated what there is to say.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print what was read, what each filter removed, the classes and the files, as far as the manifest states them."""
     manifest = release.manifest
+    source = manifest.get("source", {})
     with standard_output() as console:
-        _print_source(console, manifest.get("source", {}))
+        _print_source(console, source)
+        for file in source.get("inputs", []):
+            console.print(f"  {file['name']}: sha256 {file['sha256']}")
+        for line in source.get("first_corrupt_lines", []):
+            console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
         if "filters" in manifest.get("counts", {}):
             console.print(_filters(manifest))
         console.print(_classes(manifest, "disruption_label"))
@@ -64,11 +63,9 @@ def print_release(release: Release) -> None:
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
-        of_novelty = remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule"))
-        for remark in [*remark_on_years(manifest), *of_novelty, *remark_on_venues(manifest.get("atypicality"))]:
+        for remark in remark_on_release(manifest):
             console.print(f"warning: {remark}", style="bold")
-        console.print()
-        console.print(f"release: {shown(release.folder)}")
+        _print_place(console, "release", release.folder)
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
@@ -76,22 +73,16 @@ def print_release(release: Release) -> None:
 
 
 def print_background(table: Background, seconds: float | None = None) -> None:
-    """Print what a saved null model holds, where it lies, and how long it took to make.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print what a saved null model holds, where it lies, and how long it took to make."""
     works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
     facts, years = describe_file(table.path), table.counts["publication_year"]
     model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
     with standard_output() as console:
         console.print(f"null model: {model}", style="bold")
         console.print(f"  years: {table.counts.height} ({years.min()} to {years.max()})")
-        console.print(f"  works with references of known year and venue: {works:,}; such references: {references:,}")
+        console.print(f"  works with references of known year and venue: {works:,} ({references:,} references)")
         console.print(f"  rows (venue pairs by year): {pairs:,}")
-        took = "" if seconds is None else f" in {seconds:.1f} s"
-        console.print()
-        console.print(f"background: {shown(table.path)}{took}")
+        _print_place(console, "background", table.path, "" if seconds is None else f" in {seconds:.1f} s")
         console.print(f"  {facts['bytes']:,} bytes  sha256 {facts['sha256']}")
 
 
@@ -108,11 +99,7 @@ class TextConsole(Console):
 
 @contextmanager
 def standard_output() -> Generator[Console]:
-    """Print what records and paths hold as it is, not as markup.
-
-    Raises:
-        StorageError: it cannot be written there.
-    """
+    """Print what records and paths hold as it is, not as markup; a StorageError if it cannot be written there."""
     try:
         yield TextConsole()
         sys.stdout.flush()
@@ -122,28 +109,27 @@ def standard_output() -> Generator[Console]:
 
 
 def shown(path: Path) -> str:
-    """Write a path as short as it can be from where the user stands."""
+    """Write a path relative to the current folder if it lies in there."""
     path = real_path(path)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _print_source(console: Console, source: dict[str, Any]) -> None:
-    """Print the kind of source and, for files, what could not be read in them."""
+def _print_place(console: Console, what: str, path: Path, note: str = "") -> None:
+    console.print()
+    console.print(f"{what}: {shown(path)}{note}")
+
+
+def _print_source(console: Console, source: dict[str, Any], *hidden: str) -> None:
+    """Print the kind of a source, and its numbers and words but the ``hidden`` ones."""
     console.print(f"source: {source.get('kind', 'not stated')}", style="bold")
-    facts = source | source.get("config", {})
-    for name, value in facts.items():
-        if name == "kind" or isinstance(value, (dict, list, float)) or value is None:
-            continue
-        text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
-        console.print(f"  {name.replace('_', ' ')}: {text}")
-    for file in source.get("inputs", []):
-        console.print(f"  {file['name']}: sha256 {file['sha256']}")
-    for line in source.get("first_corrupt_lines", []):
-        console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
+    for name, value in (source | source.get("config", {})).items():
+        if isinstance(value, (int, str)) and name not in ("kind", *hidden):
+            text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
+            console.print(f"  {name.replace('_', ' ')}: {text}")
 
 
 def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> None:
-    """Print under which null model the novelty scores were computed, or whose they are, and from how many works."""
+    """Print how many works have a novelty score, and which null model or publication it comes from."""
     if not atypicality:
         return
     scored = (
@@ -160,7 +146,7 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
 
 
 def _filters(manifest: dict[str, Any]) -> Table:
-    """Tabulate what each filter removed; filters that removed nothing are left out."""
+    """Tabulate how many works each filter removed, without filters that removed none."""
     counts: dict[str, int] = manifest["counts"]["filters"]
     values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
     table = Table(title="which works may be drawn", title_justify="left", box=None)
@@ -175,7 +161,7 @@ def _filters(manifest: dict[str, Any]) -> Table:
 
 
 def _classes(manifest: dict[str, Any], column: str) -> Table:
-    """Tabulate the classes of a label column, from all scored works to the two splits."""
+    """Count the works of each class: all scored ones, the eligible ones, and those of the two splits."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
     for label in (*VOCABULARIES[column], "all"):
@@ -190,41 +176,25 @@ def _classes(manifest: dict[str, Any], column: str) -> Table:
 
 @contextmanager
 def measured() -> Generator[None]:
-    """Print, when the block has ended well, how long it took and the most memory that this process has had.
-
-    Raises:
-        StorageError: it cannot be printed.
-    """
+    """Print, when the block has ended well, how long it took and the most memory that this process has had."""
     start = time.monotonic()
     yield
-    own, workers = peak_memory()
-    told = f"peak memory {own / 1e9:.2f} GB" + (f", of the largest worker {workers / 1e9:.2f} GB" if workers else "")
+    memory = "peak memory unknown"
+    if sys.platform != "win32":
+        import resource
+
+        per_gb = 1e9 if sys.platform == "darwin" else 1e9 / 1024
+        own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        memory = f"peak memory {own / per_gb:.2f} GB"
+        memory += f" (largest worker {workers / per_gb:.2f} GB)" if workers else ""
     with standard_output() as console:
-        console.print(f"took {time.monotonic() - start:.1f} s, {told if own else 'peak memory unknown'}")
-
-
-def peak_memory() -> tuple[int, int]:
-    """Return the most bytes that this process, and that the largest of its ended workers, had in memory.
-
-    Example:
-        >>> peak_memory()[0] > 1_000_000
-        True
-    """
-    if sys.platform == "win32":
-        return 0, 0
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own * unit, workers * unit
+        console.print(f"took {time.monotonic() - start:.1f} s, {memory}")
 
 
 def print_path(path: Path) -> None:
-    """Print what lies at a path: a release, a corpus, a graph, scores or a null model.
+    """Print what lies at a path: a release, a corpus, a graph, an export, scores or a null model.
 
-    Raises:
-        InputNotFoundError: it is something else, or an export whose report cannot be read.
-        SciSciDataError: as reading it raises.
+    An InputNotFoundError says that it is something else; other errors are those of reading it.
     """
     kind = kind_of(path)
     if kind == "graph":
@@ -242,11 +212,7 @@ def print_path(path: Path) -> None:
 
 
 def print_verified(verified: Verified) -> None:
-    """Print that something holds what it says of itself.
-
-    Raises:
-        StorageError: it cannot be printed.
-    """
+    """Print that something holds what it says of itself."""
     counts = ", ".join(
         f"{name} {count:,}" if verified.kind == "release" else f"{count:,} {name}"
         for name, count in verified.counts.items()
@@ -257,24 +223,15 @@ def print_verified(verified: Verified) -> None:
 
 
 def print_corpus(folder: Path) -> None:
-    """Print what a corpus on disk was made of and what it holds.
-
-    Raises:
-        InputNotFoundError, StorageError: as scan_corpus.
-    """
+    """Print what a corpus on disk was made of and what it holds."""
     provenance = scan_corpus(folder).provenance
     report, digest = read_report(folder)
     files = {name: facts for part in report["parts"] for name, facts in part["files"].items()}
     with standard_output() as console:
-        console.print(f"source: {provenance.get('kind', 'not stated')}", style="bold")
-        for name, value in (provenance | provenance.get("config", {})).items():
-            if isinstance(value, (int, str)) and name not in ("kind", "report_sha256", "removed_sha256"):
-                text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
-                console.print(f"  {name.replace('_', ' ')}: {text}")
-        for told in list_left_out(provenance.get("corrupt_parts", {})):
-            console.print(f"  left out: {told}")
-        console.print()
-        console.print(f"corpus: {shown(folder)}")
+        _print_source(console, provenance, "report_sha256", "removed_sha256")
+        for part in list_left_out(provenance.get("corrupt_parts", {})):
+            console.print(f"  left out: {part}")
+        _print_place(console, "corpus", folder)
         for table in TABLES:
             sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
             console.print(f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes")
@@ -286,39 +243,33 @@ def print_graph(graph: CitationGraph, folder: Path) -> None:
     years = graph.years
     with standard_output() as console:
         console.print("citation graph", style="bold")
-        console.print(f"  works: {graph.n_known:,}, of them with a year: {graph.n_dated:,}")
+        console.print(f"  works: {graph.n_known:,} ({graph.n_dated:,} with a year)")
         console.print(f"  works known only as references: {graph.n_works - graph.n_known:,}")
-        console.print(f"  citations, each once: {graph.n_citations:,}")
+        console.print(f"  distinct citations: {graph.n_citations:,}")
         if years.size:
             console.print(f"  years: {years.size} ({years[0]} to {years[-1]})")
-        console.print()
-        console.print(f"graph: {shown(folder)}")
+        _print_place(console, "graph", folder)
         console.print(f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes")
 
 
 def print_result(path: Path) -> None:
-    """Print what a file of scores holds, and by which conventions.
-
-    Raises:
-        InputNotFoundError, VerificationError: as verify_scores.
-    """
+    """Print what a file of scores holds, and by which conventions."""
     facts = verify_scores(path)
     name = "cd_index" if facts["stage"] == "cd" else "z_p10"
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)
-    settings: dict[str, Any] = {key: value for key, value in facts["config"].items() if value is not None}
+    settings = ", ".join(f"{key} {value}" for key, value in facts["config"].items() if value is not None)
     with standard_output() as console:
         console.print("CD index" if facts["stage"] == "cd" else "atypicality", style="bold")
-        console.print(f"  {', '.join(f'{key} {value}' for key, value in settings.items())}")
+        console.print(f"  {settings}")
         if facts.get("background"):
             console.print(f"  null model: background {facts['background']['sha256']}")
         if "shard" in facts:
             console.print(f"  shard {facts['shard']} of the works")
-        console.print(f"  works: {facts['rows']:,}, of them with a score: {known:,}")
+        console.print(f"  works: {facts['rows']:,} ({known:,} with a score)")
         console.print(f"  columns: {', '.join(facts['columns'])}")
         console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
-        console.print()
-        console.print(f"scores: {shown(path)}")
+        _print_place(console, "scores", path)
         console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")
 
 
@@ -327,8 +278,7 @@ def print_labelled(report: dict[str, Any], folder: Path) -> None:
     with standard_output() as console:
         console.print(f"source: {report['source'].get('kind', 'not stated')}", style="bold")
         for column, counts in report["classes"].items():
-            told = ", ".join(f"{label} {count:,}" for label, count in counts.items())
-            console.print(f"  {column.removesuffix('_label')}: {told}")
-        console.print()
-        console.print(f"labelled works: {shown(folder)}")
+            by_label = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+            console.print(f"  {column.removesuffix('_label')}: {by_label}")
+        _print_place(console, "labelled works", folder)
         console.print(f"  {LINES}: {report['rows']:,} lines, {report['bytes']:,} bytes  sha256 {report['sha256']}")

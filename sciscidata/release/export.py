@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.parallel import map_in_order
+from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
@@ -25,14 +25,7 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target
 from sciscidata.release.write_json_lines import render_lines
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import (
-    BLANK_SEAL,
-    atomic_folder,
-    hash_file,
-    is_sealed_text,
-    real_path,
-    seal_text,
-)
+from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
 from sciscidata.storage.small_files import read_whole
 
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
@@ -44,13 +37,10 @@ _NONE, _UNKNOWN = 255, 254  # codes of labels
 class LabelLookup:
     """Scores and labels of all works, found by id: 34 bytes a work, whatever the order of the works is.
 
-    Args:
-        labelled: ``work_id``, ``cd_index`` and ``disruption_label``; the novelty columns of EXAMPLE if there are any,
-            null if not. One row per work; rows without an id do not count. Collected immediately.
-
-    Raises:
-        SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
-        WorkIdError: a work is named twice.
+    ``labelled``, one row per work, is collected immediately: ``work_id``, ``cd_index`` and ``disruption_label``, and
+    the novelty columns of EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError
+    says that a column is missing or mistyped, or a label is not in its vocabulary; a WorkIdError, that a work is named
+    twice.
 
     Example:
         >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
@@ -94,19 +84,22 @@ class LabelLookup:
         inside = places < len(self._ids)
         found[inside] = self._ids[places[inside]] == wanted[inside]
         places = places[found]
-        scores = [_decode_scores(name, self._columns.get(name), places) for name in _SCORES]
-        labels = [_decode(name, words, self._columns.get(name), places) for name, words in VOCABULARIES.items()]
-        return (works if found.all() else works.filter(found)).with_columns(*scores, *labels)
+        columns = [self._look_up(name, places) for name in (*_SCORES, *VOCABULARIES)]
+        return (works if found.all() else works.filter(found)).with_columns(columns)
+
+    def _look_up(self, name: str, places: npt.NDArray[np.int64]) -> pl.Series:
+        if name not in self._columns:
+            return pl.repeat(None, len(places), dtype=EXAMPLE[name], eager=True).alias(name)
+        values = self._columns[name][places]
+        if name not in VOCABULARIES:
+            return pl.Series(name, values + 0.0).fill_nan(None)
+        words = VOCABULARIES[name]
+        rows = np.where(values == _NONE, len(words), values).astype(np.uint32)
+        return pl.Series(name, [*words, None], pl.String).gather(rows)
 
 
 def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read.
-
-    Example:
-        >>> row = {"work_id": [7], "cd_index": [0.5], "disruption_label": ["neutral"]}
-        >>> check_labelled(pl.LazyFrame(row)).collect().height
-        1
-    """
+    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read."""
     needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **EXAMPLE}
     names = {"frame_name": "the labelled frame", "stage": _STAGE}
     frame = require_columns(labelled, needed, **names, columns=_NEEDED)
@@ -117,22 +110,6 @@ def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
 def _encode(name: str, words: tuple[str, ...]) -> pl.Expr:
     codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
     return pl.col(name).replace_strict({None: _NONE, **codes}, default=_UNKNOWN, return_dtype=pl.UInt8)
-
-
-def _decode(
-    name: str, words: tuple[str, ...], codes: npt.NDArray[np.uint8] | None, places: npt.NDArray[np.int64]
-) -> pl.Series:
-    if codes is None:
-        return pl.repeat(None, len(places), dtype=pl.String, eager=True).alias(name)
-    found = codes[places]
-    rows = np.where(found == _NONE, len(words), found).astype(np.uint32)
-    return pl.Series(name, [*words, None], pl.String).gather(rows)
-
-
-def _decode_scores(name: str, values: npt.NDArray[np.float64] | None, places: npt.NDArray[np.int64]) -> pl.Series:
-    if values is None:
-        return pl.repeat(None, len(places), dtype=pl.Float64, eager=True).alias(name)
-    return pl.Series(name, values[places] + 0.0).fill_nan(None)
 
 
 LINES: Final = "labelled.jsonl"
@@ -154,17 +131,11 @@ def write_labelled(
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
-    ``labelled.json`` is the report. Both appear whole or not at all. Texts pass through in batches. ``source`` goes
-    into the report.
+    ``labelled.json`` is the report, with ``source`` in it, which is also returned. Both appear whole or not at all.
+    Texts pass through in batches. The bytes do not depend on ``n_threads``.
 
-    Returns:
-        The report; see ``pipeline.export_labelled``. The bytes do not depend on ``n_threads``.
-
-    Raises:
-        SchemaMismatchError: immediately, if a column is missing or mistyped; when read, if a label is strange.
-        WorkIdError: ``labelled`` names a work twice.
-        ReleaseExistsError: immediately, if ``folder`` holds anything.
-        StorageError: the disk is full, or the folder cannot be written.
+    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
+    ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -203,8 +174,7 @@ def write_labelled(
         report: dict[str, Any] = {
             "rows": n_rows,
             "classes": {
-                column: {label or "null": count for label, count in counts.items()}
-                for column, counts in classes.items()
+                column: {label or "null": n for label, n in found.items()} for column, found in classes.items()
             },
             "bytes": n_bytes,
             "sha256": digest.hexdigest(),
@@ -226,16 +196,8 @@ class _Report(msgspec.Struct):
 def read_labelled(folder: str | Path) -> dict[str, Any]:
     """Read the report of an export.
 
-    Raises:
-        InputNotFoundError: there is no export, or its report cannot be read.
-        VerificationError: the report differs from the SHA-256 that it holds.
-
-    Example:
-        >>> read_labelled("no/such/folder")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: the export in no/such/folder has no readable labelled.json. Write it anew
-        with `sciscidata export`.
+    An InputNotFoundError says that there is none that can be read; a VerificationError, that it differs from its
+    SHA-256.
     """
     try:
         content = read_whole(Path(folder) / REPORT)
@@ -255,9 +217,7 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
 def verify_labelled(folder: str | Path) -> dict[str, Any]:
     """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it, and returns the report.
 
-    Raises:
-        InputNotFoundError: as read_labelled; or the lines are missing.
-        VerificationError: as read_labelled; or the lines are not what the report says.
+    Errors are as of read_labelled, for the lines too.
     """
     report, path = read_labelled(folder), Path(folder) / LINES
     if not path.is_file():
@@ -282,7 +242,7 @@ class _Labels(msgspec.Struct):
 
 
 def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """Count rows, and works by label."""
+    """Count rows, and works by label; both None where a line is no row."""
     decoder, n_rows = msgspec.json.Decoder(_Labels), 0
     classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
     try:
@@ -310,9 +270,8 @@ def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -
 
     def render(rows: pl.DataFrame) -> _Batch:
         rows = labelled.add_to(rows).with_columns(openalex_id=pl.format("W{}", "work_id")).select(EXAMPLE.names())
-        return _Batch(
-            render_lines(rows), rows.height, {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
-        )
+        classes = {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
+        return _Batch(render_lines(rows), rows.height, classes)
 
     with closing(_batches(works)) as batches:
         yield from map_in_order(render, batches, n_threads, n_held=n_threads + 1)
@@ -327,7 +286,7 @@ def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
 
     def check(frame: pl.DataFrame) -> pl.DataFrame:
         if stopped.is_set():
-            raise _StoppedError
+            raise StoppedError
         return frame
 
     batches = rows.map_batches(check, streamable=True).collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True)
@@ -337,7 +296,3 @@ def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
         stopped.set()
         with suppress(Exception):  # whatever it was, the caller has an error of its own
             deque(batches, maxlen=0)
-
-
-class _StoppedError(Exception):
-    """Ends a query whose result is not needed any more."""

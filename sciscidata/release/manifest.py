@@ -38,25 +38,12 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
 
     ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
     SHA-256. It holds no time and no path, nothing that differs between two equal runs.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.schemas import EXAMPLE
-        >>> with TemporaryDirectory() as home:
-        ...     for name in DATA_FILES:
-        ...         (Path(home) / name).touch()
-        ...     empty = dict.fromkeys(SPLITS, pl.DataFrame(schema=EXAMPLE))
-        ...     sorted(complete_manifest({"source": "none"}, empty, Path(home)))
-        ['class_counts', 'files', 'format_version', 'manifest_sha256', 'novelty', 'sides', 'source', 'versions']
     """
     whole = {
         **stated,
         **describe_examples(examples),
         "format_version": FORMAT_VERSION,
-        "versions": {
-            **{package: version(package) for package in _PACKAGES},
-            "python": platform.python_version(),
-        },
+        "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
     return whole | {_SELF_HASH: hash_manifest(whole)}
@@ -76,8 +63,7 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
 def check_stated(manifest: Mapping[str, Any]) -> None:
     """Check the caller's part of a manifest before anything is computed for it.
 
-    Raises:
-        ConfigError: it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
+    A ConfigError says that it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
 
     Example:
         >>> check_stated({"files": {}})
@@ -101,8 +87,7 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
         b'{\n  "seed": 0\n}\n'
     """
     try:
-        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
-        return f"{text}\n".encode()
+        return f"{json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
     except (TypeError, ValueError) as error:
         msg = f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
         raise ConfigError(msg) from error
@@ -111,16 +96,8 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read ``manifest.json`` alone.
 
-    Raises:
-        InputNotFoundError: it is not there, or cannot be opened.
-        VerificationError: this version cannot read it, or it was changed after it was written.
-
-    Example:
-        >>> read_manifest(Path("no-such-slice"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
-        one with scripts/build_slice.py.
+    An InputNotFoundError says that it is not there, or cannot be opened; a VerificationError, that this version cannot
+    read it, or that it was changed after it was written.
     """
     try:
         manifest = read_json(folder / MANIFEST)
@@ -140,33 +117,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
         )
         raise VerificationError(msg)
-    _check_seal(folder / MANIFEST, manifest)
-    return manifest
-
-
-def _check_seal(path: Path, manifest: Mapping[str, Any]) -> None:
     stated = manifest.get(_SELF_HASH)
     try:
-        found = hash_manifest(manifest)
+        digest = hash_manifest(manifest)
     except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
-        found = str(error)
-    if found != stated:
-        msg = f"{path} was changed after it was written: {_SELF_HASH} is {stated!r}, found {found!r}. {REMEDY}"
+        digest = str(error)
+    if digest != stated:
+        what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
+        msg = f"{folder / MANIFEST} {what}. {REMEDY}"
         raise VerificationError(msg)
+    return manifest
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
     r"""Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again.
 
-    Returns:
-        ``sides`` (rows, and the SHA-256 of the ids in order, joined by ``\n``), ``class_counts`` (by split and label
-        column) and ``novelty`` (whether the novelty columns hold anything).
-
-    Example:
-        >>> from sciscidata.schemas import EXAMPLE
-        >>> described = describe_examples({"test": pl.DataFrame(schema=EXAMPLE)})
-        >>> described["class_counts"]["test"]["disruption_label"]
-        {'disruptive': 0, 'consolidating': 0, 'neutral': 0}
+    ``sides`` has the rows of each split, and the SHA-256 of the ids in order, joined by ``\n``; ``class_counts`` the
+    works by split and label column; ``novelty`` says whether the novelty columns hold anything.
     """
     novel = any(frame[column].null_count() < frame.height for frame in examples.values() for column in NOVELTY_COLUMNS)
     novelty: dict[str, Any] = {"available": novel}
@@ -174,7 +141,10 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
         novelty["note"] = f"{', '.join(NOVELTY_COLUMNS)} are null in every row."
     return {
         "sides": {
-            split: {"rows": frame.height, "ids_sha256": _sha256(_lines(frame["openalex_id"]))}
+            split: {
+                "rows": frame.height,
+                "ids_sha256": _sha256("\n".join(frame["openalex_id"].drop_nulls()).encode()),
+            }
             for split, frame in examples.items()
         },
         "class_counts": {
@@ -185,26 +155,12 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Measure one file as the manifest records it.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     path = Path(home) / "empty.jsonl"
-        ...     path.touch()
-        ...     describe_file(path)["bytes"]
-        0
-    """
+    """Measure one file as the manifest records it: ``bytes`` and ``sha256``."""
     return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
 
 
 def list_files(folder: Path) -> list[str]:
-    """Name every file and every link under ``folder``, with forward slashes, sorted.
-
-    Example:
-        >>> list_files(Path("no-such-slice"))
-        []
-    """
+    """Name every file and every link under ``folder``, with forward slashes, sorted."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
@@ -224,10 +180,6 @@ def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitCo
             "dataclasses.asdict of LabelThresholds and SplitConfig."
         )
         raise ConfigError(msg) from error
-
-
-def _lines(ids: pl.Series) -> bytes:
-    return "\n".join(ids.drop_nulls()).encode()
 
 
 def _sha256(content: bytes) -> str:

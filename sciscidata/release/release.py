@@ -57,10 +57,8 @@ DRAWN: Final = pl.Schema(
 class Release:
     """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
-    Attributes:
-        folder: where it lies.
-        manifest: ``manifest.json``: config, source, thresholds, counts, hashes, versions.
-        train, test: the works of each split (EXAMPLE), in the order of their split keys.
+    ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train`` and ``test`` are
+    the works of each split (EXAMPLE), in the order of their split keys.
     """
 
     folder: Path
@@ -86,9 +84,8 @@ class Release:
     def train(self) -> pl.DataFrame:
         """The training works: EXAMPLE, in the order of their split keys.
 
-        Raises:
-            InputNotFoundError: the file cannot be read.
-            VerificationError: its SHA-256 is not the one in the manifest.
+        An InputNotFoundError says that the file cannot be read; a VerificationError, that the manifest has another
+        SHA-256.
         """
         return self._read("train")
 
@@ -126,25 +123,18 @@ def write_release(
     ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet`` and, last, ``manifest.json``. The JSONL bytes
     are canonical: the same draw gives the same bytes on every platform, thread count, Polars engine and library
     version. Parquet bytes repeat within one environment only, since they name their writer's version and follow its
-    encoders. The manifest holds no time and no path.
+    encoders.
 
-    Args:
-        drawn: what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
-            null.
-        works: WORKS, from which the texts of the drawn works are read.
-        folder: the folder to make; an empty one may exist.
-        manifest: the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
-            LabelThresholds and SplitConfig), which verification needs, and anything else that should be on record. No
-            absolute paths.
-        overwrite: replace an existing release. Any other folder is never replaced: one with a link, or with a file that
-            is not one of the five or of PICTURES, or not in its manifest.
-        extra: called with the unfinished folder before the manifest is written, to add files, for example a picture.
+    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
+    null. The texts of the drawn works are read from ``works`` (WORKS). ``manifest`` is the caller's part, in JSON
+    types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of LabelThresholds and SplitConfig), which verification
+    needs, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing release.
+    Any other folder is never replaced: one with a link, or with a file that is not one of the five or of PICTURES, or
+    not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to add files,
+    for example a picture.
 
-    Raises:
-        SchemaMismatchError, ConfigError: immediately, if a column is missing or mistyped, or ``manifest`` is wrong.
-        ReleaseExistsError: immediately, if ``folder`` exists and may not be replaced.
-        WorkIdError: a drawn work is not in ``works``, or is there twice.
-        StorageError: the disk is full, or the folder cannot be written.
+    Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
+    ``works``, or is there twice.
 
     Example:
         >>> from dataclasses import asdict
@@ -189,12 +179,9 @@ def write_release(
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
     """Check before any work is done that a release could be written to ``folder``; mend what a killed run left there.
 
-    ``can_replace`` is False where the caller can never replace a release, which changes the remedy.
-
-    Raises:
-        ReleaseExistsError: the folder holds a release and ``overwrite`` is not set, or holds anything else.
-        StorageError: the folder cannot be read.
-        ConfigError: ``overwrite`` is not a boolean: any text would be true.
+    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else; a
+    StorageError, that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace`` is
+    False where the caller can never replace a release, which changes the remedy.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -30,6 +30,7 @@ from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
+    REMEDY,
     describe_examples,
     describe_file,
     list_files,
@@ -62,32 +63,18 @@ def verify_release(folder: str | Path) -> Release:
     ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
     order and the split that follow from ids and seed (without balance the split follows from all eligible works, which
     a release does not hold); the class quotas; no id and no normalised title in both splits. Of the counts of other
-    works: that they add up.
+    works: that they add up. A VerificationError lists every difference.
 
     A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
     cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the labels of one
     split and year agree with each other. What is not decided is not checked.
-
-    Raises:
-        InputNotFoundError: there is no manifest.
-        VerificationError: something differs; the message lists every difference.
-
-    Example:
-        >>> verify_release(Path("no-such-slice"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
-        one with scripts/build_slice.py.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
     differences = list(_differences(release))
     if differences:
         found = "".join(f"\n- {difference}" for difference in differences)
-        msg = (
-            f"{folder} differs from its {MANIFEST} in {len(differences)} points:{found}\n"
-            "Copy the release again, or rebuild it."
-        )
+        msg = f"{folder} differs from its {MANIFEST} in {len(differences)} points:{found}\n{REMEDY}"
         raise VerificationError(msg)
     return release
 
@@ -106,7 +93,11 @@ def _differences(release: Release) -> Iterator[str]:
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             yield f"{split}.parquet cannot be read: {error}"
             continue
-        yield from _compare_schema(split, examples[split])
+        there = examples[split].schema
+        if there != EXAMPLE:
+            wrong = [f"{name} {dtype}" for name, dtype in there.items() if EXAMPLE.get(name) != dtype]
+            wrong += [f"no {name}" for name in EXAMPLE if name not in there]
+            yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
     if list(examples) != list(SPLITS) or any(frame.schema != EXAMPLE for frame in examples.values()):
         return
     described = describe_examples(examples)
@@ -156,14 +147,6 @@ def _compare(found: Any, stated: Any, where: str) -> Iterator[str]:  # noqa: ANN
             yield from _compare(left.get(key), right.get(key), f"{where}: {key}")
     elif found != stated:
         yield f"{where}: the manifest says {stated!r}, found {found!r}"
-
-
-def _compare_schema(split: str, frame: pl.DataFrame) -> Iterator[str]:
-    if frame.schema != EXAMPLE:
-        wrong = [f"{name} {dtype}" for name, dtype in frame.schema.items() if EXAMPLE.get(name) != dtype] + [
-            f"no {name}" for name in EXAMPLE if name not in frame.schema
-        ]
-        yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
 
 
 def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
@@ -311,16 +294,15 @@ class Verified(NamedTuple):
 def kind_of(path: str | Path) -> Kind:
     """Say what lies at a path: a folder by the names of its files, a file by its first bytes and its metadata.
 
-    Raises:
-        InputNotFoundError: nothing is there, or nothing that this package has written.
-        VerificationError: it is a Parquet file, too damaged to tell its kind.
+    An InputNotFoundError says that nothing is there that this package has written; a VerificationError, that it is a
+    Parquet file too damaged to tell its kind.
 
     Example:
         >>> kind_of("no/such/path")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Name a release, a corpus, a graph, an export,
-        a file of scores or a background.
+        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Give the path of a release, a corpus, a
+        graph, an export, a file of scores or a background.
     """
     path = Path(path)
     if path.is_dir():
@@ -328,14 +310,11 @@ def kind_of(path: str | Path) -> Kind:
             if (path / mark).is_file():
                 return kind
         return "corpus" if (path / "works").is_dir() else "release"  # an unfinished one, or any other folder
-    if not path.is_file():
+    if not path.is_file() or not is_parquet(path):
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
-        msg = f"{path} {what}. Name {_KINDS}."
+        msg = f"{path} {'is no Parquet file' if path.is_file() else what}. Give the path of {_KINDS}."
         raise InputNotFoundError(msg)
-    if not is_parquet(path):
-        msg = f"{path} is no Parquet file. Name {_KINDS}."
-        raise InputNotFoundError(msg)
-    again = "If this package has made it, remove it and run the command that made it again."
+    again = "If this package wrote it, remove it and repeat the command that wrote it."
     try:
         metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
     except (OSError, pa.ArrowException) as error:
@@ -388,7 +367,7 @@ def _verify_corpus(path: Path) -> dict[str, int]:
         listed = "".join(f"\n- {name}" for name in damaged)
         msg = (
             f"{path}: {len(damaged):,} of {len(sums):,} files are damaged or missing:{listed}\n"
-            "Run the same ingest again: it mends what is damaged."
+            "Run the same ingest again: it replaces these files."
         )
         raise VerificationError(msg)
     counts = {name: provenance[name] for name in ("works", "citations") if isinstance(provenance.get(name), int)}
@@ -402,7 +381,9 @@ def _verify_graph(path: Path) -> dict[str, int]:
 
 def _verify_cache(path: Path) -> dict[str, int]:
     if not is_whole_folder(path):
-        msg = f"{path} is damaged: its files differ from SHA256SUMS. Remove the folder: it is made again when needed."
+        msg = (
+            f"{path} is damaged: its files differ from SHA256SUMS. Remove it. The next run that needs it makes it anew."
+        )
         raise VerificationError(msg)
     return {"files": sum(1 for _ in path.iterdir()) - 1}
 

@@ -17,13 +17,10 @@ _ESCAPED: Final = str.maketrans(_LINE_ENDS)
 
 
 def render_jsonl(rows: pl.DataFrame) -> bytes:
-    r"""Write rows as canonical JSON lines.
+    r"""Write rows as canonical JSON lines; a ValueError if a float is not finite.
 
-    UTF-8, ``\n`` after every line, no spaces, the columns in their order, floats in Python's shortest form
-    that reads back as the same number, and the three characters that naive line readers split on escaped.
-
-    Raises:
-        ValueError: if a float is not finite.
+    UTF-8, ``\n`` after every line, no spaces, the columns in their order, floats in Python's shortest form that reads
+    back as the same number, and the three characters that naive line readers split on escaped.
 
     Example:
         >>> render_jsonl(pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [0.1]}))
@@ -39,11 +36,7 @@ def render_jsonl(rows: pl.DataFrame) -> bytes:
 def render_lines(rows: pl.DataFrame) -> bytes:
     r"""Write the bytes of ``render_jsonl`` many times faster; other threads run meanwhile.
 
-    Columns may be String, whole numbers, Float64 or List[String].
-
-    Raises:
-        ValueError: if a float is not finite.
-        TypeError: if a column is of another type.
+    Columns are String, whole numbers, Float64 or List[String], else a TypeError is raised.
 
     Example:
         >>> rows = pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [1e-05], "concepts": [["Art", None]]})

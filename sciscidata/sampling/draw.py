@@ -1,4 +1,4 @@
-"""Filter all works, then draw: the plain order of a build. A draw of ``late_text`` has the same form."""
+"""Filter all works, then draw: the plain order of a build. ``draw_before_texts`` draws in another order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, join_candidates, mark_removals
-from sciscidata.sampling.manifest_entries import count_stages
+from sciscidata.label_thresholds import VOCABULARIES, count_labels
+from sciscidata.last_year_of_data import count_years
+from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
+from sciscidata.sampling.manifest_entries import describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = (
@@ -32,14 +34,11 @@ class DrawRules(NamedTuple):
 class Drawn(NamedTuple):
     """What was drawn, from which works, and what the manifest counts.
 
-    Attributes:
-        drawn: as ``draw_split`` returns it.
-        works: WORKS; holds the drawn works, perhaps others.
-        eligible: every work that may be drawn, with its scores and labels, unordered. Where works are many it is not in
-            memory: collect only the columns that you need.
-        scored: publication_year and ATYPICALITY at least, of every work with a ``z_p10``; as ``eligible``.
-        counts: ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``, in JSON types;
-            see ``count_stages``.
+    ``drawn`` is as ``draw_split`` returns it; ``works`` (WORKS) holds the drawn works, perhaps others. ``eligible`` is
+    every work that may be drawn, with its scores and labels; ``scored`` has publication_year and ATYPICALITY at least,
+    of every work with a ``z_p10``. Both are unordered, and where works are many not in memory: collect only the columns
+    that you need. ``counts`` has ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``,
+    in JSON types.
     """
 
     drawn: pl.DataFrame
@@ -56,10 +55,6 @@ def draw_after_text(
     rules: DrawRules,
 ) -> Drawn:
     """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
-
-    Raises:
-        SchemaMismatchError: immediately, if a column is missing or mistyped.
-        EmptyInputError, NotEnoughWorksError, WorkIdError: as ``draw_or_explain``.
 
     Example:
         >>> from sciscidata.scoring import join_atypicality, compute_labels
@@ -78,7 +73,12 @@ def draw_after_text(
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    counts = count_stages(marked, eligible, eligibility.last_year, data_date=data_date)
+    stages = {"scored": marked, "eligible": eligible}
+    counts: dict[str, Any] = {
+        "filters": count_removals(marked),
+        **{stage: {name: count_labels(found, name) for name in VOCABULARIES} for stage, found in stages.items()},
+        **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
+    }
     drawn = draw_or_explain(eligible, split, counts["filters"])
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
@@ -90,12 +90,8 @@ def draw_or_explain(
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
     ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``; ``n_unread`` counts the
-    eligible works whose text was not read.
-
-    Raises:
-        EmptyInputError: there is no work at all.
-        NotEnoughWorksError: too few works are eligible; the message says how many each filter removed.
-        SchemaMismatchError, WorkIdError: as ``draw_split``.
+    eligible works whose text was not read. An EmptyInputError says that there is no work. A NotEnoughWorksError says
+    how many works each filter removed. Other errors are as of ``draw_split``.
 
     Example:
         >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})

@@ -41,15 +41,10 @@ _LABELS: Final = {name: pl.Enum(words) for name, words in VOCABULARIES.items()}
 class Queue:
     """Works in the order of their keys, each with its class and split; those that were read, and what became of them.
 
-    Args:
-        eligible: ``work_id``, ``publication_year`` and both labels of the works that may be drawn; run immediately, and
-            again if too few were kept.
-        split: how many are drawn, and which classes are balanced.
-        counted: how many works of each pair of labels ``eligible`` has: the labels, and ``len``.
-
-    Attributes:
-        read: WORKS of the works that were read, with ``removed_by``.
-        repeated: the works that are the same paper as one that is drawn.
+    ``eligible`` has ``work_id``, ``publication_year`` and both labels of the works that may be drawn; it runs
+    immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
+    labels, and ``len``). The attribute ``read`` is WORKS of the works that were read, with ``removed_by``; ``repeated``
+    are the works that are the same paper as one that is drawn.
 
     Example:
         >>> rows = {"work_id": range(90), "disruption_label": ["disruptive", "consolidating", "neutral"] * 30}
@@ -118,9 +113,8 @@ class Queue:
     def take(self, judged: pl.DataFrame, repeated: pl.Series | None = None) -> None:
         """Add works that were read (WORKS with ``removed_by``), and draw again from the start: batches leave no trace.
 
-        ``repeated``: which works of all are the same paper as one with a lower id. None if only those read are known;
-            then
-        the first in key order is drawn.
+        ``repeated`` says which works of all are the same paper as one with a lower id. If it is None, only those read
+        are known, and the first in key order is drawn.
         """
         self.read = pl.concat([self.read, judged.cast(self.read.schema)])
         self.repeated = set() if repeated is None else set(repeated) & set(self._passed()["work_id"])
@@ -211,31 +205,24 @@ def draw_before_text(
 ) -> Drawn:
     """Draw works, and read the text of no more works than that takes.
 
-    The rule, which does not depend on how many are read together: works that pass every filter of structure are taken
-    in the order of their split keys. A work is drawn if its class has room in its split, its text passes the filters of
-    text, and it is not the same paper as another work (one normalised title or DOI). Of repeated papers the one with
-    the lowest id is drawn, as if everything were filtered first: with ``names``, each reading looks at all titles and
-    DOIs, and reads the texts of the same papers too. Without ``names``, the first in key order is drawn, because the
-    other one's text may never be read. No two drawn works are the same paper.
+    Works that pass every filter of structure are taken in the order of their split keys, however many are read
+    together. A work is drawn if its class has room in its split, its text passes the filters of text, and it is not the
+    same paper as another work (one normalised title or DOI). Of repeated papers the one with the lowest id is drawn, as
+    if everything were filtered first: with ``names`` (``work_id``, ``title`` and ``doi`` of all works), each reading
+    looks at all titles and DOIs, and reads the texts of the same papers too. Where reading all titles costs too much,
+    ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read. No two
+    drawn works are the same paper.
 
-    Args:
-        structure: STRUCTURE, one row per work; further columns pass through. Run several times: to count, for the first
-            works of every class in key order, for those drawn, and whenever the result's frames are collected.
-        read_works: returns the WORKS rows of some ids.
-        rules: which works may be drawn, and how many.
-        names: ``work_id``, ``title`` and ``doi`` of all works; None where reading all titles costs too much.
+    ``structure`` is STRUCTURE, one row per work; further columns pass through. It runs several times: to count, for the
+    first works of every class in key order, for those drawn, and whenever the result's frames are collected.
+    ``read_works`` returns the WORKS rows of some ids.
 
-    Returns:
-        As ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or was never read.
-        For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``: ``read``,
-        ``passed`` and ``not_read`` (eligible, but not read); ``with_title`` and so on: works read that have it.
+    The result is as of ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or
+    was never read. For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
+    ``read``, ``passed`` and ``not_read`` (eligible, but not read); ``with_title`` and so on: works read that have it.
 
-    Raises:
-        SchemaMismatchError: immediately, if a column is missing or mistyped.
-        EmptyInputError: there is no work at all.
-        NotEnoughWorksError: a class is too small in a split, when every work of it there has been read. Other works are
-            not read for that: the message counts them as eligible, and says how many they are.
-        WorkIdError: as ``draw_split``.
+    Errors are those of ``draw_or_explain``. A class is too small only when every work of it in its split has been read.
+    Other works are not read for that: the message counts them as eligible, and says how many they are.
 
     Example:
         >>> rows = {"work_id": range(60), "disruption_label": ["disruptive", "consolidating", "neutral"] * 20}
@@ -284,17 +271,21 @@ def draw_before_text(
         pool = remaining.select("work_id", *labels)
     drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread)
     rejected = queue.facts(queue.rejected)
+    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
     counts = {
         "filters": filters,
         "scored": {name: _sum_labels(counted, name) for name in labels},
-        "eligible": {name: _less(_sum_labels(passed, name), rejected[name]) for name in labels},
+        "eligible": {
+            name: {label: n - int((rejected[name] == label).sum()) for label, n in _sum_labels(passed, name).items()}
+            for name in labels
+        },
         "text": {
             "read": queue.read.height,
             "passed": queue.read.height - len(queue.rejected),
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-        **describe_years(_sum_years(counted), last_year),
+        **describe_years(dict(dated.rows()), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
@@ -322,29 +313,17 @@ class _Papers:
             self._judged |= set(judged["work_id"])
             passed = judged.filter(pl.col("removed_by").is_null()).select(_NAMES)
             self._passed = pl.concat([self._passed, passed]).unique("work_id", keep="first", maintain_order=True)
-            ids = self._find(passed)
-            facts = self._eligible.filter(pl.col("work_id").is_in(ids.implode())).collect(engine="streaming")
+            # Every work that has a title or a DOI of one of these; these are among them.
+            same = self._names.filter(shares_name(passed)).select("work_id").collect(engine="streaming")["work_id"]
+            facts = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
             facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
             facts = facts.sort("work_id")
             judged = _judge(self._read_works(facts["work_id"]), facts, self._eligibility)
         return find_duplicates(self._passed)
 
-    def _find(self, works: pl.DataFrame) -> pl.Series:
-        """Find the works that have a title or a DOI of some works; these are among them."""
-        return self._names.filter(shares_name(works)).select("work_id").collect(engine="streaming")["work_id"]
-
-
-def _less(counts: dict[str, int], removed: pl.Series) -> dict[str, int]:
-    return {label: count - int((removed == label).sum()) for label, count in counts.items()}
-
 
 def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
     return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
-
-
-def _sum_years(counted: pl.DataFrame) -> dict[int, int]:
-    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
-    return {year: int(n) for year, n in dated.rows()}
 
 
 def _mark_structure(

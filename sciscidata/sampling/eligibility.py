@@ -20,8 +20,7 @@ from sciscidata.last_year_of_data import count_years, describe_later_works, find
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 
-# ---------- What a work needs to be drawn, as a person states it.
-
+logger = logging.getLogger(__name__)
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]  # counts are UInt32
 _Code = Annotated[str, msgspec.Meta(min_length=1, title="CODE")]
@@ -47,7 +46,7 @@ class EligibilityConfig:
         complete_window: keep only works whose citation window ends before ``last_year``, because a database's last year
             is rarely complete.
         last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
-            in the future (``last_year.find_last_year``).
+            in the future (``last_year_of_data.find_last_year``).
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or the years are out of order.
@@ -85,17 +84,6 @@ class EligibilityConfig:
             raise ConfigError(msg)
 
 
-def check_window(window_years: object) -> None:
-    """Check a citation window that comes without a CDConfig.
-
-    Raises:
-        ConfigError: when called, if it is neither None nor a whole number from 0 to 9,999.
-    """
-    check_value("window_years", window_years, WindowYears)
-
-
-logger = logging.getLogger(__name__)
-
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then what
 #: its citations say, and last the only one that looks at other works.
 FILTERS: Final = (
@@ -113,17 +101,6 @@ FILTERS: Final = (
     "duplicate",
 )
 
-__all__ = [
-    "CANDIDATES",
-    "FILTERS",
-    "EligibilityConfig",
-    "count_references",
-    "count_removals",
-    "first_reason",
-    "join_candidates",
-    "mark_removals",
-]
-
 _FROM_WORKS: Final = (
     "work_id",
     "publication_year",
@@ -134,14 +111,13 @@ _FROM_WORKS: Final = (
     "is_retracted",
     "doi",
 )
-_N_REFERENCES: Final = pl.Schema({"n_references": pl.UInt32()})
 
 #: A column of mark_removals's own, and a year before every other.
 _OTHERWISE: Final = "removed_by but for the window"
 _BEFORE_ALL: Final = -(2**40)
 
 #: What the filters read; made by :func:`join_candidates`.
-CANDIDATES: Final = pl.Schema({**{name: WORKS[name] for name in _FROM_WORKS}, **CD_SCORES, **_N_REFERENCES})
+CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_SCORES | {"n_references": pl.UInt32()})
 
 
 def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
@@ -179,12 +155,11 @@ def join_candidates(
         >>> candidates.select("work_id", "title", "cd_index", "n_references").collect().row(0)
         (1, 'On sleep', 0.5, 2)
     """
-    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS).select(
-        _FROM_WORKS
-    )
+    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
-        facts.join(scored, on="work_id", how="left")
+        facts.select(_FROM_WORKS)
+        .join(scored, on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
         .with_columns(pl.col("n_references").fill_null(0))
     )
@@ -199,20 +174,13 @@ def mark_removals(
 ) -> pl.LazyFrame:
     """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
 
-    Args:
-        candidates: CANDIDATES, as join_candidates makes them; further columns pass through.
-        config: ``EligibilityConfig()`` when None.
-        window_years: the citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its
-            window.
-        data_date: when the youngest record was changed, YYYY-MM-DD; bounds the last year where ``config`` names none.
+    ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. ``window_years`` is the
+    citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its window. ``data_date``, when
+    the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config`` names none.
 
-    Returns:
-        The input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan before it
-        runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is found and
-        works are dated after it, the log warns.
-
-    Raises:
-        SchemaMismatchError, ConfigError: when called, if a column is missing or mistyped, or ``window_years`` is wrong.
+    The result is the input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan
+    before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
+    found and works are dated after it, the log warns.
 
     Example:
         >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
@@ -228,16 +196,15 @@ def mark_removals(
         [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals")
-    check_window(window_years)
+    check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
     # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
     is_given = config.last_year is not None
     reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
     if not is_given:
         reasons[_OTHERWISE] = first_reason(config, None, None)
-    schema = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")} | {
-        "removed_by": pl.String()
-    }
+    kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")}
+    schema = kept | {"removed_by": pl.String()}
 
     def run() -> pl.DataFrame:
         marked = (

@@ -9,21 +9,19 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
-from sciscidata.last_year_of_data import count_years, describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
+from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
-from sciscidata.sampling.eligibility import count_removals
 from sciscidata.storage import hash_file
 
 
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
     """Describe a background by its SHA-256 (not its path) and what it was made of; None if there is none.
 
-    Raises:
-        InputNotFoundError, BackgroundError: there is no file, or it is another kind of file.
-        ConfigError: it was made under another null model than ``config`` asks for.
+    Errors are those of ``read_background``, and a ConfigError if its null model is not the one that ``config`` asks
+    for.
     """
     if path is None or config is None:
         return None
@@ -46,15 +44,11 @@ def describe_novelty(
 ) -> dict[str, Any] | None:
     """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty.
 
-    Args:
-        config: None if novelty was left out.
-        thresholds: of the labels.
-        background: from describe_background; None if the null model is made of the works themselves.
-        scored: ATYPICALITY of every work with a ``z_p10``; other works may be there too.
-        works: how many were read.
-        published: z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
-            manifest, and ``published`` names the score.
-        concentrations: of venues, by year that the closed form scored; see score_atypicality.
+    ``background`` is from describe_background, None if the null model is made of the works themselves. ``scored`` is
+    ATYPICALITY of every work with a ``z_p10``, perhaps of others; ``works`` says how many were read. With
+    ``published``, z was published by others, and only the scores follow from ``config``: then ``config`` is null in the
+    manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
+    see score_atypicality.
 
     Example:
         >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
@@ -109,31 +103,28 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
     return remarks
 
 
-def remark_on_venues(atypicality: Mapping[str, Any] | None) -> list[str]:
-    """Warn about the years in which few venues dominate, as the log did when they were scored.
+def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
+    """Warn as the log did when a release was made: about its last year, its novelty, and years of few venues.
+
+    Where the last year was named, works dated after it need no warning.
 
     Example:
-        >>> remark_on_venues({"venue_concentration": {"1999": 0.3}})[0].split(":")[0]
-        'few venues dominate the references of 1 of 1 years (1999)'
+        >>> scored = pl.DataFrame({"n_pairs": [3], "z_p10": [0.1], "z_median": [1.0]})
+        >>> parts = NoveltyConfig(), LabelThresholds(), None, scored
+        >>> atypicality = describe_novelty(*parts, works=1, concentrations={1999: 0.3})
+        >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}
+        >>> manifest = {"counts": counts, "thresholds": {}, "atypicality": atypicality}
+        >>> [remark.split(":")[0] for remark in remark_on_release(manifest)]
+        ['1 work is dated after 2001, the last year of the data',
+        'few venues dominate the references of 1 of 1 years (1999)']
     """
-    stated = atypicality.get("venue_concentration", {}) if atypicality else {}
-    return remark_on_concentration({int(year): share for year, share in stated.items()})
-
-
-def count_stages(
-    marked: pl.DataFrame, eligible: pl.DataFrame, last_year: int | None, *, data_date: str | None = None
-) -> dict[str, Any]:
-    """Count the works at every filter, and the scored and the eligible ones by label.
-
-    ``marked`` is every work read, labelled, from mark_removals; ``eligible`` those that may be drawn. A ``last_year``
-    of None is found.
-    """
-    stages = {"scored": marked, "eligible": eligible}
-    return {
-        "filters": count_removals(marked),
-        **{stage: {name: count_labels(works, name) for name in VOCABULARIES} for stage, works in stages.items()},
-        **describe_years(count_years(marked), last_year, data_date=data_date),
-    }
+    counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
+    remarks: list[str] = []
+    if manifest.get("eligibility", {}).get("last_year") is None:
+        remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
+    remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"))
+    shares = atypicality.get("venue_concentration", {}) if atypicality else {}
+    return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
 
 
 def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:
@@ -146,23 +137,8 @@ def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_dat
         {'first_year': 2000, 'last_year': 2001, 'later_works': {'works': 1, 'first_year': 2050, 'last_year': 2050}}
     """
     last_year = find_last_year(counts, data_date=data_date) if last_year is None else last_year
-    first_year = min((year for year, n in counts.items() if n), default=None)
     return {
-        "first_year": first_year,
+        "first_year": min((year for year, n in counts.items() if n), default=None),
         "last_year": last_year,
         "later_works": describe_later_works(counts, last_year),
     }
-
-
-def remark_on_years(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn about works of a release that are dated after the last year; empty where the last year was named.
-
-    Example:
-        >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}
-        >>> remark_on_years({"counts": counts, "eligibility": {"last_year": None}})[0].split(":")[0]
-        '1 work is dated after 2001, the last year of the data'
-    """
-    counts = manifest.get("counts", {})
-    if manifest.get("eligibility", {}).get("last_year") is not None:
-        return []
-    return remark_on_later_works(counts.get("later_works"), counts.get("last_year"))

@@ -31,10 +31,9 @@ _ORDERED = ("consolidating", "neutral", "disruptive")  # by rising cd_index
 class Demand:
     """Quotas of the cells of both splits, filled by scored works.
 
-    Attributes:
-        columns: the labels that make up a cell; of a draw without balance, the one it needs.
-        cells: all of them, in the order in which quotas are handed out.
-        cell_of: by work_id, the cell of every scored work that may be drawn.
+    ``columns`` are the labels that make up a cell; of a draw without balance, the one it needs. ``cells`` are all of
+    them, in the order in which quotas are handed out. ``cell_of`` is, by work_id, the cell of every scored work that
+    may be drawn.
     """
 
     thresholds: LabelThresholds

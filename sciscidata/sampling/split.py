@@ -137,17 +137,8 @@ class SplitConfig:
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
     """Hash every id: the first 8 bytes, big-endian, of SHA-256 of ``f"{seed}:{work_id}"``.
 
-    About a million ids a second on one core.
-
-    Args:
-        work_ids: integers without nulls.
-        seed: any whole number.
-
-    Returns:
-        ``split_key`` UInt64, one per id, in the order of ``work_ids``.
-
-    Raises:
-        WorkIdError: if an id is null.
+    The result is ``split_key`` UInt64, in the order of ``work_ids``; a WorkIdError if an id is null. About a million
+    ids a second on one core.
 
     Example:
         >>> split_keys(pl.Series([2741809807]), seed=0).to_list()
@@ -163,14 +154,9 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
 
 
 def split_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
-    """Say in which split each key lies: test if ``key % (n_train + n_test) < n_test``, else train.
+    """Say in which split (String) each key (UInt64) lies: test if ``key % (n_train + n_test) < n_test``, else train.
 
-    Args:
-        keys: UInt64, what ``split_keys`` returns.
-        config: only its sizes are read; for ``balance="none"``, where the split is a matter of rank, do not ask.
-
-    Returns:
-        ``split`` String, one per key, in the order of ``keys``.
+    Of ``config`` only the sizes are read; for ``balance="none"``, where the split is a matter of rank, do not ask.
 
     Example:
         >>> split_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()

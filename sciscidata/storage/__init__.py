@@ -3,51 +3,27 @@
 Nothing here knows about works or citations. Read first: ``atomic.py``.
 """
 
-from __future__ import annotations
-
-from sciscidata.storage.atomic import (
-    atomic_file,
-    atomic_folder,
-    clear_leftovers,
-    clear_unfinished,
-    scratch_folder,
-    whole_when_done,
-)
-from sciscidata.storage.cache import (
-    cached_folder,
-    file_checksum,
-    is_whole_folder,
-    note_finished,
-    quick_checksum,
-    resumable_folder,
-)
-from sciscidata.storage.checksums import BLANK_SEAL, is_sealed, is_sealed_text, seal, seal_text
-from sciscidata.storage.disk_errors import about_os_error, storage_error
-from sciscidata.storage.paths import expand_home, hash_file, path_inside, real_path, refuse_link
-
-__all__ = [
-    "BLANK_SEAL",
-    "about_os_error",
-    "atomic_file",
-    "atomic_folder",
-    "cached_folder",
-    "clear_leftovers",
-    "clear_unfinished",
-    "expand_home",
-    "file_checksum",
-    "hash_file",
-    "is_sealed",
-    "is_sealed_text",
-    "is_whole_folder",
-    "note_finished",
-    "path_inside",
-    "quick_checksum",
-    "real_path",
-    "refuse_link",
-    "resumable_folder",
-    "scratch_folder",
-    "seal",
-    "seal_text",
-    "storage_error",
-    "whole_when_done",
-]
+from sciscidata.storage.atomic import atomic_file as atomic_file
+from sciscidata.storage.atomic import atomic_folder as atomic_folder
+from sciscidata.storage.atomic import clear_leftovers as clear_leftovers
+from sciscidata.storage.atomic import clear_unfinished as clear_unfinished
+from sciscidata.storage.atomic import scratch_folder as scratch_folder
+from sciscidata.storage.atomic import whole_when_done as whole_when_done
+from sciscidata.storage.cache import cached_folder as cached_folder
+from sciscidata.storage.cache import file_checksum as file_checksum
+from sciscidata.storage.cache import is_whole_folder as is_whole_folder
+from sciscidata.storage.cache import note_finished as note_finished
+from sciscidata.storage.cache import quick_checksum as quick_checksum
+from sciscidata.storage.cache import resumable_folder as resumable_folder
+from sciscidata.storage.checksums import BLANK_SEAL as BLANK_SEAL
+from sciscidata.storage.checksums import is_sealed as is_sealed
+from sciscidata.storage.checksums import is_sealed_text as is_sealed_text
+from sciscidata.storage.checksums import seal as seal
+from sciscidata.storage.checksums import seal_text as seal_text
+from sciscidata.storage.disk_errors import about_os_error as about_os_error
+from sciscidata.storage.disk_errors import storage_error as storage_error
+from sciscidata.storage.paths import expand_home as expand_home
+from sciscidata.storage.paths import hash_file as hash_file
+from sciscidata.storage.paths import path_inside as path_inside
+from sciscidata.storage.paths import real_path as real_path
+from sciscidata.storage.paths import refuse_link as refuse_link

@@ -34,24 +34,16 @@ _unfinished: dict[Path, Path] = {}  # the hidden folders of this process, and wh
 def atomic_folder(
     target: Path, *, overwrite: bool = False, recheck: Callable[[], object] | None = None
 ) -> Generator[Path]:
-    """Give a new folder to fill; when the block ends well, it becomes ``target`` in one rename.
+    """Give an empty new folder to fill; when the block ends well, it becomes ``target`` in one rename.
 
-    Until then it lies in ``.{target.name}.tmp-{16 random digits}`` beside ``target``. When the block fails, it is
-    removed and ``target`` is as before. A killed run leaves the hidden folder at most; the next run for the same target
-    removes it.
+    Until then it lies in ``.{target.name}.tmp-{16 random digits}`` beside ``target``; missing parents are made. When
+    the block fails, it is removed and ``target`` is as before. A killed run leaves the hidden folder at most; the next
+    run for the same target removes it. The caller checks beforehand whether ``target`` may exist.
 
-    Args:
-        target: the folder to make; missing parents are made too. The caller checks beforehand whether it may exist.
-        overwrite: replace an existing folder. It is put aside until the new one is in place; if a run is killed between
-            these two renames, the next one puts it back.
-        recheck: called right before that; it raises if what lies there by then may not be replaced.
-
-    Yields:
-        The path of the empty new folder.
-
-    Raises:
-        StorageError: the disk is full, the folder cannot be written, or without ``overwrite`` something
-            appeared at ``target``. Other errors of the block pass through unchanged.
+    With ``overwrite``, an existing folder is put aside until the new one is in place; if a run is killed between these
+    two renames, the next one puts it back. ``recheck`` is called right before that, and raises if what lies there by
+    then may not be replaced. A StorageError says that the disk is full, the folder cannot be written, or, without
+    ``overwrite``, something appeared at ``target``. Other errors of the block pass through unchanged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -77,12 +69,7 @@ def atomic_folder(
 
 
 def take_place(new: Path, target: Path) -> None:
-    """Let a whole folder become ``target``, where there is nothing or an empty folder.
-
-    Raises:
-        StorageError: something appeared there, for example the result of another run for the same target.
-        OSError: the disk failed otherwise.
-    """
+    """Let a whole folder become ``target``; a StorageError if something lies there, such as another run's result."""
     try:
         new.rename(target)
     except OSError as error:
@@ -104,16 +91,9 @@ def atomic_file(
 ) -> Generator[Path]:
     """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
 
-    The rest is as in ``atomic_folder``. A run that finds its result finished calls ``clear_leftovers`` instead.
-
-    Args:
-        target: the file to make.
-        overwrite: False keeps what appears at ``target`` meanwhile: the caller has seen that nothing is there.
-        recheck: as in ``atomic_folder``.
-
-    Raises:
-        StorageError: the disk is full, the file cannot be written, or without ``overwrite`` something appeared at
-            ``target``. Other errors of the block pass through unchanged.
+    The rest, ``recheck`` too, is as in ``atomic_folder``. Without ``overwrite`` a StorageError is raised if something
+    appears at ``target`` meanwhile: the caller has seen that nothing is there. A run that finds its result finished
+    calls ``clear_leftovers`` instead.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -142,11 +122,8 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
     """Give a hidden path for a file or folder; it gets its name when the block ends well.
 
     For a folder that no other run writes to. What a killed run left under the hidden name, or a link that somebody put
-    there, is removed first; a link at ``target`` is replaced, never followed.
-
-    Args:
-        target: the file or folder to make.
-        lasting: flush it to the disk first, so that it survives a failure of the machine.
+    there, is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes the result to the
+    disk first, so that it survives a failure of the machine.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -169,15 +146,8 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
 def scratch_folder() -> Generator[Path]:
     """Give a folder in the system's place for temporary files (TMPDIR), and remove it at the end.
 
-    A killed run leaves it there; the next run removes it.
-
-    Raises:
-        StorageError: the disk is full, or the place cannot be written. Other errors pass through unchanged.
-
-    Example:
-        >>> with scratch_folder() as folder:
-        ...     folder.is_dir()
-        True
+    A killed run leaves it there; the next run removes it. A StorageError says that the disk is full, or that the place
+    cannot be written. Other errors pass through unchanged.
     """
     with ExitStack() as stack:
         try:
@@ -193,12 +163,7 @@ def scratch_folder() -> Generator[Path]:
 
 
 def flush_tree(path: Path) -> None:
-    """Send a file, or a folder with all that is in it, to the disk.
-
-    Example:
-        >>> with scratch_folder() as folder:
-        ...     flush_tree(folder)
-    """
+    """Send a file, or a folder with all that is in it, to the disk."""
     for part in (*path.rglob("*"), path):
         if part.is_file() or part.is_dir():
             flush(part)
@@ -217,7 +182,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def _workspace_beside(target: Path) -> Generator[Path]:
-    """Make a hidden folder of this run's own on the disk of ``target``; clear away what killed runs left there."""
+    """Make a hidden folder for this run on the disk of ``target``; clear away what killed runs left there."""
     with ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

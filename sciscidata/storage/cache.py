@@ -42,9 +42,6 @@ def resumable_folder(target: Path) -> Generator[Path]:
     if ``note_finished`` noted it and its checksum is the same, a folder if this holds for all its files; the rest is
     removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
 
-    Raises:
-        StorageError: as ``atomic_folder``.
-
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
@@ -102,13 +99,8 @@ def resumable_folder(target: Path) -> Generator[Path]:
 def note_finished(folder: Path, name: str, checksum: str) -> None:
     """Note that a file of a ``resumable_folder`` is whole. In any other folder this does nothing.
 
-    Args:
-        folder: the folder that ``resumable_folder`` gave.
-        name: of the file, from ``folder``; it may appear under this name right after.
-        checksum: from ``file_checksum`` or ``quick_checksum``, of the bytes that were written.
-
-    Raises:
-        OSError: the note cannot be written.
+    ``name`` is relative to ``folder``; the file may appear there right after. ``checksum`` comes from ``file_checksum``
+    or ``quick_checksum``, of the bytes that were written.
     """
     ledger = folder.parent / _LEDGER
     if ledger.is_file():
@@ -119,44 +111,23 @@ def note_finished(folder: Path, name: str, checksum: str) -> None:
 
 
 def file_checksum(path: Path) -> str:
-    """Return the checksum of a file for ``note_finished``: its SHA-256.
-
-    Raises:
-        OSError: the file cannot be read.
-
-    Example:
-        >>> file_checksum(Path(os.devnull))[:15]
-        'sha256:e3b0c442'
-    """
+    """Return the checksum of a file for ``note_finished``: ``sha256:`` and its SHA-256."""
     return f"sha256:{hash_file(path)}"
 
 
 def quick_checksum(value: int) -> str:
-    """Write the CRC-32 of a large, passing file as a checksum for ``note_finished``.
-
-    Example:
-        >>> quick_checksum(isal_zlib.crc32(b"abc"))
-        'crc32:352441c2'
-    """
+    """Write the CRC-32 of a large, passing file as a checksum for ``note_finished``."""
     return f"crc32:{value:08x}"
 
 
 def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
-    """Make a folder whose name decides its content, or use again what an earlier run made whole.
+    """Make a folder whose name decides its content, or use again what an earlier run made whole. Return ``target``.
 
-    Beside the files of ``make`` stands their SHA-256, in a file that ``sha256sum -c`` reads. It is compared before the
-    folder is used again; a damaged or unfinished folder is made again, with a warning in the log.
-
-    Args:
-        target: where to keep it. Two runs may make it at the same time: the first one counts.
-        make: fills an empty folder, always with the same files for the same ``target``.
-        resume: keep the files that a killed run has finished, and give ``make`` a folder with them.
-
-    Returns:
-        ``target``.
-
-    Raises:
-        StorageError: the disk is full, or the folder cannot be written. Other errors of ``make`` pass through.
+    ``make`` fills an empty folder, always with the same files for the same ``target``. With ``resume`` it finds there
+    the files that a killed run has finished. Beside the files stands their SHA-256, in a file that ``sha256sum -c``
+    reads. It is compared before the folder is used again; a damaged or unfinished folder is made again, with a warning
+    in the log. Two runs may make it at the same time: the first one counts. Errors of ``make`` pass through; a
+    StorageError says that the disk is full, or the folder cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -190,12 +161,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 def is_whole_folder(folder: Path) -> bool:
     """Whether a folder of ``cached_folder`` is there with its first content: compares every SHA-256.
 
-    Raises:
-        OSError: a file cannot be read. It may be whole, so nothing is made again or removed for that.
-
-    Example:
-        >>> is_whole_folder(Path("no/such/folder"))
-        False
+    An OSError says that a file cannot be read. It may be whole, so nothing is made again or removed for that.
     """
     try:
         return read_whole(folder / _SUMS) == _sums(folder)

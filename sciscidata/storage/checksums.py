@@ -21,12 +21,8 @@ _LONGEST: Final = 1 << 30  # most bytes to search: a damaged footer may claim an
 def seal(path: Path) -> None:
     """Fill in the seal of a finished file: the SHA-256 of the file in which the seal's 64 digits are zeros.
 
-    Args:
-        path: a JSON file, or a Parquet file with JSON among its metadata, that holds the field of BLANK_SEAL once.
-
-    Raises:
-        ValueError: the field is not there, or there twice.
-        OSError: the file cannot be read or written.
+    It is a JSON file, or a Parquet file with JSON among its metadata, that holds the field of BLANK_SEAL once; else a
+    ValueError is raised.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -54,16 +50,7 @@ def _seal(file: IO[bytes]) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file is unchanged since it was sealed. Reads all of it.
-
-    Raises:
-        OSError: the file cannot be read.
-
-    Example:
-        >>> import os
-        >>> is_sealed(Path(os.devnull))
-        False
-    """
+    """Whether a file is unchanged since it was sealed. Reads all of it."""
     with path.open("rb") as file:
         return _is_sealed(file)
 
@@ -78,10 +65,7 @@ def _is_sealed(file: IO[bytes]) -> bool:
 
 
 def seal_text(text: str) -> bytes:
-    r"""Fill in the seal of a text that is about to be written.
-
-    Raises:
-        ValueError: BLANK_SEAL is not in it, or there twice.
+    r"""Fill in the seal of a text that is about to be written; a ValueError if it does not hold BLANK_SEAL once.
 
     Example:
         >>> sealed = seal_text('{"sealed_sha256": "' + "0" * 64 + '"}\n')
@@ -94,12 +78,7 @@ def seal_text(text: str) -> bytes:
 
 
 def is_sealed_text(content: bytes) -> bool:
-    """Whether the content of a sealed file is unchanged.
-
-    Example:
-        >>> is_sealed_text(b"{}")
-        False
-    """
+    """Whether the content of a sealed file is unchanged."""
     return _is_sealed(io.BytesIO(content))
 
 

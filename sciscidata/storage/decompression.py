@@ -41,13 +41,8 @@ Opener = Callable[[], Decoder]
 def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iterator[bytes]:
     """Decompress members or frames that follow each other, at most 4 MB at a time.
 
-    Args:
-        chunks: the compressed bytes.
-        opener: makes the decoder of one member.
-        where: a place that the messages about damage name, for example " here".
-
-    Raises:
-        CorruptRecordError: while reading; the data is damaged, or cut off.
+    ``opener`` makes the decoder of one member. A CorruptRecordError says while reading that the data is damaged or cut
+    off, and names a place: ``where``, for example " here".
 
     Example:
         >>> import gzip
@@ -90,10 +85,8 @@ def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iter
 def skip(block: bytes, at: int, what: bytes | None = None) -> int:
     r"""Return the first place from ``at`` on that holds another byte than ``what``; at the end, the length.
 
-    Args:
-        block: read in windows that grow, so that neither long runs nor many short ones are slow.
-        at: the byte to begin with.
-        what: the bytes to pass over; None for space and line ends.
+    ``what`` of None passes over space and line ends. The block is read in windows that grow, so that neither long runs
+    nor many short ones are slow.
 
     Example:
         >>> skip(b"a\n \nb", 1), skip(b"\n\n", 0)
@@ -127,11 +120,7 @@ def open_fast_gzip() -> Decoder:
 
 
 def open_zstd(max_window: int) -> Opener:
-    """Return a function that makes decoders of Zstandard frames.
-
-    Args:
-        max_window: most bytes of output that a frame may ask a decoder to keep in memory.
-    """
+    """Return a function that makes decoders of Zstandard frames, each with at most ``max_window`` bytes in memory."""
     # One for all frames of a file: making one takes longer than decoding a short frame.
     context = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     return lambda: ZstdFrame(context, max_window)
@@ -141,10 +130,8 @@ class ZstdFrame:
     """A frame of Zstandard, or a skippable one, behind the interface of ``zlib.decompressobj``.
 
     The library returns everything that a piece of input gives, which may be 32,000 times as much. So this class follows
-    the blocks of the frame (RFC 8878), and hands over only as many as can give what is asked for.
-
-    Raises:
-        CorruptRecordError: in ``decompress``; the frame needs a larger window than ``max_window``.
+    the blocks of the frame (RFC 8878), and hands over only as many as can give what is asked for. A frame that needs a
+    larger window than ``max_window`` raises a CorruptRecordError in ``decompress``.
 
     Example:
         >>> bomb = zstandard.ZstdCompressor().compress(bytes(20_000_000))
@@ -205,17 +192,15 @@ class ZstdFrame:
         self._is_walked = self._head[:4] == _ZSTD_MAGIC
         if self._is_walked:
             self._has_checksum = bool(self._head[4] & 4)
-            self._check_window(_window_bytes(self._head))
+            window = _window_bytes(self._head)
+            if window > self._max_window:
+                msg = (
+                    f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
+                    f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
+                )
+                raise CorruptRecordError(msg)
         self._decoder = self._context.decompressobj()
         return at
-
-    def _check_window(self, window: int) -> None:
-        if window > self._max_window:
-            msg = (
-                f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
-                f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
-            )
-            raise CorruptRecordError(msg)
 
     def _walk(self, view: memoryview, at: int, n_blocks: int) -> int:
         """Pass over at most ``n_blocks`` blocks; return the place to stop at."""

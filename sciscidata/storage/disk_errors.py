@@ -51,12 +51,7 @@ def storage_error(error: BaseException, path: Path, hint: str = "") -> StorageEr
 
 
 def about_os_error(error: OSError) -> str | None:
-    """Say in one line which file the system refused; None where the error names no file.
-
-    Example:
-        >>> about_os_error(OSError(13, "Permission denied", "slices"))
-        'slices: Permission denied. Check the path, its permissions and its disk.'
-    """
+    """Say in one line which file the system refused; None where the error names no file."""
     if error.filename is not None:
         problem = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:  # Polars sets neither number nor name, and names the file in its first line

@@ -20,17 +20,7 @@ _PATIENCE_S: Final = 5.0
 
 
 def open_lock(path: Path, *, create: bool = True) -> IO[str]:
-    """Open a file to lock it; a link in its place is refused, never followed.
-
-    Raises:
-        OSError: it cannot be opened, or is a link.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home, open_lock(Path(home, "lock")) as lock:
-        ...     lock.writable()
-        True
-    """
+    """Open a file to lock it. An OSError if it cannot be opened, or is a link, which is never followed."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -40,8 +30,7 @@ def open_lock(path: Path, *, create: bool = True) -> IO[str]:
 def try_lock(file: IO[str]) -> bool:
     """Lock an open file until it is closed or the process ends; False if another process on any machine holds it.
 
-    Raises:
-        OSError: the disk knows no locks.
+    An OSError says that the disk knows no locks.
 
     Example:
         >>> from tempfile import NamedTemporaryFile
@@ -56,16 +45,9 @@ def try_lock(file: IO[str]) -> bool:
 
 @contextmanager
 def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
-    """Keep every other run out of a folder until the block ends, by a lock on the file ``.lock`` in it.
+    """Keep every other run out of an existing folder until the block ends, by a lock on the file ``.lock`` in it.
 
-    On a disk without locks no run is kept out.
-
-    Args:
-        folder: a folder that exists.
-        refusal: raised immediately if another run holds the folder.
-
-    Raises:
-        OSError: the lock cannot be opened, or is a link.
+    If another run holds it, ``refusal`` is raised immediately. On a disk without locks no run is kept out.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -88,14 +70,8 @@ def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
 def one_at_a_time(folder: Path) -> Generator[None]:
     """Wait until no other run changes the names in a folder, and keep others waiting until the block ends.
 
-    A run of this package takes milliseconds for that. After five seconds the wait ends: another program holds the
-    lock, for example ``flock FOLDER sciscidata ...``. Without locks on the system or the disk nothing waits.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home, one_at_a_time(Path(home)):
-        ...     list(Path(home).iterdir())
-        []
+    A run of this package takes milliseconds for that. After five seconds the wait ends: another program holds the lock,
+    for example ``flock FOLDER sciscidata ...``. Without locks on the system or the disk nothing waits.
     """
     if sys.platform == "win32":  # a folder cannot be opened there
         yield

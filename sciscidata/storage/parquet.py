@@ -26,15 +26,7 @@ class ChecksumError(Exception):
 
 
 def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
-    """Write a frame to a path or an open file, with a checksum on every page.
-
-    Args:
-        rows: the frame.
-        path: the file.
-        options: more options of ``pyarrow.parquet.write_table``.
-
-    Raises:
-        OSError: the file cannot be written.
+    """Write a frame to a path or an open file, with a checksum on every page and options of ``pyarrow`` over ours.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -49,15 +41,7 @@ def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) ->
 def read_parquet(path: Path) -> pl.DataFrame:
     """Read a whole file, and compare every page with its checksum.
 
-    Raises:
-        OSError: the file cannot be read, or a page is damaged.
-        pyarrow.ArrowException: it is damaged, or no Parquet.
-
-    Example:
-        >>> read_parquet(Path("none.parquet"))
-        Traceback (most recent call last):
-        ...
-        FileNotFoundError: [Errno 2] No such file or directory: 'none.parquet'
+    An OSError says that it cannot be read or that a page is damaged; a pyarrow.ArrowException, that it is no Parquet.
     """
     with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as read:
         rows: Any = pl.from_arrow(read.read(use_threads=False))
@@ -65,25 +49,13 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file begins as Parquet does.
-
-    Raises:
-        OSError: it cannot be read.
-
-    Example:
-        >>> import os
-        >>> is_parquet(Path(os.devnull))
-        False
-    """
+    """Whether a file begins as Parquet does."""
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
 def sum_groups(file: IO[bytes]) -> list[str]:
     """Return a CRC-32 (8 hex digits) for each row group of an open file, and one for its footer at the end.
-
-    Raises:
-        OSError, pyarrow.ArrowException: the file cannot be read.
 
     Example:
         >>> import io
@@ -117,13 +89,8 @@ class CheckedGroups:
 def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
     """Open a Parquet file to read it by row group, each compared with its checksum.
 
-    Args:
-        path: the file.
-        sums: the result of ``sum_groups`` when it was written.
-
-    Raises:
-        ChecksumError: the footer is damaged.
-        OSError, pyarrow.ArrowException: the file cannot be read.
+    ``sums`` is the result of ``sum_groups`` when it was written. A ChecksumError says that the footer is damaged, an
+    OSError or a pyarrow.ArrowException that the file cannot be read.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -161,12 +128,9 @@ def _bounds(file: Any, metadata: Any) -> list[int]:  # noqa: ANN401
     ends: list[int] = []
     for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
         columns = [group.column(i) for i in range(group.num_columns)]
-        ends.append(max(_start(column) + column.total_compressed_size for column in columns))
+        starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
+        ends.append(max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)))
     return [*[0, *ends][: len(ends)], _footer_start(file)]
-
-
-def _start(column: Any) -> int:  # noqa: ANN401
-    return column.dictionary_page_offset or column.data_page_offset
 
 
 def _sum(file: Any, start: int, end: int) -> str:  # noqa: ANN401

@@ -15,22 +15,12 @@ _LONGEST_SHOWN: Final = 80
 
 
 def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
-    """Turn a name that a file states into a path below ``folder``.
+    """Turn a name that a file states into a path below ``folder``, which need not exist.
 
-    Every name that was read from a file goes through here: the file may be wrong, or made to mislead. A name is plain
-    parts joined by ``/``. A link is followed only if it leads to a place in ``folder``.
-
-    Args:
-        folder: where the file has to lie; a link may lead to it.
-        name: the stated name, of any type.
-        stated_by: the file that states it, for the message.
-
-    Returns:
-        ``folder / name``, which need not exist.
-
-    Raises:
-        UnsafeNameError: the name is no text, is absolute, leaves the folder, holds a control character, or a link
-            leads it out of the folder.
+    Every name that was read from a file goes through here: the file (``stated_by``, for the message) may be wrong, or
+    made to mislead. A name is plain parts joined by ``/``. A link is followed only if it leads to a place in
+    ``folder``. An UnsafeNameError refuses a name that is no text, is absolute, leaves the folder or holds a control
+    character.
 
     Example:
         >>> path_inside(Path("corpus"), "works/part-000000.parquet", stated_by="corpus.json").as_posix()
@@ -68,11 +58,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a link where this package makes its own folder: the link may lead to any file of the user.
-
-    Raises:
-        StorageError: there is one.
-    """
+    """Raise a StorageError for a link where this package makes a folder: it may lead to any file of the user."""
     if path.is_symlink():
         msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
         raise StorageError(msg)
@@ -89,25 +75,12 @@ def expand_home(name: str) -> str:
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is.
-
-    Example:
-        >>> real_path("/a/b/../c").as_posix()
-        '/a/c'
-    """
+    """Return the absolute path behind all symbolic links; one that leads to itself is returned as it is."""
     return Path(os.path.realpath(path))
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of the content of a file, in hexadecimal.
-
-    Raises:
-        OSError: it cannot be read.
-
-    Example:
-        >>> hash_file(Path(os.devnull))[:8]
-        'e3b0c442'
-    """
+    """Return the SHA-256 of the content of a file, in hexadecimal. An OSError names the file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -117,19 +90,14 @@ def hash_file(path: Path) -> str:
 
 
 def list_visible(paths: Iterable[Path]) -> list[Path]:
-    """Sort paths and leave out hidden ones: file managers, foreign disks and Spark put those anywhere.
-
-    Example:
-        >>> [path.name for path in list_visible([Path("b"), Path(".DS_Store"), Path("a")])]
-        ['a', 'b']
-    """
+    """Sort paths and leave out hidden ones: file managers, foreign disks and Spark put those anywhere."""
     return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def remove_folder(path: Path) -> None:
     """Remove a folder and its content as far as possible.
 
-    A file or a link of that name stays: it is not ours. rmtree of a FIFO would wait for a writer.
+    A file or a link of that name stays: it is not ours, and rmtree of a FIFO would wait for a writer.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

@@ -14,11 +14,7 @@ import pyarrow as pa
 
 
 class RowSpool:
-    """Writes rows to Arrow files, one for each number. The rows of one number keep their order.
-
-    Args:
-        folder: the folder of the files.
-        stem: the beginning of their names.
+    """Writes rows to Arrow files ``{stem}-{number}.arrow``, one for each number. Those of a number keep their order.
 
     Example:
         >>> from tempfile import TemporaryDirectory

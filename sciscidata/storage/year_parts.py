@@ -24,12 +24,7 @@ _SAMPLE = 1 << 16
 
 
 def part_path(folder: Path, j: int, name: object) -> Path:
-    """Return the file of the j-th year; files sorted by name have the order of the index.
-
-    Example:
-        >>> part_path(Path("cd"), 3, 1994).name
-        '00003-1994.parquet'
-    """
+    """Return the file of the j-th year, ``00003-1994.parquet``; files sorted by name have the order of the index."""
     return folder / f"{j:05}-{name}.parquet"
 
 
@@ -41,13 +36,10 @@ def write_part(path: Path, rows: pl.DataFrame) -> None:
 
 
 def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.DataFrame]:
-    """Read the files in a folder in the order of ``work_id``, one span of ids at a time.
+    """Read the files in a folder, at least one, in the order of ``work_id``, one span of ids at a time.
 
-    The files, each sorted by itself, are scanned once per span; their statistics avoid most of the reading.
-
-    Args:
-        folder: has at least one file.
-        work_ids: the ids in it, in any order; a sample of them decides where to cut.
+    ``work_ids`` are the ids in it, in any order; a sample of them decides where to cut. The files, each sorted by
+    itself, are scanned once per span; their statistics avoid most of the reading.
     """
     scores = pl.scan_parquet(list_visible(folder.glob("*.parquet")), glob=False)
     sample = np.sort(work_ids[:: max(1, work_ids.size // _SAMPLE)])

@@ -223,7 +223,7 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["background", "--source", "synthetic", "--n-works", "9", "--out", "/proc/nowhere/table"], "/proc/nowhere"),
         (["build", *SMALL, "--out", "/proc/nowhere/slice"], "/proc/nowhere"),
         (["build", "--config", "missing.toml"], "missing.toml cannot be read: No such file"),
-        (["verify", "nowhere"], "does not exist. Name a release, a corpus"),
+        (["verify", "nowhere"], "does not exist. Give the path of a release, a corpus"),
         (["describe", "."], "not a release"),
     ],
 )

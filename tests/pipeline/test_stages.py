@@ -634,7 +634,7 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
 
 
 def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_path):
-    took = r"took \d+\.\d s, peak memory \d+\.\d\d GB(, of the largest worker \d+\.\d\d GB)?\n$"
+    took = r"took \d+\.\d s, peak memory \d+\.\d\d GB( \(largest worker \d+\.\d\d GB\))?\n$"
     status, out, errors = run("ingest", "--source", "synthetic", "--n-works", "3000", "--out", "world")
     assert status == 0, errors
     assert re.search(r"works: 3,000\n", out)
@@ -643,7 +643,7 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
     assert run("describe", "world")[1] in out
     status, out, errors = run("graph", "world")
     assert status == 0, errors
-    assert re.search(r"citations, each once: \d\d,\d{3}\n", out)
+    assert re.search(r"distinct citations: \d\d,\d{3}\n", out)
     assert re.search(took, out)
     folder = re.search(r"graph: (.*)\n", out)[1]
     assert folder.startswith("world/cache/graph-")
@@ -652,7 +652,7 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
         status, out, errors = run(name, "world", "--out", f"{name}.parquet", *flags)
         assert status == 0, errors
         assert f"sha256 {hashlib.sha256((tmp_path / f'{name}.parquet').read_bytes()).hexdigest()}" in out
-        assert re.search(r"works: 3,000, of them with a score: 2,\d{3}\n", out)
+        assert re.search(r"works: 3,000 \(2,\d{3} with a score\)\n", out)
         assert re.search(took, out)
         assert run("describe", f"{name}.parquet")[1] in out
         assert "window_years 3" in out or "null permutation" in out
@@ -702,8 +702,8 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
         (["ingest", "--source", "synthetic", "--n-works", "9", "--out", "file"], "cannot write file"),
         (["build", "--corpus", "nowhere"], "no corpus in nowhere"),
         (["build", "--source", "corpus"], "the source corpus needs a folder: --corpus"),
-        (["describe", "nowhere"], "nowhere does not exist. Name a release, a corpus"),
-        (["describe", "file"], "file is no Parquet file. Name a release, a corpus"),
+        (["describe", "nowhere"], "nowhere does not exist. Give the path of a release, a corpus"),
+        (["describe", "file"], "file is no Parquet file. Give the path of a release, a corpus"),
         (["describe", "half"], "is not finished"),
         (["novelty", "lonely", "--out", "n.parquet", "--background", "none"], "no background at none"),
         (["cd", "lonely", "--out", "file"], "too damaged to be recognised as one, so it is not replaced"),
@@ -839,7 +839,7 @@ def test_what_is_said_about_a_damaged_file_of_scores_is_what_helps(run, world, s
         assert "is there, and damaged" in refused
         assert run(*command, "--overwrite")[0] == 0
     else:
-        assert "remove it and run the command that made it again" in told
+        assert "remove it and repeat the command that wrote it" in told
         assert "Choose another file, or remove it" in refused
         assert run(*command, "--overwrite")[0] == 1
         scored.unlink()
