@@ -16,13 +16,6 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     numba keeps it beside the source, or in the user's cache folder. Where it can write to neither (a read-only
     installation without a home), every run compiles again, which takes seconds.
-
-    Example:
-        >>> @kernel
-        ... def double(x):
-        ...     return 2 * x
-        >>> double(21)
-        42
     """
     try:
         return njit(nogil=True, cache=True)(function)

@@ -71,18 +71,7 @@ def copy(source, start, length, target, at):
 
 @intrinsic
 def prefetch(typingctx, array, position):
-    """Ask for the cache line of ``array[position]`` (flat) without waiting for it. For compiled loops only.
-
-    Example:
-        >>> import numpy as np
-        >>> from sciscidata._kernels.compile import kernel
-        >>> @kernel
-        ... def last(numbers):
-        ...     prefetch(numbers, numbers.size - 1)
-        ...     return numbers[numbers.size - 1]
-        >>> last(np.arange(3))
-        2
-    """
+    """Ask for the cache line of ``array[position]`` (flat) without waiting for it. For compiled loops only."""
 
     def generate(context, builder, signature, arguments):
         layout = signature.args[0]

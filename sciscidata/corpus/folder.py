@@ -118,8 +118,7 @@ def scan_corpus(out: str | Path) -> Corpus:
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
     """Raise StorageError if ``cache``, the cache inside a corpus, is a link, however the path spells it.
 
-    A corpus may come from somebody else, and the link may lead anywhere. A cache elsewhere is the user's own, so it may
-    be a link.
+    A corpus may come from somebody else, and its link may lead anywhere. A cache elsewhere is the user's own.
     """
     own, named = real_path(out) / "cache", Path(cache_dir)
     if any(real_path(path.parent) / path.name == own for path in (named, *named.parents)):
@@ -129,10 +128,8 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
     """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``.
 
-    Raises:
-        InputNotFoundError: it is missing, something else, or of an earlier version.
-        StorageError: it differs from the SHA-256 that it holds.
-        UnsafeNameError: it names a file that cannot belong to a corpus.
+    Raises InputNotFoundError if it is missing, something else, or of an earlier version; StorageError if it differs
+    from the SHA-256 that it holds; UnsafeNameError if it names a file that cannot belong to a corpus.
     """
     try:
         text = read_whole(out / INDEX)
@@ -200,28 +197,14 @@ def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
 
 
 def own_files(out: Path, folder: str) -> list[Path]:
-    """List the files in one folder of a corpus that have a name given by this package, in order.
-
-    Example:
-        >>> own_files(Path("no/such/folder"), "works")
-        []
-    """
+    """List the files in one folder of a corpus that have a name given by this package, in order."""
     return [path for path in sorted((out / folder).glob("part-*")) if _OWN_NAME.fullmatch(path.name)]
 
 
 def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
     """Read files of a corpus, and return the names of those that are missing or differ from their SHA-256.
 
-    Args:
-        out: the corpus.
-        sums: the SHA-256 by name.
-
-    Raises:
-        OSError: a file cannot be read. It may be whole, so nothing is made again or removed for that.
-
-    Example:
-        >>> find_damaged(Path("no/such/folder"), {"removed.parquet": "77"})
-        ['removed.parquet']
+    Raises OSError if a file cannot be read. It may be whole, so nothing is made again or removed for that.
     """
 
     def is_whole(item: tuple[str, str]) -> bool:

@@ -15,20 +15,13 @@ from sciscidata.storage import cached_folder
 
 
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
-    """Build the citation graph of a corpus on disk, or map the one in the cache.
+    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir``, ``folder / "cache"`` by convention.
 
     The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
     the files that it is built from are compared with their SHA-256.
 
-    Args:
-        folder: the corpus.
-        cache_dir: where the graph lies; ``folder / "cache"`` by convention.
-
-    Raises:
-        InputNotFoundError: there is no corpus, or an unfinished one.
-        EmptyInputError: the corpus holds no citations.
-        StorageError: a file is damaged, or ``cache_dir`` is a link inside the corpus.
-        SciSciDataError: as ``build_graph`` raises.
+    Raises InputNotFoundError if there is no corpus, or an unfinished one; EmptyInputError if it holds no citations;
+    StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus; and what ``build_graph`` raises.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -33,13 +33,8 @@ _REMEDY: Final = "Make it again, with overwrite=True."
 def read_score_facts(path: str | Path) -> dict[str, Any]:
     """Read the facts that a score file states.
 
-    Returns:
-        ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256`` of its corpus; ``rows``;
-        ``columns``.
-
-    Raises:
-        InputNotFoundError: there is no file, or it is no score file.
-        VerificationError: it is a score file with damaged facts.
+    They are ``stage`` (``"cd"`` or ``"novelty"``), ``config``, ``source`` and ``corpus_sha256`` of its corpus, ``rows``
+    and ``columns``. Raises InputNotFoundError if there is no score file, VerificationError if its facts are damaged.
 
     Example:
         >>> read_score_facts("none.parquet")
@@ -70,21 +65,9 @@ def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def verify_scores(path: str | Path) -> dict[str, Any]:
-    """Compare all of a score file with the SHA-256 that it holds.
+    """Compare all of a score file with the SHA-256 that it holds, and return its facts.
 
-    Returns:
-        The result of ``read_score_facts``.
-
-    Raises:
-        InputNotFoundError: there is no file, or it is no score file.
-        VerificationError: it is damaged, or of a version that wrote no SHA-256.
-
-    Example:
-        >>> verify_scores("none.parquet")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
-        path.
+    Raises what ``read_score_facts`` raises, and VerificationError if it is of a version that wrote no SHA-256.
     """
     facts = read_score_facts(path)
     if not is_sealed(Path(path)):
@@ -109,11 +92,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the scores are there already, and whole.
 
     Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
-    damage, this needs ``overwrite``.
-
-    Raises:
-        ConfigError: ``out`` has the suffix of another kind of file than Parquet.
-        ReleaseExistsError: ``out`` holds something else, or another or damaged result and not ``overwrite``.
+    damage, this needs ``overwrite``. Raises ReleaseExistsError for another or damaged result without ``overwrite``, and
+    for anything else that ``out`` holds; ConfigError if ``out`` has the suffix of another kind of file than Parquet.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():
@@ -149,17 +129,11 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all.
+    """Write a score file, whole or not at all, from at least one batch; rows come in the order of their ids.
 
-    Args:
-        batches: one at least; their rows come in the order of their ids.
-        out: the file.
-        facts: the facts that it states.
-        replace: replace a score file that is there when the scores are made.
-
-    Raises:
-        StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
-        ReleaseExistsError: ``out`` holds something else than scores by then.
+    ``replace`` replaces a score file that is there when the scores are made. Raises StorageError if the disk is full,
+    ``out`` cannot be written, or another run has made it meanwhile; ReleaseExistsError if it holds something else by
+    then.
     """
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None

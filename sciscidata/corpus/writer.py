@@ -67,30 +67,21 @@ def write_corpus(
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> Corpus:
-    """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames themselves.
+    """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
     Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
     ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows, so the bytes
     are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
     replaced, only files that this package has written are removed.
 
-    Args:
-        corpus: of any source; its frames have to give the same rows in the same order every time.
-        out: a folder for this corpus alone; made if it is missing.
-        texts: write titles and abstracts too.
-        inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
-        overwrite: replace another corpus, or this one made with other ``texts`` or from changed ``inputs``.
-        advance: called with numbers of works and citations written or found, to advance a progress bar.
+    The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
+    from: when the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
+    made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
+    works and citations written or found.
 
-    Returns:
-        The result of ``scan_corpus``.
-
-    Raises:
-        SchemaMismatchError: when called, if a frame lacks a column or holds it in another dtype.
-        EmptyInputError: there is no work.
-        ReleaseExistsError: when called; the folder holds another corpus and not ``overwrite``.
-        StorageError: the disk is full, the folder cannot be written or holds something else than a corpus, or another
-            run is at work in it.
+    Raises SchemaMismatchError (a frame lacks a column or holds it in another dtype) and ReleaseExistsError (the folder
+    holds another corpus and not ``overwrite``) when called; EmptyInputError if there is no work; StorageError if the
+    disk is full, or the folder cannot be written, holds something else than a corpus, or is in use by another run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -129,11 +120,7 @@ def write_corpus(
 
 
 def refuse_foreign(out: Path) -> None:
-    """Refuse a folder that holds anything, unless a file of this package says that it is a corpus.
-
-    Raises:
-        StorageError: the folder holds something else, or cannot be read.
-    """
+    """Raise StorageError for a folder that holds anything, unless a file of this package says that it is a corpus."""
     if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
         return
     try:
@@ -149,12 +136,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def is_claimed(out: Path, identity: str) -> bool:
-    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says.
-
-    Example:
-        >>> is_claimed(Path("no/such/folder"), "{}")
-        False
-    """
+    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says."""
     try:
         return read_whole(out / MADE_OF).decode() == identity
     except (OSError, UnicodeDecodeError):
@@ -164,9 +146,7 @@ def is_claimed(out: Path, identity: str) -> bool:
 def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
     """State in a locked folder what its corpus is made of; remove another corpus if ``overwrite``.
 
-    Raises:
-        ReleaseExistsError: the folder holds another corpus and not ``overwrite``.
-        StorageError: the folder cannot be written.
+    Raises ReleaseExistsError if there is another corpus and not ``overwrite``, StorageError if it cannot be written.
     """
     if is_claimed(out, identity):
         return
@@ -202,8 +182,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 def locked_folder(out: Path) -> Generator[None]:
     """Make the folder of a corpus and keep a second run out until the block or the process ends.
 
-    Raises:
-        StorageError: the folder cannot be made, a link leads out of it, or another run is at work in it.
+    Raises StorageError if it cannot be made, a link leads out of it, or another run is at work in it.
     """
     for name in (*TABLES, RECEIPTS, UNFINISHED):
         refuse_link(out / name)

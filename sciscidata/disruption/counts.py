@@ -30,7 +30,7 @@ class Counter:
         self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
 
     def count(self, focal: range) -> dict[str, npt.NDArray[Any]]:
-        """Count for some works of one year: n_i, n_j, n_k; with ``family`` also n_j5, n_shared and n_to_date.
+        """Count n_i, n_j, n_k of some works of a year; with ``family`` also n_j5, n_shared, n_to_date.
 
         Calls may come for any year; ascending years are cheapest.
         """
@@ -69,9 +69,8 @@ class Counter:
 class _MovingWindow:
     """Which citers count for the present focal year.
 
-    Attributes:
-        slices: (n, 2), for every paper, where in the flat list of citers those inside the window begin and end.
-        low, high: the works that may be citers at all have indices low .. high - 1.
+    ``slices`` (n, 2) says where in the flat list of citers those of each paper that are inside the window begin and
+    end. Works that may be citers at all have indices low .. high - 1.
     """
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:

@@ -38,13 +38,10 @@ def score_schema(config: CDConfig) -> pl.Schema:
 
 
 def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
-    """Compute every index from whole numbers, so that one division is the only rounding.
+    """Compute every index from whole numbers, so that one division is the only rounding; null counts give null.
 
-    Args:
-        counts: work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers up
-            to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time). Null counts give
-            null.
-        config: which indices, and when they are undefined.
+    ``counts`` has work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
+    up to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time).
 
     Example:
         >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})

@@ -104,10 +104,8 @@ def score_graph(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
-    ``focal``: score the works with these indices only; every other work still counts as a citer. None: all of WORKS.
-
-    Raises:
-        ConfigError: ``config`` or ``n_threads`` is wrong, or ``focal`` is not a range of works in WORKS.
+    Only the works with indices in ``focal`` are scored (None: all of WORKS); every other work still counts as a citer.
+    Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -143,11 +141,8 @@ def cache_cd_index(
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
     of the graph, ``config`` and ``focal``; a whole folder is used again, a damaged one is made anew with a warning. The
-    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``.
-
-    Raises:
-        ConfigError: as score_graph.
-        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``. Raises
+    ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory

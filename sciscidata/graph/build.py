@@ -45,13 +45,9 @@ def lay_out(
 ) -> dict[str, npt.NDArray[Any]]:
     """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
 
-    Args:
-        citations: citing_id and cited_id without nulls, in any order.
-        nodes: the works, in index order.
-        scratch: for the spool. One that another run finished is used.
-        folder: for the arrays. None holds them in memory or, if they exceed it, in files in ``scratch``; mapped pages
-            survive the removal of their file.
-        means: limits.
+    ``citations`` has citing_id and cited_id without nulls, in any order. ``scratch`` is for the spool; one that another
+    run finished is used. Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``; mapped
+    pages survive the removal of their file.
     """
     store = Store(folder, means.lasting)
     # The three are made together: one may be missing because it was damaged.
@@ -220,13 +216,7 @@ _UNDATED: Final = np.iinfo(np.int32).min
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Works by (year, id); works without a year come last, by id.
-
-    Attributes:
-        ids: int64 (n).
-        years: int32, the years that occur, ascending.
-        year_offsets: int64, one more than ``years``: where the works of each year begin, and the end of the last.
-    """
+    """Works by (year, id), those without a year last; ``year_offsets`` says where each of ``years`` begins, and the end."""
 
     ids: npt.NDArray[np.int64]
     years: npt.NDArray[np.int32]
@@ -242,17 +232,11 @@ class Nodes:
 
 
 def read_nodes(works: pl.LazyFrame) -> Nodes:
-    """Bring works into index order.
+    """Bring works (work_id Int64 and publication_year Int32, in any order) into index order.
 
     Rows go to the range of their year, then each year is sorted in place. This takes 20 bytes of memory per work, and 8
-    at the end; sorting the frame takes 45.
-
-    Args:
-        works: work_id Int64 and publication_year Int32, in any order.
-
-    Raises:
-        EmptyInputError: there is no row.
-        WorkIdError: a work_id is null, or -2^63.
+    at the end; sorting the frame takes 45. Raises EmptyInputError if there is no row, WorkIdError if a work_id is null
+    or -2^63.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20, 5], "publication_year": [2001, 2000, 2001, None]},

@@ -93,27 +93,22 @@ def build_graph(
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays.
 
-    Args:
-        works: WORKS; only work_id and publication_year are read. Works that occur only in ``citations`` become
-            nodes without a year: they count as references, never as citers.
-        citations: CITATIONS, in any order; repeats, self-citations and nulls are dropped.
-        cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory. A later
-            call with the same content, in any order of rows, maps the same files; damaged files are made again, with a
-            warning in the log. A killed build continues after its last finished stage. The hash takes another pass over
-            the edges.
-        memory_limit_mb: most memory for edges while building, in MB; 20 to 30 bytes per work come on top.
-        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+    ``works``: only work_id and publication_year are read. Works that occur only in ``citations`` become nodes without a
+    year: they count as references, never as citers. ``citations`` come in any order; repeats, self-citations and nulls
+    are dropped.
 
-    Returns:
-        A CitationGraph; its arrays are memory maps when ``cache_dir`` is given or edges exceed the limit.
+    ``cache_dir`` keeps the arrays under a hash of the content of both frames, and maps them into memory. A later call
+    with the same content, in any order of rows, maps the same files; damaged files are made again, with a warning in
+    the log. A killed build continues after its last finished stage. The hash takes another pass over the edges.
 
-    Raises:
-        ConfigError: ``n_threads`` is no number of threads.
-        SchemaMismatchError: a column is missing or has another dtype.
-        WorkIdError: in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63.
-        EmptyInputError: ``works`` has no row.
-        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written. It needs 8 bytes per
-            edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
+    ``memory_limit_mb``: most memory for edges while building, in MB; 20 to 30 bytes per work come on top. Arrays are
+    memory maps if edges exceed it, or with ``cache_dir``. ``n_threads``: as many as Polars uses (POLARS_MAX_THREADS)
+    when None; the result does not depend on it.
+
+    Raises ConfigError (``n_threads`` is no number of threads), SchemaMismatchError (a column is missing or has another
+    dtype), WorkIdError (in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63), EmptyInputError
+    (``works`` has no row), StorageError (the disk is full, or ``cache_dir``, without it TMPDIR, cannot be written). It
+    needs 8 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
@@ -133,12 +128,9 @@ def build_graph(
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
-    """Write the arrays of a graph into a folder of ``cached_folder``; frames and errors are as in ``build_graph``.
+    """Write the arrays of a graph into a folder of ``cached_folder``: an empty one, or one that a killed run has begun.
 
-    Args:
-        works: WORKS.
-        citations: CITATIONS, read once.
-        folder: empty, or with the files that a killed run has finished.
+    Frames and errors are as in ``build_graph``; citations are read once.
     """
     citations, nodes, means = _prepare(works, citations, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
@@ -164,15 +156,10 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
-    """Map the arrays of a folder that ``build_graph`` has made into memory.
+    """Map the arrays of ``graph-...``, a folder that ``build_graph`` has made in its ``cache_dir``, into memory.
 
-    Args:
-        folder: ``graph-...`` in the ``cache_dir`` of ``build_graph``.
-        trusted: skip the comparison of its files with their SHA-256, which takes about a second per GB.
-
-    Raises:
-        InputNotFoundError: ``folder`` holds no graph of this version.
-        StorageError: a file of the graph is damaged.
+    ``trusted`` skips the comparison of its files with their SHA-256, which takes about a second per GB. Raises
+    InputNotFoundError if ``folder`` holds no graph of this version, StorageError if a file of the graph is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory

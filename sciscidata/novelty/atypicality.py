@@ -154,18 +154,10 @@ def score_atypicality(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
 
-    Args:
-        graph: the citation graph.
-        venues: from ``venue_numbers``.
-        config: as in compute_atypicality.
-        focal: int64, ids of the works to score; all when None.
-        background: ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``.
-        n_threads: years are shared among them.
-        concentrations: as in compute_atypicality.
-
-    Raises:
-        ConfigError: an argument is wrong, or ``venues`` or ``background`` belong to another graph.
-        BackgroundError: the background is damaged.
+    ``venues`` are from ``venue_numbers``, ``focal`` holds the ids of the works to score (None: all), ``background`` is
+    ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``; years are shared among threads.
+    Raises ConfigError if an argument is wrong, or ``venues`` or ``background`` belong to another graph; BackgroundError
+    if the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
     _check_inputs(graph, venues, config, background)
@@ -195,11 +187,8 @@ def cache_atypicality(
 
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
     is a hash of all that the scores depend on; a whole folder is used again, a damaged one is made anew with a warning.
-    The files hold all works of WORKS in index order when read by name.
-
-    Raises:
-        ConfigError, BackgroundError: as score_atypicality.
-        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+    The files hold all works of WORKS in index order when read by name. Errors are as of score_atypicality, and a
+    StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -48,11 +48,8 @@ Int64Array = npt.NDArray[np.int64]
 class Background:
     """A background on disk, checked, and ready to be looked up.
 
-    Attributes:
-        path: the file.
-        null_model: ``NoveltyConfig.null_model()`` of the corpus it was made of.
-        counts: publication_year, n_works, n_references and n_pairs of each year.
-        source_ids: the ids of the venues by number; empty until ``for_venues_of``.
+    ``null_model`` is ``NoveltyConfig.null_model()`` of the corpus it was made of. ``counts`` has publication_year,
+    n_works, n_references and n_pairs of each year. ``source_ids``, by venue number, is empty until ``for_venues_of``.
     """
 
     path: Path
@@ -95,10 +92,8 @@ class Background:
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
 
-        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id.
-
-        Raises:
-            BackgroundError: the file is damaged, or holds a pair twice.
+        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id. Raises
+        BackgroundError if the file is damaged, or holds a pair twice.
         """
         pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
         parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
@@ -130,10 +125,8 @@ class Background:
 def read_background(path: str | Path) -> Background:
     """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
 
-    Raises:
-        ConfigError: ``path`` is not a path.
-        InputNotFoundError: there is no file.
-        BackgroundError: it is another kind of file, of another format, lacks a column, or is damaged.
+    Raises ConfigError if ``path`` is not a path, InputNotFoundError if there is no file, BackgroundError if it is
+    another kind of file, of another format, lacks a column, or is damaged.
 
     Example:
         >>> read_background("nowhere.parquet")
@@ -214,12 +207,9 @@ def write_null_model(
     """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
     Memory: the graph, and the pairs of one year per thread. The rows do not depend on ``n_threads``. Without
-    ``overwrite``, a file that another run makes meanwhile stays.
-
-    Raises:
-        ConfigError, SchemaMismatchError: before any row is read, if an argument is wrong or a column is missing.
-        WorkIdError, EmptyInputError: as build_graph.
-        StorageError: the disk is full, ``path`` cannot be written, or another run has made it.
+    ``overwrite``, a file that another run makes meanwhile stays. Before any row is read, ConfigError and
+    SchemaMismatchError are raised if an argument is wrong or a column is missing; later WorkIdError and EmptyInputError
+    as by build_graph, and StorageError if the disk is full, ``path`` cannot be written, or another run has made it.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -66,16 +66,12 @@ class Cells:
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids; -1 where a work has no venue.
 
-    Returns:
-        int32 (graph.n_dated), in index order.
-
-    Raises:
-        ConfigError: ``works`` holds a work with a venue and a year that is not in the graph.
+    The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
+    year that is not in the graph.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> from sciscidata.graph.graph import build_graph
         >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
         >>> venue_numbers(graph, works)
         array([-1,  0], dtype=int32)

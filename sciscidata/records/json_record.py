@@ -102,11 +102,8 @@ _LOOSE = msgspec.json.Decoder(_Loose)
 def strict_json(text: bytes) -> bytes:
     r"""Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
 
-    A lone surrogate becomes U+FFFD.
-
-    Raises:
-        CorruptRecordError: the standard library cannot read it, or it has more than 64 MB: the objects that the
-            standard library makes take many times as much memory.
+    A lone surrogate becomes U+FFFD. Raises CorruptRecordError if the standard library cannot read it, or if it has more
+    than 64 MB: the objects that the standard library makes take many times as much memory.
 
     Example:
         >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
@@ -144,13 +141,10 @@ class NoListError(CorruptRecordError):
 def entries_one_by_one(text: bytes) -> Iterator[bytes]:
     r"""Cut a list, or the list ``results`` of an object, into its entries, which ``strict_json`` may have to mend.
 
-    Only one entry is held as objects at a time, so memory does not grow with their number.
-
-    Raises:
-        CorruptRecordError: while reading; it is not JSON, or has more than 100,000 entries of less than 16 bytes on
-            average: these are no works.
-        TooLongToMendError: while reading; a value, for example an entry, has more than 64 MB.
-        NoListError: at the end; it is JSON, but neither of the two.
+    Only one entry is held as objects at a time, so memory does not grow with their number. While reading, it raises
+    CorruptRecordError for what is not JSON, or has more than 100,000 entries of less than 16 bytes on average, which
+    are no works; TooLongToMendError for a value of more than 64 MB; at the end, NoListError for JSON that is neither of
+    the two.
 
     Example:
         >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))
@@ -271,11 +265,7 @@ class _Walk:
 
 
 def decode_loosely(line: bytes) -> Record:
-    """Read one odd record, and keep the fields that fit their types.
-
-    Raises:
-        CorruptRecordError: it is no JSON object.
-    """
+    """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError if it is no JSON object."""
     return _mend(_decode_whatever(line))
 
 
@@ -328,8 +318,7 @@ def _mend_topics(topics: Json) -> list[Topic]:
 def index_text(raw: msgspec.Raw) -> str | None:
     """Return the JSON text of an inverted index; None for null.
 
-    Raises:
-        UnicodeDecodeError, msgspec.MsgspecError: it is not UTF-8, or a broken string.
+    Raises UnicodeDecodeError or msgspec.MsgspecError if it is not UTF-8, or a broken string.
     """
     text = str(raw, "utf-8")
     if text == "null":

@@ -70,11 +70,7 @@ class Gap:
         self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
-        """Count bytes without a work, and the lines among them that hold something else.
-
-        Raises:
-            CorruptRecordError: there are too many.
-        """
+        """Count bytes without a work, and lines in them that hold something else; raise CorruptRecordError if too many."""
         self.n_bytes += n_bytes
         self.n_lines += n_lines
         most_lines = self._max_mb * _LINES_PER_MB
@@ -91,15 +87,10 @@ class Gap:
 
 
 def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut text into blocks of whole lines, without the last line end; give an error in place of a too long line.
+    r"""Cut text, in pieces of any size, into blocks of whole lines, without the last line end; give errors for long lines.
 
-    Args:
-        pieces: text in pieces of any size.
-        limits: no block is longer than the longest line and one piece.
-        gap: counts the skipped bytes of long lines; the caller counts the rest.
-
-    Raises:
-        CorruptRecordError: while reading, from ``gap``.
+    No block is longer than the longest line and one piece. ``gap`` counts the skipped bytes of long lines, and may
+    raise CorruptRecordError while reading; the caller counts the rest.
 
     Example:
         >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
@@ -167,11 +158,7 @@ def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
 
 
 def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    r"""Give the lines of a block one by one, and blank lines in a row together.
-
-    Args:
-        block: whole lines, without the last line end.
-        at: the byte to begin with.
+    r"""Give the lines of a block of whole lines, from byte ``at`` on, one by one, and blank lines in a row together.
 
     Example:
         >>> list(split_lines(b"1\n\n \n\n2"))
