@@ -15,7 +15,7 @@ from sciscidata.storage import cached_folder
 
 
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
-    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir``, ``folder / "cache"`` by convention.
+    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
 
     The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
     the files that it is built from are compared with their SHA-256.

@@ -216,7 +216,7 @@ _UNDATED: Final = np.iinfo(np.int32).min
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Works by (year, id), those without a year last; ``year_offsets`` says where each of ``years`` begins, and the end."""
+    """Works by (year, id), those without a year last; ``year_offsets``: where each year begins, and the last ends."""
 
     ids: npt.NDArray[np.int64]
     years: npt.NDArray[np.int32]

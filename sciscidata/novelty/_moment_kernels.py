@@ -179,7 +179,7 @@ def moments_of_cells(
 
 @kernel
 def settle_doubts(cell_starts, partners, shares, sizes, two, three, weights, parts, within, deviation):
-    """Replace every deviation below 0 by its opposite if the count surely varies; these and 0 else by the exact one."""
+    """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one."""
     for a in range(shares.shape[0]):
         for cell in range(cell_starts[a], cell_starts[a + 1]):
             if deviation[cell] <= 0:

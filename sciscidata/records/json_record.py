@@ -265,7 +265,7 @@ class _Walk:
 
 
 def decode_loosely(line: bytes) -> Record:
-    """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError if it is no JSON object."""
+    """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError for no JSON object."""
     return _mend(_decode_whatever(line))
 
 

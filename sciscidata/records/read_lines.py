@@ -70,7 +70,7 @@ class Gap:
         self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
-        """Count bytes without a work, and lines in them that hold something else; raise CorruptRecordError if too many."""
+        """Count bytes without a work, and lines of something else among them; raise CorruptRecordError if too many."""
         self.n_bytes += n_bytes
         self.n_lines += n_lines
         most_lines = self._max_mb * _LINES_PER_MB
@@ -87,7 +87,7 @@ class Gap:
 
 
 def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut text, in pieces of any size, into blocks of whole lines, without the last line end; give errors for long lines.
+    r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
 
     No block is longer than the longest line and one piece. ``gap`` counts the skipped bytes of long lines, and may
     raise CorruptRecordError while reading; the caller counts the rest.
