@@ -6,9 +6,8 @@ They use only additions, multiplications and divisions, which IEEE 754 defines t
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Float64Array = npt.NDArray[np.float64]
+from sciscidata._kernels.arrays import Float64Array
 
 _Z_LIMIT = 8.0  # beyond, the sigmoid is practically 0 or 1
 _LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero, so whole multiples of it are exact

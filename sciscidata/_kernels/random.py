@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
+from sciscidata._kernels.arrays import Int64Array, UInt64Array
 
 WEYL = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray
 from sciscidata.disruption.config import CDConfig
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
@@ -17,7 +15,7 @@ _COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_refs", "n_j5")
 }
 
 
-def counted_rows(graph: CitationGraph, span: range, counts: dict[str, npt.NDArray[Any]]) -> pl.DataFrame:
+def counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
     """Put works and counts side by side: what add_indices reads."""
     n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
     n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
 from sciscidata.disruption.config import COMPAT, CDConfig
@@ -117,7 +116,7 @@ def score_graph(
     config = _checked(config, n_threads)
     focal = _checked_focal(graph, focal)
     dated = _dated(graph, focal)
-    columns: dict[str, npt.NDArray[Any]] = {}
+    columns: dict[str, AnyArray] = {}
     for span, counts in _counts_by_year(graph, config, _split_by_year(graph, dated), n_threads):
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
@@ -198,7 +197,7 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
 
 def _counts_by_year(
     graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None
-) -> Iterator[tuple[range, dict[str, npt.NDArray[Any]]]]:
+) -> Iterator[tuple[range, dict[str, AnyArray]]]:
     """Count for one span of works after the other, with a bar."""
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
     with progress_bar("CD index", n_references, unit="references") as advance:

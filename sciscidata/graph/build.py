@@ -17,16 +17,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import EmptyInputError, WorkIdError
-from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
+from sciscidata.graph.edge_spool import Means, Spool, refuse_reserved, spool_edges
 from sciscidata.storage import note_finished, whole_when_done
 
 DTYPES: dict[str, type[np.generic]] = {
@@ -42,7 +42,7 @@ DTYPES: dict[str, type[np.generic]] = {
 
 def lay_out(
     citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
 
     ``citations`` has citing_id and cited_id without nulls, in any order. ``scratch`` is for the spool; one that another
@@ -77,21 +77,21 @@ class Store:
 
     def __init__(self, folder: Path | None, lasting: bool = False) -> None:
         self._folder, self._lasting = folder, lasting
-        self._held: dict[str, npt.NDArray[Any]] = {}
+        self._held: dict[str, AnyArray] = {}
 
-    def find(self, name: str) -> npt.NDArray[Any] | None:
+    def find(self, name: str) -> AnyArray | None:
         """Return an array if it is finished."""
         if name not in self._held and self._folder is not None and (self._folder / f"{name}.bin").exists():
             self._held[name] = map_array(self._folder, name)
         return self._held.get(name)
 
-    def get(self, name: str) -> npt.NDArray[Any]:
+    def get(self, name: str) -> AnyArray:
         """Return an array that is finished."""
         found = self.find(name)
         assert found is not None
         return found
 
-    def keep(self, name: str, most: int, blocks: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def keep(self, name: str, most: int, blocks: Iterable[AnyArray]) -> AnyArray:
         """Join blocks of at most ``most`` numbers in all; for a file, only one block is in memory."""
         if self._folder is None:
             whole = np.empty(most, DTYPES[name])
@@ -114,7 +114,7 @@ class Store:
         return self.get(name)
 
 
-def map_array(folder: Path, name: str) -> npt.NDArray[Any]:
+def map_array(folder: Path, name: str) -> AnyArray:
     """Map a finished array into memory."""
     path = folder / f"{name}.bin"
     if path.stat().st_size == 0:  # an empty file cannot be mapped
@@ -194,7 +194,7 @@ def _citers_by_time(
             advance(citers.size)
 
 
-def _offsets(lengths: npt.NDArray[Any]) -> Int64Array:
+def _offsets(lengths: AnyArray) -> Int64Array:
     """Turn row lengths into the start of each row, and the end of the last."""
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -218,11 +218,11 @@ _UNDATED: Final = np.iinfo(np.int32).min
 class Nodes:
     """Works by (year, id), those without a year last; ``year_offsets``: where each year begins, and the last ends."""
 
-    ids: npt.NDArray[np.int64]
-    years: npt.NDArray[np.int32]
-    year_offsets: npt.NDArray[np.int64]
+    ids: Int64Array
+    years: Int32Array
+    year_offsets: Int64Array
 
-    def parts(self) -> Iterator[npt.NDArray[Any]]:
+    def parts(self) -> Iterator[AnyArray]:
         """Yield all ids, then the year of every work as int32, in pieces: the input of a hash of the works."""
         yield self.ids
         ends = [*self.year_offsets.tolist(), self.ids.size]
@@ -266,9 +266,7 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
     return Nodes(ids, years, year_offsets)
 
 
-def _scatter(
-    rows: pl.DataFrame, years: npt.NDArray[Any], cursor: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
-) -> None:
+def _scatter(rows: pl.DataFrame, years: AnyArray, cursor: Int64Array, ids: Int64Array) -> None:
     """Append the ids of some rows to the range of their year, and move ``cursor`` on."""
     year = rows["publication_year"]
     slot = np.where(year.is_null().to_numpy(), years.size, np.searchsorted(years, year.fill_null(_UNDATED).to_numpy()))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from isal import isal_zlib
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ONE_ROW_EACH, WorkIdError
@@ -21,9 +21,6 @@ _BATCH_EDGES = 1 << 20
 _CHUNK_EDGES = 1 << 14
 _MIN_BUCKET_WORKS = 1 << 16
 _MAX_BUCKETS = 512
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

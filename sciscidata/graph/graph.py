@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array, UInt64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph.build import DTYPES, Nodes, lay_out, map_array, read_nodes
-from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, edge_batches
+from sciscidata.graph.edge_spool import Means, edge_batches
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.small_files import read_whole
@@ -243,7 +243,7 @@ def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple
     """Count the edges, and hash the content of works and edges; the order of rows does not matter."""
     from sciscidata.graph._kernels import add_content_hash
 
-    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[npt.NDArray[np.uint64], int]:
+    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[UInt64Array, int]:
         lanes = np.zeros(2, np.uint64)
         add_content_hash(*batch, lanes)
         return lanes, batch[0].size

@@ -7,9 +7,9 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int32Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
@@ -25,7 +25,7 @@ def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> 
     return works.select(read), citations
 
 
-def check_venues(graph: CitationGraph, venues: npt.NDArray[np.int32]) -> None:
+def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
     """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
     if venues.shape != (graph.n_dated,):
         msg = (

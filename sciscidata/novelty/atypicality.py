@@ -9,12 +9,11 @@ import hashlib
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
@@ -45,11 +44,6 @@ __all__ = ["COMPAT", "NoveltyConfig", "cache_atypicality", "compute_atypicality"
 logger = logging.getLogger(__name__)
 
 _FORMAT_VERSION = 1
-
-BoolArray = npt.NDArray[np.bool_]
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 
 def compute_atypicality(
@@ -262,7 +256,7 @@ def _wanted(graph: CitationGraph, focal: Int64Array | None) -> BoolArray | None:
     return wanted
 
 
-Columns = tuple[npt.NDArray[np.int64], Float64Array, Float64Array]
+Columns = tuple[Int64Array, Float64Array, Float64Array]
 
 
 class YearScorer:
@@ -347,7 +341,7 @@ class YearScorer:
             self.concentrations[int(self.graph.years[j])] = concentration
         self._hand_out(groups, cells, self._z(observed, mean, deviation), columns)
 
-    def _z(self, observed: npt.NDArray[Any], mean: Float64Array, deviation: Float64Array) -> Float64Array:
+    def _z(self, observed: AnyArray, mean: Float64Array, deviation: Float64Array) -> Float64Array:
         if self.config.undefined_pairs == "infinite":
             deviation = np.nan_to_num(deviation)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -21,9 +21,9 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
@@ -37,9 +37,6 @@ from sciscidata.novelty._per_work import (
 from sciscidata.novelty.config import LOW_QUANTILE
 from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import COMMONNESS
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,10 +169,10 @@ def score_commonness(
 class _Table:
     """The results, one place per dated work; each year writes into its own places."""
 
-    n_pairs: npt.NDArray[np.int64]
+    n_pairs: Int64Array
     p10: Float64Array
     median: Float64Array
-    left_out: npt.NDArray[np.bool_]
+    left_out: BoolArray
 
 
 def _score_year(

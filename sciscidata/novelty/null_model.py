@@ -30,14 +30,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from sciscidata.novelty.venue_pairs import Cells, Int32Array, Slots, group, rows_of, tally_for
+from sciscidata._kernels.arrays import Float64Array, Int32Array
+from sciscidata.novelty.venue_pairs import Cells, Slots, group, rows_of, tally_for
 
 if TYPE_CHECKING:
     from sciscidata.novelty.config import NoveltyConfig
 
-Float64Array = npt.NDArray[np.float64]
 
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 

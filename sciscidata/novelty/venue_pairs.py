@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray, BoolArray, Int32Array, Int64Array
 from sciscidata.errors import ConfigError
 
 if TYPE_CHECKING:
     from sciscidata.graph.graph import CitationGraph
 
-Int32Array = npt.NDArray[np.int32]
 _ROWS_AT_ONCE: Final = 1 << 20
 
 
@@ -27,13 +26,13 @@ _ROWS_AT_ONCE: Final = 1 << 20
 class Slots:
     """The slots of one citing year by work, and their order by stratum; years, strata and venues have local numbers."""
 
-    offsets: npt.NDArray[np.int64]
-    strata: npt.NDArray[Any]
+    offsets: Int64Array
+    strata: AnyArray
     venues: Int32Array
     n_venues: int
-    stratum_starts: npt.NDArray[np.int64]
-    by_stratum: npt.NDArray[np.int64]
-    strata_years: npt.NDArray[np.int64]
+    stratum_starts: Int64Array
+    by_stratum: Int64Array
+    strata_years: Int64Array
     venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
 
 
@@ -41,20 +40,20 @@ class Slots:
 class Groups:
     """The distinct venues of every work with their multiplicities, and the same by venue."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: Int64Array
     venues: Int32Array
-    counts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    by_venue: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    counts: Int64Array
+    ends: Int64Array
+    by_venue: tuple[Int64Array, Int64Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The venue pairs that occur in one citing year, row by row, and how often; int32, or int64 if need be."""
 
-    starts: npt.NDArray[np.int64]
+    starts: Int64Array
     partners: Int32Array
-    observed: npt.NDArray[Any]
+    observed: AnyArray
 
     def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the venues of every pair under other numbers, the lower one first."""
@@ -97,7 +96,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     return numbers
 
 
-def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+def _indices(graph: CitationGraph, rows: pl.DataFrame) -> Int64Array:
     """Return the indices of dated works; within a year the ids ascend."""
     years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
     order = np.lexsort((work_ids, years))
@@ -112,7 +111,7 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
     return indices
 
 
-def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
+def venue_ids(works: pl.LazyFrame) -> Int64Array:
     """Return the source_id of every number that venue_numbers gives for the same works: int64, ascending.
 
     A venue of works without a year only gets no number.
@@ -142,7 +141,7 @@ def year_slots(
     year_of: Int32Array,
     j: int,
     max_references: int | None,
-    left_out: npt.NDArray[np.bool_],
+    left_out: BoolArray,
     *,
     venue_required: bool = False,
 ) -> Slots:
@@ -168,15 +167,13 @@ def year_slots(
     return lay_out(offsets, graph.years[cited].astype(np.int64), held)
 
 
-def of_works(
-    offsets: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolArray]:
     """Keep the slots of wanted works only; return the new offsets, and which slots stay."""
     lengths = np.diff(offsets)
     return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
 
 
-def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
+def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
     """Replace all venues that no wanted work holds by one last venue.
 
     The counts of the other venues stay the same under every shuffle, and so does the order of their numbers, and with
@@ -190,7 +187,7 @@ def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
     return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
 
 
-def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> Slots:
+def lay_out(offsets: Int64Array, cited_years: Int64Array, venues: Int32Array) -> Slots:
     """Number strata by time and venues by appearance, and order the slots by stratum."""
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -201,7 +198,7 @@ def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], 
     return Slots(offsets, strata, local, numbers.size, starts, order, strata_years, numbers)
 
 
-def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
+def group(offsets: Int64Array, venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
     """Put the slots of each work together by venue; with ``unique_venues`` every multiplicity is 1."""
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -209,7 +206,7 @@ def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, 
     return Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
 
 
-def tally_for(groups: Groups) -> npt.NDArray[Any]:
+def tally_for(groups: Groups) -> AnyArray:
     """Return a zero per venue, to count pairs with: int32, which is faster, where all pairs of all works fit.
 
     Example:
@@ -248,7 +245,7 @@ def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> C
     return replace(cells, observed=counts.astype(tally.dtype))
 
 
-def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int64Array]:
     """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
     starts, order = groups.by_venue
     needed = np.diff(cells.starts) > 0
@@ -258,9 +255,7 @@ def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.ND
     return starts, order[kept]
 
 
-def pairs_per_work(
-    groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False
-) -> npt.NDArray[np.int64]:
+def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False) -> Int64Array:
     """Return how many pairs the references of each work form, whether they have a z or not.
 
     Example:
@@ -269,7 +264,7 @@ def pairs_per_work(
         (array([3, 0]), array([2, 0]), array([2, 0]))
     """
 
-    def total(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def total(values: AnyArray) -> Int64Array:
         return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
 
     counts = groups.counts.astype(np.int64)

@@ -23,9 +23,9 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import short_repr
@@ -93,9 +93,6 @@ __all__ = ["WangConfig", "compute_wang_novelty", "score_wang_novelty"]
 
 _BLOCKS_PER_THREAD = 8  # rows differ in length
 
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py
 
 
@@ -271,7 +268,7 @@ def _difficulties(
     table: PairTable,
     past: list[_Year],
     later: list[PairTable],
-    is_new: npt.NDArray[np.bool_],
+    is_new: BoolArray,
     config: WangConfig,
     n_threads: int,
 ) -> Float64Array:
@@ -297,7 +294,7 @@ def _difficulties(
     return result
 
 
-def _cited_enough(cited: Int64Array, drop: float) -> npt.NDArray[np.bool_]:
+def _cited_enough(cited: Int64Array, drop: float) -> BoolArray:
     """Say which venues reach the linear quantile ``drop`` of the citations of the cited ones."""
     counts = np.sort(cited[cited > 0])
     if counts.size == 0:
@@ -306,7 +303,7 @@ def _cited_enough(cited: Int64Array, drop: float) -> npt.NDArray[np.bool_]:
     return cited >= counts[int(np.ceil(drop * (counts.size - 1)))]
 
 
-def _blocks(starts: Int64Array, wanted: npt.NDArray[np.bool_], n: int) -> list[tuple[int, int]]:
+def _blocks(starts: Int64Array, wanted: BoolArray, n: int) -> list[tuple[int, int]]:
     """Cut the rows into about ``n`` blocks of as many wanted pairs each."""
     before = np.concatenate([[0], np.cumsum(wanted)])[starts]
     cuts = np.searchsorted(before, np.linspace(0, before[-1], n + 1)[1:-1])
