@@ -13,33 +13,31 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
-from sciscidata.novelty._per_work import check_venues, require_corpus, score_years
+from sciscidata.graph.graph import CitationGraph, content_hash
 from sciscidata.novelty.background import Background, read_background
-from sciscidata.novelty.config import COMPAT, LOW_QUANTILE, NoveltyConfig
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.novelty.venue_pairs import (
-    Cells,
-    Groups,
+    check_venues,
+    defer_scores,
     group,
     merge_others,
     observe,
     of_works,
     pairs_per_work,
     recount,
-    venue_numbers,
+    score_years,
+    write_quantiles,
     year_places,
     year_slots,
 )
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.year_parts import part_path, write_part
-
-__all__ = ["COMPAT", "NoveltyConfig", "cache_atypicality", "compute_atypicality", "score_atypicality", "venue_numbers"]
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +107,6 @@ def compute_atypicality(
         True
     """
     stage = "compute_atypicality"
-    works, citations = require_corpus(works, citations, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
@@ -118,22 +115,18 @@ def compute_atypicality(
     if table is not None:
         table.check_null_model(config)
 
-    def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
-        known = None if table is None else table.for_venues_of(works)
-        venues = venue_numbers(graph, works)
+    def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         return score_atypicality(
             graph,
             venues,
             config,
-            focal=wanted,
-            background=known,
+            focal=None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy(),
+            background=None if table is None else table.for_venues_of(works.lazy()),
             n_threads=n_threads,
             concentrations=concentrations,
         )
 
-    return pl.defer(score, schema=ATYPICALITY)
+    return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
 
 
 def score_atypicality(
@@ -154,8 +147,7 @@ def score_atypicality(
     if the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
-    _check_inputs(graph, venues, config, background)
-    scorer = YearScorer(graph, venues, config, _wanted(graph, focal), background)
+    scorer = YearScorer(graph, venues, config, focal, background)
     years: dict[int, pl.DataFrame] = {}
 
     def score(j: int) -> None:
@@ -188,6 +180,8 @@ def cache_atypicality(
         >>> from tempfile import TemporaryDirectory
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "source_id": [7, 8, 8, None, None],
         ...     "publication_year": [1990, 1990, 1991, 2000, None]}, schema_overrides={"publication_year": pl.Int32})
+        >>> from sciscidata.graph.graph import build_graph
+        >>> from sciscidata.novelty.venue_pairs import venue_numbers
         >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}))
         >>> venues = venue_numbers(graph, works)
         >>> with TemporaryDirectory() as home:
@@ -198,19 +192,12 @@ def cache_atypicality(
         True
     """
     config = _checked(config, n_threads, only_some=False)
-    _check_inputs(graph, venues, config, background)
-    facts: list[object] = [
-        _FORMAT_VERSION,
-        asdict(config),
-        hashlib.sha256(np.ascontiguousarray(venues).data).hexdigest(),
-    ]
+    scorer = YearScorer(graph, venues, config, None, background)
+    facts: list[object] = [_FORMAT_VERSION, asdict(config), _hash(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
-        facts.append(hash_file(background.path))
-        facts.append(hashlib.sha256(np.ascontiguousarray(background.source_ids).data).hexdigest())
+        facts += [hash_file(background.path), _hash(background.source_ids)]
 
     def make(folder: Path) -> None:
-        scorer = YearScorer(graph, venues, config, None, background)
-
         def write(j: int) -> None:
             if not (path := part_path(folder, j, graph.years[j])).exists():
                 write_part(path, scorer.score(j))
@@ -223,15 +210,8 @@ def cache_atypicality(
     return cached_folder(Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}", make, resume=True)
 
 
-def _check_inputs(
-    graph: CitationGraph, venues: Int32Array, config: NoveltyConfig, background: Background | None
-) -> None:
-    if background is not None:
-        background.check_null_model(config)
-    check_venues(graph, venues)
-    if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
-        msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
-        raise ConfigError(msg)
+def _hash(numbers: Int32Array | Int64Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(numbers).data).hexdigest()
 
 
 def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:
@@ -244,34 +224,31 @@ def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: 
     return config
 
 
-def _wanted(graph: CitationGraph, focal: Int64Array | None) -> BoolArray | None:
-    """Mark the works of WORKS, in index order, that are asked for."""
-    if focal is None:
-        return None
-    ids = np.unique(focal)
-    wanted = np.isin(graph.work_ids[: graph.n_known], ids)
-    n_unknown = ids.size - np.count_nonzero(wanted)
-    if n_unknown:
-        logger.warning("%s of %s focal works are not in WORKS and get no row", f"{n_unknown:,}", f"{ids.size:,}")
-    return wanted
-
-
-Columns = tuple[Int64Array, Float64Array, Float64Array]
-
-
 class YearScorer:
-    """Scores one year after the other; ``wanted`` marks the works that get a row, all when None."""
+    """Scores one year after the other; only works whose ids are in ``focal`` get a row, all when None."""
 
     def __init__(
         self,
         graph: CitationGraph,
         venues: Int32Array,
         config: NoveltyConfig,
-        wanted: BoolArray | None,
+        focal: Int64Array | None,
         background: Background | None,
     ) -> None:
-        self.graph, self.venues, self.config = graph, venues, config
-        self.wanted, self.background = wanted, background
+        if background is not None:
+            background.check_null_model(config)
+        check_venues(graph, venues)
+        if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
+            msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
+            raise ConfigError(msg)
+        self.graph, self.venues, self.config, self.background = graph, venues, config, background
+        self.wanted: BoolArray | None = None
+        if focal is not None:
+            ids = np.unique(focal)
+            self.wanted = np.isin(graph.work_ids[: graph.n_known], ids)
+            if n_unknown := ids.size - np.count_nonzero(self.wanted):
+                message = "%s of %s focal works are not in WORKS and get no row"
+                logger.warning(message, f"{n_unknown:,}", f"{ids.size:,}")
         self.year_of = year_places(graph)
         self.left_out = np.zeros(graph.n_dated, np.bool_)
         n_years = graph.years.size
@@ -283,13 +260,12 @@ class YearScorer:
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
-        columns: Columns = np.zeros(n, np.int64), np.full(n, np.nan), np.full(n, np.nan)
+        n_pairs, (z_p10, z_median) = np.zeros(n, np.int64), np.full((2, n), np.nan)
         span, background = self.config.years, self.background
         if (span and not span[0] <= year <= span[1]) or (background and year not in background.years):
             self.left_out[works] = True
         else:
-            self._fill(j, works, columns)
-        n_pairs, z_p10, z_median = columns
+            self._fill(j, works, (n_pairs, z_p10, z_median))
         rows = pl.DataFrame(
             {
                 "work_id": self.graph.work_ids[works],
@@ -310,7 +286,7 @@ class YearScorer:
         rows = rows if self.wanted is None else rows.filter(self.wanted[works])
         return pl.concat([pl.DataFrame(schema=ATYPICALITY), rows], how="diagonal")
 
-    def _fill(self, j: int, works: slice, columns: Columns) -> None:
+    def _fill(self, j: int, works: slice, columns: tuple[Int64Array, Float64Array, Float64Array]) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
         wanted = None if self.wanted is None else self.wanted[works]
@@ -339,31 +315,17 @@ class YearScorer:
         self.n_cells[j] = observed.size
         if concentration is not None:
             self.concentrations[int(self.graph.years[j])] = concentration
-        self._hand_out(groups, cells, self._z(observed, mean, deviation), columns)
-
-    def _z(self, observed: AnyArray, mean: Float64Array, deviation: Float64Array) -> Float64Array:
-        if self.config.undefined_pairs == "infinite":
+        if config.undefined_pairs == "infinite":
             deviation = np.nan_to_num(deviation)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return (observed - mean) / deviation
-
-    def _hand_out(self, groups: Groups, cells: Cells, z: Float64Array, columns: Columns) -> None:
-        """Hand the z of the pairs to the works that hold them."""
-        from sciscidata.novelty import _per_work_kernels as kernels
-
-        config, offsets, (n_pairs, low, middle) = self.config, groups.offsets, columns
-        starts, n_entries = kernels.entry_places(offsets)
-        entries = np.empty(n_entries)
-        place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-        kernels.hand_out(*groups.by_venue, *place, z, entries)
-        kernels.work_quantiles(
-            offsets, groups.counts, starts, entries, LOW_QUANTILE, n_pairs, low, middle, config.unique_pairs
-        )
+            z = (observed - mean) / deviation
+        write_quantiles(groups, cells, z, columns, unique_pairs=config.unique_pairs)
+        n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":
             given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
             undefined |= n_pairs < pairs_per_work(groups, **given)
-        for quantile in (low, middle):
+        for quantile in quantiles:
             quantile[undefined | np.isinf(quantile)] = np.nan
 
     def report(self) -> None:

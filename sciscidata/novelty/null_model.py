@@ -1,24 +1,11 @@
 """The null model of atypicality, in closed form and by shuffles.
 
 Within every cell (citing year, cited year) the venues are dealt to the slots anew, so that each work keeps its
-references and their ages, and each venue its citations. Closed form: in stratum c, venue a holds the share x_ca of n_c
-slots, and work p has k_pc slots. With W_cd = sum_p k_pc (k_pd - [c = d]), W'_cc = W_cc n_c / (n_c - 1) and W' = W
-elsewhere, the mean is exact:
-
-    E C_ab = sum_cd x_ca W'_cd x_db,    E C_aa = (sum_(c != d) x_ca W_cd x_da + sum_c W_cc P_c(both a)) / 2.
-
-The variance splits into parts that are uncorrelated, one per stratum (linear) and one per two strata (quadratic).
-With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the other slots of its work:
-
-    Var C_ab = sum_c n_c / (n_c - 1) [s_ca Q_c(b, b) + s_cb Q_c(a, a) - 2 x_ca x_cb sqrt(Q_c(a, a) Q_c(b, b))]
-             + sum_cd V_cd s_ca s_db + (sum_c r_c x_ca x_cb)^2 / r
-
-where Q_c(a, a) sums (u_a - mean u_a)^2 over the slots of c, V_cd is the squared norm of the matrix [slots s, t in one
-work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)), and r_c, r are the margins of V. Two
-terms are a bound and a product in place of sums over four shares. docs/measures/atypicality.md derives all this. The
-result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few venues dominate (see
-venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the exact sum is
-taken. A variance of zero leaves z undefined.
+references and their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the
+symbols that are used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums
+over four shares. The result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few
+venues dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can
+vary, the exact sum is taken. A variance of zero leaves z undefined.
 
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """

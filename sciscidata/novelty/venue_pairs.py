@@ -1,4 +1,4 @@
-"""The venue pairs in the reference lists of one citing year: slots, groups and cells.
+"""The venue pairs in the reference lists of one citing year, and what the measures over them share.
 
 A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. The distinct
 venues of a work are its groups. A cell is a pair of venues that some work of the year holds.
@@ -6,18 +6,23 @@ venues of a work are its groups. A cell is a pair of venues that some work of th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import AnyArray, BoolArray, Int32Array, Int64Array
+from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
+from sciscidata._support.parallel import map_in_order
+from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
-
-if TYPE_CHECKING:
-    from sciscidata.graph.graph import CitationGraph
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty.config import LOW_QUANTILE
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 _ROWS_AT_ONCE: Final = 1 << 20
 
@@ -272,3 +277,79 @@ def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pair
     times = np.ones_like(counts) if unique_pairs else counts
     across = (total(times) ** 2 - total(times * times)) // 2
     return across + total(same) if same_venue_pairs else across
+
+
+def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Check the columns of both frames, and keep of ``works`` the three that venue pairs are made from."""
+    read = ("work_id", "publication_year", "source_id")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
+    return works.select(read), citations
+
+
+def defer_scores(
+    score: Callable[[CitationGraph, Int32Array], pl.DataFrame],
+    schema: pl.Schema,
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    *,
+    stage: str,
+    cache_dir: str | Path | None,
+) -> pl.LazyFrame:
+    """Check the columns now; at collect, build the graph, number its venues, and score both."""
+    works, citations = require_corpus(works, citations, stage)
+
+    def collect() -> pl.DataFrame:
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return score(graph, venue_numbers(graph, works))
+
+    return pl.defer(collect, schema=schema)
+
+
+def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
+    """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
+    if venues.shape != (graph.n_dated,):
+        msg = (
+            f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
+            "venue_numbers(graph, works)."
+        )
+        raise ConfigError(msg)
+
+
+def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:
+    """Call ``score`` with the place of every citing year, in threads, the years with most references first."""
+    ends = graph.ref_offsets[graph.year_offsets]
+    largest_first = np.argsort(ends[:-1] - ends[1:], kind="stable").tolist()
+
+    def done(j: int) -> float:
+        score(j)
+        return float(ends[j + 1] - ends[j])
+
+    n_threads = n_threads or pl.thread_pool_size()
+    with (
+        progress_bar(name, float(ends[-1]), unit="references") as advance,
+        closing(map_in_order(done, largest_first, n_threads, n_held=len(largest_first))) as results,
+    ):
+        for n_references in results:
+            advance(n_references)
+
+
+def write_quantiles(
+    groups: Groups, cells: Cells, values: Float64Array, results: Sequence[AnyArray], *, unique_pairs: bool = False
+) -> None:
+    """Hand the value of every cell to the works that hold it; write their number per work, low quantile and median."""
+    from sciscidata.novelty import _per_work_kernels as kernels
+
+    starts, n_entries = kernels.entry_places(groups.offsets)
+    entries = np.empty(n_entries)
+    place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
+    kernels.hand_out(*groups.by_venue, *place, values, entries)
+    kernels.work_quantiles(groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs)
+
+
+def one_row_per_work(graph: CitationGraph, columns: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
+    """Lay out one value per dated work, NaN as null, and null for the works of WORKS without a year."""
+    n = graph.n_dated
+    rows = pl.DataFrame({"work_id": graph.work_ids[:n], **columns}).fill_nan(None)
+    undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
+    return pl.concat([rows, undated], how="diagonal").select(schema.names()).cast(schema)

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -31,10 +31,18 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.graph.graph import CitationGraph
 from sciscidata.last_year_of_data import find_last_year
-from sciscidata.novelty._per_work import check_venues, one_row_per_work, require_corpus
-from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
+from sciscidata.novelty.venue_pairs import (
+    Groups,
+    check_venues,
+    defer_scores,
+    group,
+    observe,
+    one_row_per_work,
+    year_places,
+    year_slots,
+)
 from sciscidata.schemas import WANG_NOVELTY
 
 
@@ -88,10 +96,6 @@ class WangConfig:
             )
             raise ConfigError(msg)
 
-
-__all__ = ["WangConfig", "compute_wang_novelty", "score_wang_novelty"]
-
-_BLOCKS_PER_THREAD = 8  # rows differ in length
 
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py
 
@@ -150,16 +154,8 @@ def compute_wang_novelty(
         >>> compute_wang_novelty(works, citations, config).filter(pl.col("work_id") == 7).collect().row(0)
         (7, 1, 0.29289321881345254)
     """
-    stage = "compute_wang_novelty"
-    works, citations = require_corpus(works, citations, stage)
-    config = checked_config(config, WangConfig)
-    check_threads(n_threads)
-
-    def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        return score_wang_novelty(graph, venue_numbers(graph, works), config, n_threads=n_threads)
-
-    return pl.defer(score, schema=WANG_NOVELTY)
+    score = partial(score_wang_novelty, config=_checked(config, n_threads), n_threads=n_threads)
+    return defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
 
 
 def score_wang_novelty(
@@ -175,8 +171,7 @@ def score_wang_novelty(
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    config = checked_config(config, WangConfig)
-    check_threads(n_threads)
+    config = _checked(config, n_threads)
     n_threads = n_threads or pl.thread_pool_size()
     check_venues(graph, venues)
     year_of = year_places(graph)
@@ -189,7 +184,12 @@ def score_wang_novelty(
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
-        return _Year.read(graph, venues, year_of, j, n_venues, config.max_references)
+        slots = year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
+        groups = group(slots.offsets, held, n_venues, unique_venues=True)
+        cells = observe(groups, same_venue_pairs=False)
+        table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
+        return _Year(table, groups, np.bincount(held, minlength=n_venues))
 
     with (
         progress_bar("first-time pairs", float(ends[-1]), unit="references") as advance,
@@ -209,7 +209,8 @@ def score_wang_novelty(
                 later = [window[i].table for i in sorted(window) if i > j]
                 difficulty = _difficulties(year.table, past, later, is_new, config, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
-                kernels.sum_over_works(year.groups_arrays, year.table, difficulty, n_new[rows], novelty[rows])
+                groups = (year.groups.offsets, year.groups.venues, year.groups.ends, *year.groups.by_venue)
+                kernels.sum_over_works(groups, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
     last_year = find_last_year(with_pair) if last_year is None else last_year
     if last_year is not None:
@@ -221,6 +222,11 @@ def score_wang_novelty(
     return one_row_per_work(graph, columns, WANG_NOVELTY)
 
 
+def _checked(config: WangConfig | None, n_threads: int | None) -> WangConfig:
+    check_threads(n_threads)
+    return checked_config(config, WangConfig)
+
+
 @dataclass(frozen=True, eq=False)
 class _Year:
     """The venue pairs that works of one year join, how many works join each, and how often each venue is cited."""
@@ -228,27 +234,6 @@ class _Year:
     table: PairTable
     groups: Groups
     citations: Int64Array
-
-    @staticmethod
-    def read(
-        graph: CitationGraph,
-        venues: Int32Array,
-        year_of: Int32Array,
-        j: int,
-        n_venues: int,
-        max_references: int | None,
-    ) -> _Year:
-        slots = year_slots(graph, venues, year_of, j, max_references, np.zeros(graph.n_dated, np.bool_))
-        held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
-        groups = group(slots.offsets, held, n_venues, unique_venues=True)
-        cells = observe(groups, same_venue_pairs=False)
-        table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
-        return _Year(table, groups, np.bincount(held, minlength=n_venues))
-
-    @property
-    def groups_arrays(self) -> tuple[Any, ...]:
-        """What a kernel reads of ``groups``."""
-        return (self.groups.offsets, self.groups.venues, self.groups.ends, *self.groups.by_venue)
 
 
 def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> Iterator[tuple[int, dict[int, _Year]]]:
@@ -278,8 +263,11 @@ def _difficulties(
     profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table[1].size)))
     norms = kernels.squared_norms(profiles)
     cited = np.sum([year.citations for year in past], axis=0)
+    counts = np.sort(cited[cited > 0])
+    # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
+    least = counts[int(np.ceil(config.drop_least_cited * (counts.size - 1)))] if counts.size else 1
     wanted = is_new
-    kernels.drop_venues(table, (norms > 0) & _cited_enough(cited, config.drop_least_cited), wanted)
+    kernels.drop_venues(table, (norms > 0) & (cited >= least), wanted)
     if config.reuse_years is not None:
         reuses = np.zeros(wanted.size, np.int64)
         for pairs in later:
@@ -290,17 +278,8 @@ def _difficulties(
     def compare(block: tuple[int, int]) -> None:
         kernels.difficulties(table, wanted, profiles, norms, *block, result)
 
-    run_all(compare, _blocks(table[0], wanted, _BLOCKS_PER_THREAD * n_threads), n_threads)
+    run_all(compare, _blocks(table[0], wanted, 8 * n_threads), n_threads)  # rows differ in length
     return result
-
-
-def _cited_enough(cited: Int64Array, drop: float) -> BoolArray:
-    """Say which venues reach the linear quantile ``drop`` of the citations of the cited ones."""
-    counts = np.sort(cited[cited > 0])
-    if counts.size == 0:
-        return cited > 0
-    # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
-    return cited >= counts[int(np.ceil(drop * (counts.size - 1)))]
 
 
 def _blocks(starts: Int64Array, wanted: BoolArray, n: int) -> list[tuple[int, int]]:
