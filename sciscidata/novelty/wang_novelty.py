@@ -1,14 +1,11 @@
 """First-time venue pairs (Wang et al. 2017): which works join venues for the first time, and are followed in it?
 
-A work joins two different venues if it cites works of both. A pair is new if no work of an earlier year joined it, and
-counts if later works join it again. Its difficulty is how far apart the venues were: 1 - cosine of their co-citation
-profiles. A profile counts, for every other venue, the works that joined it with the venue in the years before. The
-score of a work is the sum of the difficulties of its pairs.
+A work joins two different venues if it cites works of both. A pair is new if no work of an earlier year joined it. Its
+co-citation profile counts, for every other venue, the works that joined it with the venue in the years before.
 
 Source: Wang, Veugelers & Stephan 2017, Research Policy 46(8):1416-1436, doi:10.1016/j.respol.2017.06.006. The windows
-and the least cited half are those that novelpy 1.4 ascribes to the paper. Scores equal novelpy's with three exceptions.
-Two venues whose profiles have nothing in common have difficulty 1 here; novelpy takes their cosine of 0 for a missing
-pair. novelpy leaves out works with two references. It scores a work without a pair 0.
+and the least cited half are those that novelpy 1.4 ascribes to the paper. docs/measures/wang.md says where scores differ
+from novelpy's.
 """
 
 from __future__ import annotations
