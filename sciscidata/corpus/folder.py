@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -103,8 +103,11 @@ def scan_corpus(out: str | Path) -> Corpus:
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
     facts = {name: file for part in parts for name, file in part["files"].items()}
     for name, file in facts.items():
-        _check_file(out / name, file["bytes"])
-        stems[Path(name).parent.name].append(Path(name).stem)
+        path = out / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != file["bytes"]:
+            raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {file['bytes']:,}")
+        stems[path.parent.name].append(path.stem)
     if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report["removed_sha256"]}):
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = _read_removed(out / REMOVED_FILE)
@@ -116,10 +119,7 @@ def scan_corpus(out: str | Path) -> Corpus:
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
-    """Raise StorageError if ``cache``, the cache inside a corpus, is a link, however the path spells it.
-
-    A corpus may come from somebody else, and its link may lead anywhere. A cache elsewhere is the user's own.
-    """
+    """Raise StorageError if ``cache`` inside a corpus, maybe somebody else's, is a link, however the path spells it."""
     own, named = real_path(out) / "cache", Path(cache_dir)
     if any(real_path(path.parent) / path.name == own for path in (named, *named.parents)):
         refuse_link(Path(out) / "cache")
@@ -244,7 +244,7 @@ def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """When reading a corpus fails, raise StorageError that names a damaged or missing file; Polars names none.
+    """If reading a corpus fails, raise StorageError for a damaged or missing file, which Polars does not name.
 
     Other errors of the block pass through unchanged.
     """
@@ -257,12 +257,6 @@ def naming_damage(out: Path) -> Generator[None]:
         if damaged:
             raise _damage_of(out / damaged[0]) from error
         raise
-
-
-def _check_file(path: Path, n_bytes: int) -> None:
-    size = path.stat().st_size if path.is_file() else None
-    if size != n_bytes:
-        raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}")
 
 
 def _damage_of(path: Path) -> StorageError:
@@ -319,17 +313,10 @@ class _Files:
 def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
     """Scan the files of one table, in order; parts without removed rows are scanned together."""
     runs: list[pl.LazyFrame] = []
-    clean: list[Path] = []
-    for stem, path in zip(stems, files.paths(table, stems), strict=True):
-        if stem not in removed:
-            clean.append(path)
-            continue
-        if clean:
-            runs.append(pl.scan_parquet(clean, glob=False))
-            clean = []
-        runs.append(pl.scan_parquet(path, glob=False).filter(~pl.col(key).is_in(removed[stem].implode())))
-    if clean:
-        runs.append(pl.scan_parquet(clean, glob=False))
+    paths = dict(zip(stems, files.paths(table, stems), strict=True))
+    for stem, run in groupby(paths, lambda stem: stem if stem in removed else None):
+        rows = pl.scan_parquet([paths[name] for name in run], glob=False)
+        runs.append(rows if stem is None else rows.filter(~pl.col(key).is_in(removed[stem].implode())))
     return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[table])
 
 
@@ -346,18 +333,15 @@ def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
 
 
 def _citations_reader(files: _Files, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
-    def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        def scan(some: Sequence[str]) -> pl.LazyFrame:
-            return _scan(files, "citations", some, removed, "citing_id")
+    def scan(some: Sequence[str]) -> pl.LazyFrame:
+        return _scan(files, "citations", some, removed, "citing_id")
 
-        yield from _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
-
-    return read
+    return lambda columns, predicate, n_rows: _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
 
 
 def _works_reader(files: _Files, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
-    def read(with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        columns = with_columns if with_columns is not None else list(WORKS)
+    def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
+        columns = columns if columns is not None else list(WORKS)
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
         if asked.isdisjoint(TEXT) or not stems["texts"]:
 

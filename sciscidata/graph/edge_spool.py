@@ -27,11 +27,9 @@ _MAX_BUCKETS = 512
 class Means:
     """The limits of a build.
 
-    Attributes:
-        most_edges: as many edges, of 16 bytes each while they are sorted, fit into memory, for all threads together.
-        n_threads: threads in addition to the one that reads.
-        lasting: flush finished files to the disk, so that they survive a failure of the machine.
-        n_edges: number of edges of the input, if known, for the progress bar.
+    As many as ``most_edges``, of 16 bytes each while they are sorted, fit into memory, for all threads together.
+    ``n_threads`` work beside the one that reads. ``lasting`` flushes finished files to the disk, so that they survive a
+    failure of the machine. ``n_edges`` of the input, if known, is for the progress bar.
     """
 
     most_edges: int

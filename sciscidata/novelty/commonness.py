@@ -132,10 +132,7 @@ def score_commonness(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last.
-
-    ``venues`` is from ``venue_numbers``; years are shared among the threads.
-    """
+    """Score works of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last."""
     from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
     config = _checked(config, n_threads)

@@ -112,8 +112,7 @@ class NoveltyConfig:
         return {name: getattr(self, name) for name in names}
 
 
-#: How other implementations differ from the default; docs/measures/atypicality.md compares them, and says what no option
-#: reproduces.
+#: How other implementations differ from the default. docs/measures/atypicality.md compares them.
 COMPAT: dict[str, dict[str, Any]] = {
     # Lin et al. 2023, notebook MAG-Atyp-Comb of kellogg-cssi/SciSciNet; columns Atyp_10pct_Z, Atyp_Median_Z.
     "sciscinet_v1": {"null": "permutation", "n_shuffles": 10, "unique_pairs": True, "venue_required": True},

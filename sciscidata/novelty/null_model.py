@@ -35,8 +35,8 @@ _LISTED = 12
 def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of every cell's count under the null model; NaN where it cannot vary.
 
-    ``slots`` are all slots of the citing year, because all of them make up the null model; ``cells`` are the venue
-    pairs asked for; the shuffles depend on ``year``.
+    ``slots`` are all those of the citing year; ``cells`` are the venue pairs asked for; the shuffles depend on
+    ``year``.
     """
     if config.null == "analytic":
         return analytic_moments(slots, cells)
@@ -47,12 +47,6 @@ def venue_concentration(slots: Slots) -> float:
     """Return the chance that two slots of one stratum hold the same venue: 0 many venues .. 1 a single one.
 
     Strata count by their slots; a stratum of one slot does not count. 0 if no stratum has two slots.
-
-    Example:
-        >>> from sciscidata.novelty.venue_pairs import lay_out
-        >>> slots = lay_out(np.array([0, 4]), np.array([1990, 1990, 1990, 1991]), np.array([7, 7, 8, 9], np.int32))
-        >>> round(venue_concentration(slots), 3)
-        0.333
     """
     same, n_slots = 0.0, 0
     for first, last in pairwise(slots.stratum_starts.tolist()):

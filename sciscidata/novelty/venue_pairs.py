@@ -82,7 +82,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     """
     numbers = np.full(graph.n_dated, -1, np.int32)
     ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
-    rows = _dated(works).select("publication_year", "work_id", "source_id").drop_nulls("source_id")
+    rows = works.select("publication_year", "work_id", "source_id").drop_nulls(["publication_year", "source_id"])
     # A frame of all works with their ranks, sorted, would take twenty times the memory of the numbers.
     for batch in rows.collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=False):
         venues = batch["source_id"].to_numpy()
@@ -127,12 +127,8 @@ def venue_ids(works: pl.LazyFrame) -> Int64Array:
         >>> venue_ids(works)
         array([70, 80])
     """
-    return _dated(works).select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
-
-
-def _dated(works: pl.LazyFrame) -> pl.LazyFrame:
-    """Keep the works whose venues are numbered."""
-    return works.drop_nulls("publication_year")
+    dated = works.drop_nulls("publication_year")
+    return dated.select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
 
 
 def year_places(graph: CitationGraph) -> Int32Array:
@@ -152,8 +148,7 @@ def year_slots(
 ) -> Slots:
     """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
-    ``year_of`` is from year_places. A work with more than ``max_references`` slots gets none; with ``venue_required``,
-    neither does a work whose own venue is unknown.
+    These have more than ``max_references`` slots or, with ``venue_required``, no venue. ``year_of``: year_places(graph).
     """
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -179,10 +174,9 @@ def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolAr
 
 
 def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
-    """Replace all venues that no wanted work holds by one last venue.
+    """Replace all venues that no wanted work holds by one last venue, so that there is less to count.
 
-    The counts of the other venues stay the same under every shuffle, and so does the order of their numbers, and with
-    it every bit of a result. There is less to count.
+    The counts of the others stay the same under every shuffle, and so does their order: every bit of a result stays.
     """
     _, kept = of_works(slots.offsets, wanted)
     used = np.zeros(slots.n_venues, np.bool_)

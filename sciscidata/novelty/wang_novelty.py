@@ -4,8 +4,8 @@ A work joins two different venues if it cites works of both. A pair is new if no
 co-citation profile counts, for every other venue, the works that joined it with the venue in the years before.
 
 Source: Wang, Veugelers & Stephan 2017, Research Policy 46(8):1416-1436, doi:10.1016/j.respol.2017.06.006. The windows
-and the least cited half are those that novelpy 1.4 ascribes to the paper. docs/measures/wang.md says where scores differ
-from novelpy's.
+and the least cited half are those that novelpy 1.4 ascribes to the paper. docs/measures/wang.md says where scores
+differ from novelpy's.
 """
 
 from __future__ import annotations

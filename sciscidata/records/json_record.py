@@ -316,10 +316,7 @@ def _mend_topics(topics: Json) -> list[Topic]:
 
 
 def index_text(raw: msgspec.Raw) -> str | None:
-    """Return the JSON text of an inverted index; None for null.
-
-    Raises UnicodeDecodeError or msgspec.MsgspecError if it is not UTF-8, or a broken string.
-    """
+    """Return the JSON text of an inverted index, None for null; errors of UTF-8 and of msgspec pass through."""
     text = str(raw, "utf-8")
     if text == "null":
         return None

@@ -19,12 +19,9 @@ _LINE_END: Final = 10
 class ReadLimits(NamedTuple):
     """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
 
-    Attributes:
-        max_line_mb: a longer line is corrupt. The longest real records, with thousands of authors, have tens of MB.
-        max_document_mb: a longer JSON document ends the file, because it is held whole. Also the largest window of a
-            Zstandard frame.
-        max_gap_mb: this many MB in a row without a work, or 1,000 lines per MB, end the file. A part of the snapshot
-            has about 3,000 MB.
+    A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
+    document ends the file, because it is held whole; its limit is also the largest window of a Zstandard frame. As many
+    MB in a row without a work, or 1,000 lines per MB, end the file; a part of the snapshot has about 3,000 MB.
     """
 
     max_line_mb: int = 256
