@@ -10,7 +10,6 @@ from typing import Any
 from sciscidata.corpus.folder import read_report, recorded_sums, refuse_linked_cache, scan_corpus
 from sciscidata.errors import EmptyInputError, StorageError
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
-from sciscidata.schemas import Corpus
 from sciscidata.storage import cached_folder
 
 
@@ -41,7 +40,12 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationG
             raise EmptyInputError(msg)
         write_graph(corpus.works, corpus.citations, path)
 
-    key = _content_key(Path(folder), corpus)
+    report, digest = read_report(Path(folder))
+    if digest != corpus.provenance["report_sha256"]:
+        msg = f"the corpus in {folder} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
+    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums]).encode()).hexdigest()[:32]
     return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
 
 
@@ -49,14 +53,3 @@ def graph_folder(graph: CitationGraph) -> Path:
     """Return the folder of a graph from ``open_corpus_graph``."""
     mapped: Any = graph.ref_offsets  # never empty, so it is mapped
     return Path(mapped.filename).parent
-
-
-def _content_key(folder: Path, corpus: Corpus) -> str:
-    """Hash the SHA-256 of every file that a graph is made of, as 32 digits."""
-    report, digest = read_report(folder)
-    if digest != corpus.provenance["report_sha256"]:
-        msg = f"the corpus in {folder} was replaced while it was read. Run again."
-        raise StorageError(msg)
-    sums = recorded_sums(report)
-    facts = [FORMAT_VERSION, sorted((name, digest) for name, digest in sums.items() if not name.startswith("texts/"))]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

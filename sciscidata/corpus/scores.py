@@ -52,16 +52,14 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         msg = f"{path} is no file of scores that this package has written. Check the path."
         raise InputNotFoundError(msg) from error
     try:
-        return _checked_facts(json.loads(stated)) | {"rows": metadata.num_rows, "columns": metadata.schema.names}
+        facts: Any = json.loads(stated)
+        if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
+            raise ValueError
+        counts = {"rows": metadata.num_rows, "columns": metadata.schema.names}
+        return {**dict.fromkeys(("source", "corpus_sha256")), **facts, **counts}
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         msg = f"{path} is a damaged file of scores: its facts cannot be read. {_REMEDY}"
         raise VerificationError(msg) from error
-
-
-def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
-    if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
-        raise ValueError
-    return {**dict.fromkeys(("source", "corpus_sha256")), **facts}
 
 
 def verify_scores(path: str | Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,18 @@ def write_corpus(
         if not n_works:
             msg = "the source holds no work. Check its files and options."
             raise EmptyInputError(msg)
-        _seal(out, works + citations, {**corpus.provenance, "works": n_works, "citations": n_citations})
+        write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
+        files: dict[str, dict[str, Any]] = {}
+        for stem, name, described in works + citations:
+            files.setdefault(stem, {})[name] = described
+        report = {
+            **corpus.provenance,
+            "works": n_works,
+            "citations": n_citations,
+            "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
+            "removed_sha256": hash_file(out / REMOVED_FILE),
+        }
+        write_report(out, report)
     return scan_corpus(out)
 
 
@@ -156,17 +167,12 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
             "of an earlier version. Choose another folder, or replace it: overwrite=True."
         )
         raise ReleaseExistsError(msg)
-    _clear_corpus(out)
-    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
-
-
-def _clear_corpus(out: Path) -> None:
-    """Remove the files of this package, the report first; anything else in the folder stays."""
-    (out / INDEX).unlink(missing_ok=True)
+    (out / INDEX).unlink(missing_ok=True)  # first; what this package has not written stays
     for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
         path.unlink()
     with suppress(OSError):  # none, or not empty
         (out / RECEIPTS).rmdir()
+    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
 
 
 def write_small(target: Path, write: Callable[[Path], Any]) -> None:
@@ -276,20 +282,6 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
     rest = pl.concat(waiting) if waiting else pl.DataFrame()
     if rest.height:
         yield rest.rechunk()
-
-
-def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
-    """Write the report that makes the folder a corpus."""
-    write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
-    files: dict[str, dict[str, Any]] = {}
-    for stem, name, described in parts:
-        files.setdefault(stem, {})[name] = described
-    report = {
-        **facts,
-        "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
-        "removed_sha256": hash_file(out / REMOVED_FILE),
-    }
-    write_report(out, report)
 
 
 def write_report(out: Path, report: dict[str, Any]) -> None:

@@ -51,7 +51,10 @@ class Counter:
             if config.family:
                 kernels.count_shared(*given, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
-                kernels.count_citers(*given, _stamps(window.high - window.low), counts[rows])
+                width = window.high - window.low
+                # One byte each for a single part; with more parts the numbers run out faster.
+                stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
+                kernels.count_citers(*given, stamps, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
@@ -131,11 +134,6 @@ def _empty_slices(graph: CitationGraph) -> AnyArray:
     """Make room for a slice per paper; 32 bits, while they suffice, halve the memory and the wait for it."""
     position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
     return np.empty((graph.n_works, 2), position)
-
-
-def _stamps(span: int) -> AnyArray:
-    """Make the stamps of a window: one byte each for a single part; with more parts the numbers run out faster."""
-    return np.zeros(max(span, 1), np.uint8) if span <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
 
 
 def _cuts(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:

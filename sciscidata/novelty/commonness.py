@@ -121,7 +121,8 @@ def compute_commonness(
         >>> scores.select("work_id", "n_pairs", pl.col("commonness_median", "commonness_novelty").round(4)).rows()
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
-    score = partial(score_commonness, config=_checked(config, n_threads), n_threads=n_threads)
+    check_threads(n_threads)
+    score = partial(score_commonness, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
     return defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
 
 
@@ -135,7 +136,8 @@ def score_commonness(
     """Score works of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last."""
     from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
-    config = _checked(config, n_threads)
+    config = checked_config(config, CommonnessConfig)
+    check_threads(n_threads)
     check_venues(graph, venues)
     year_of = year_places(graph)
     n_pairs, left_out = np.zeros(graph.n_dated, np.int64), np.zeros(graph.n_dated, np.bool_)
@@ -163,8 +165,3 @@ def score_commonness(
         "commonness_novelty": -natural_log(p10),
     }
     return one_row_per_work(graph, columns, COMMONNESS)
-
-
-def _checked(config: CommonnessConfig | None, n_threads: int | None) -> CommonnessConfig:
-    check_threads(n_threads)
-    return checked_config(config, CommonnessConfig)

@@ -148,7 +148,7 @@ def year_slots(
 ) -> Slots:
     """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
-    These have more than ``max_references`` slots or, with ``venue_required``, no venue. ``year_of``: year_places(graph).
+    They have more than ``max_references`` slots or, with ``venue_required``, no venue. ``year_of``: year_places(graph).
     """
     from sciscidata.novelty import _pair_kernels as kernels
 

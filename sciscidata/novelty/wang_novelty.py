@@ -151,7 +151,8 @@ def compute_wang_novelty(
         >>> compute_wang_novelty(works, citations, config).filter(pl.col("work_id") == 7).collect().row(0)
         (7, 1, 0.29289321881345254)
     """
-    score = partial(score_wang_novelty, config=_checked(config, n_threads), n_threads=n_threads)
+    check_threads(n_threads)
+    score = partial(score_wang_novelty, config=checked_config(config, WangConfig), n_threads=n_threads)
     return defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
 
 
@@ -168,7 +169,8 @@ def score_wang_novelty(
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    config = _checked(config, n_threads)
+    config = checked_config(config, WangConfig)
+    check_threads(n_threads)
     n_threads = n_threads or pl.thread_pool_size()
     check_venues(graph, venues)
     year_of = year_places(graph)
@@ -217,11 +219,6 @@ def score_wang_novelty(
         "wang_novelty": novelty,
     }
     return one_row_per_work(graph, columns, WANG_NOVELTY)
-
-
-def _checked(config: WangConfig | None, n_threads: int | None) -> WangConfig:
-    check_threads(n_threads)
-    return checked_config(config, WangConfig)
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,7 +113,7 @@ def strict_json(text: bytes) -> bytes:
         msg = f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
         raise CorruptRecordError(msg)
     try:
-        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float, parse_int=_short_int)
+        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         msg = f"not JSON: {shorten(str(error))}"
@@ -121,9 +121,8 @@ def strict_json(text: bytes) -> bytes:
     return re.sub("[\ud800-\udfff]", "\ufffd", strict).encode()
 
 
-def _finite_float(digits: str) -> float | None:
-    number = float(digits)
-    return number if math.isfinite(number) else None
+def _finite(digits: str) -> float | None:
+    return float(digits) if math.isfinite(float(digits)) else None
 
 
 def _short_int(digits: str) -> int | None:
@@ -266,26 +265,7 @@ class _Walk:
 
 def decode_loosely(line: bytes) -> Record:
     """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError for no JSON object."""
-    return _mend(_decode_whatever(line))
-
-
-def _decode_whatever(line: bytes) -> Json:
-    try:
-        line.decode()
-        record: Json = _LOOSE.decode(line)
-        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
-        msgspec.json.decode(record.referenced_works)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        try:
-            return _LOOSE.decode(strict_json(line))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            msg = f"not a JSON object: {shorten(str(error))}"
-            raise CorruptRecordError(msg) from error
-    return record
-
-
-def _mend(loose: Json) -> Record:
-    """Keep the fields that fit their types."""
+    loose = _decode_whatever(line)
     fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
     for name in ("doi", "title", "display_name", "language", "type", "updated_date", "created_date"):
         fields[name] = fields[name] if isinstance(fields[name], str) else None
@@ -302,6 +282,21 @@ def _mend(loose: Json) -> Record:
         ],
     }
     return Record(**fields)
+
+
+def _decode_whatever(line: bytes) -> Json:
+    try:
+        line.decode()
+        record: Json = _LOOSE.decode(line)
+        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
+        msgspec.json.decode(record.referenced_works)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        try:
+            return _LOOSE.decode(strict_json(line))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            msg = f"not a JSON object: {shorten(str(error))}"
+            raise CorruptRecordError(msg) from error
+    return record
 
 
 def _mend_source(source: Json) -> Source | None:
