@@ -22,13 +22,12 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, StorageError
-from sciscidata.graph.build import DTYPES, Nodes, lay_out, map_array, read_nodes
-from sciscidata.graph.edge_spool import Means, edge_batches
+from sciscidata.graph.build import DTYPES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.small_files import read_whole
 
-FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of edge_spool.py
+FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of the spool
 _BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
