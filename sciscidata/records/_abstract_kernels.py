@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import kernel
-from sciscidata._kernels.llvm import WIDTH, copy, plain_bytes
+from sciscidata._kernels.compile import WIDTH, copy, kernel, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
 
