@@ -230,12 +230,7 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the name and reason of each part that was left out; of many, the first and how many more there are.
-
-    Example:
-        >>> list(list_left_out({"part_0001": "is missing"}))
-        ['part_0001: is missing']
-    """
+    """Yield the name and reason of each part that was left out; of many, the first 20 and how many more there are."""
     for name, reason in islice(parts.items(), _NAMED_PARTS):
         yield f"{name}: {reason}"
     if len(parts) > _NAMED_PARTS:

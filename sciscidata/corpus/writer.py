@@ -29,22 +29,9 @@ from sciscidata.corpus.folder import (
     recorded_sums,
     scan_corpus,
 )
-from sciscidata.errors import (
-    EmptyInputError,
-    InputNotFoundError,
-    ReleaseExistsError,
-    StorageError,
-    UnsafeNameError,
-)
+from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
-from sciscidata.storage import (
-    BLANK_SEAL,
-    hash_file,
-    refuse_link,
-    seal_text,
-    storage_error,
-    whole_when_done,
-)
+from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.paths import list_visible

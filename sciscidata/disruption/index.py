@@ -221,9 +221,8 @@ def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]
     """Put works and counts side by side: what add_indices reads."""
     n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
     n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])
-    return pl.DataFrame(
-        {"work_id": graph.work_ids[span.start : span.stop], **counts, "n_refs": n_refs, "n_ever": n_ever}
-    )
+    work_ids = graph.work_ids[span.start : span.stop]
+    return pl.DataFrame({"work_id": work_ids, **counts, "n_refs": n_refs, "n_ever": n_ever})
 
 
 def _undated_rows(graph: CitationGraph, span: range) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -120,16 +121,12 @@ def compute_atypicality(
     if table is not None:
         table.check_null_model(config)
 
+    score_all = partial(score_atypicality, config=config, n_threads=n_threads, concentrations=concentrations)
+
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
-        return score_atypicality(
-            graph,
-            venues,
-            config,
-            focal=None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy(),
-            background=None if table is None else table.for_venues_of(works.lazy()),
-            n_threads=n_threads,
-            concentrations=concentrations,
-        )
+        wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
+        known = None if table is None else table.for_venues_of(works.lazy())
+        return score_all(graph, venues, focal=wanted, background=known)
 
     return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
 

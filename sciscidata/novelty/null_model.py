@@ -127,24 +127,13 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
     parts = kernels.linear_parts(shares, size, two, three, 0.0)
+    own_parts = kernels.linear_parts(shares, size, two, three, 1.0)
     within_parts = np.stack([own, within], axis=1)
+    means, joint = kernels.times_matrix(shares, expected), kernels.times_matrix(shares * (1 - shares), weights)
     mean, deviation = np.empty((2, cells.observed.size))
-    kernels.moments_of_cells(
-        cells.starts,
-        cells.partners,
-        shares,
-        size,
-        kernels.times_matrix(shares, expected),
-        kernels.times_matrix(shares * (1 - shares), weights),
-        weights,
-        parts,
-        kernels.linear_parts(shares, size, two, three, 1.0),
-        within_parts,
-        mean,
-        deviation,
-    )
-    given = (cells.starts, cells.partners, shares, size, two, three, weights, parts, within_parts)
-    kernels.settle_doubts(*given, deviation)
+    given = (cells.starts, cells.partners, shares, size)
+    kernels.moments_of_cells(*given, means, joint, weights, parts, own_parts, within_parts, mean, deviation)
+    kernels.settle_doubts(*given, two, three, weights, parts, within_parts, deviation)
     return mean, deviation
 
 

@@ -88,10 +88,8 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
         venues = batch["source_id"].to_numpy()
         new = np.setdiff1d(venues, ids)
         at = np.searchsorted(ids, new)
-        ids, provisional = (
-            np.insert(ids, at, new),
-            np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32)),
-        )
+        provisional = np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32))
+        ids = np.insert(ids, at, new)
         numbers[_indices(graph, batch)] = provisional[np.searchsorted(ids, venues)]
     final = np.full(ids.size + 1, -1, np.int32)  # its last entry is that of -1
     final[provisional] = np.arange(ids.size, dtype=np.int32)
