@@ -150,7 +150,11 @@ def read_background(path: str | Path) -> Background:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
-    facts = _facts((metadata.metadata or {}).get(METADATA_KEY, b""))
+    try:
+        held: Any = parse_json((metadata.metadata or {}).get(METADATA_KEY, b""))
+    except ValueError:
+        held = None
+    facts: dict[str, Any] = held if isinstance(held, dict) else {}
     version = facts.get("format_version")
     names = metadata.schema.names
     missing = [name for name in PAIR_STATISTICS if name not in names]
@@ -168,15 +172,6 @@ def read_background(path: str | Path) -> Background:
         return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
     msg = f"{path} {problem}. Write it anew with write_background."
     raise BackgroundError(msg)
-
-
-def _facts(text: bytes) -> dict[str, Any]:
-    """Parse the metadata; empty if they are not a JSON object."""
-    try:
-        facts = parse_json(text)
-    except ValueError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
