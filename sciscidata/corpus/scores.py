@@ -90,8 +90,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the scores are there already, and whole.
 
     Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
-    damage, this needs ``overwrite``. Raises ReleaseExistsError for another or damaged result without ``overwrite``, and
-    for anything else that ``out`` holds; ConfigError if ``out`` has the suffix of another kind of file than Parquet.
+    damage, this needs ``overwrite``: else ReleaseExistsError, as for anything else in ``out``. ConfigError for a suffix
+    that is not of Parquet.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():

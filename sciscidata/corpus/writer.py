@@ -142,10 +142,7 @@ def is_claimed(out: Path, identity: str) -> bool:
 
 
 def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
-    """State in a locked folder what its corpus is made of; remove another corpus if ``overwrite``.
-
-    Raises ReleaseExistsError if there is another corpus and not ``overwrite``, StorageError if it cannot be written.
-    """
+    """State in a locked folder what its corpus is made of; remove another if ``overwrite``, else ReleaseExistsError."""
     if is_claimed(out, identity):
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):

@@ -29,10 +29,7 @@ class Counter:
         self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
 
     def count(self, focal: range) -> dict[str, AnyArray]:
-        """Count n_i, n_j, n_k of some works of a year; with ``family`` also n_j5, n_shared, n_to_date.
-
-        Calls may come for any year; ascending years are cheapest.
-        """
+        """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; cheapest year by year, in order."""
         from sciscidata.disruption import _kernels as kernels
 
         graph, config, window = self._graph, self._config, self._window

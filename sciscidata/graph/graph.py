@@ -127,10 +127,7 @@ def build_graph(
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
-    """Write the arrays of a graph into a folder of ``cached_folder``: an empty one, or one that a killed run has begun.
-
-    Frames and errors are as in ``build_graph``; citations are read once.
-    """
+    """Write a graph into a folder of ``cached_folder``, empty or begun by a killed run; else as ``build_graph``."""
     citations, nodes, means = _prepare(works, citations, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
 

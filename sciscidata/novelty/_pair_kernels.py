@@ -42,8 +42,8 @@ def collect_slots(
 def renumber_by_appearance(values, numbers):
     """Replace values by 0, 1, 2 .. in order of appearance; return what each number stands for.
 
-    ``numbers`` is -1 everywhere, before and after. Values do not count, so that renaming venues changes no bit of a
-    result.
+    ``numbers`` is -1 everywhere, before and after. No result depends on the values, so that renaming venues changes no
+    bit.
     """
     n = 0
     for i in range(values.size):

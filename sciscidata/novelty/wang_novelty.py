@@ -163,7 +163,7 @@ def score_wang_novelty(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
+    """Score works of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
 
     Memory: the pairs of the years in reach of one year's windows, and every pair that occurred so far, once.
     """
