@@ -16,8 +16,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig, check_source
-from sciscidata.corpus.folder import CorpusConfig, scan_corpus
-from sciscidata.corpus.graph import open_corpus_graph
+from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range

@@ -1,4 +1,4 @@
-"""Read a corpus on disk as lazy frames; a query without title and abstract opens no file of texts."""
+"""Read a corpus on disk as lazy frames, or its citation graph; a query without text opens no file of texts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from polars.io.plugins import register_io_source
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import Folder, check_fields
-from sciscidata.errors import InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
+from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole
 
@@ -399,3 +400,45 @@ def _with_text(
             texts = texts or stack.enter_context(files.texts(stem))
             rows = rows.hstack(texts.read(group, text)).filter(kept)
             yield rows if predicate is None or first is not None else rows.filter(predicate)
+
+
+def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
+    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
+
+    The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
+    the files that it is built from are compared with their SHA-256.
+
+    Raises InputNotFoundError if there is no corpus, or an unfinished one; EmptyInputError if it holds no citations;
+    StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus; and what ``build_graph`` raises.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata.stages import ingest
+        >>> with TemporaryDirectory() as home:
+        ...     _ = ingest(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
+        ...     open_corpus_graph(Path(home) / "world", cache_dir=home).n_works
+        500
+    """
+    refuse_linked_cache(folder, cache_dir)
+    cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
+
+    def build(path: Path) -> None:
+        if corpus.citations.head(1).collect().is_empty():
+            msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
+            raise EmptyInputError(msg)
+        write_graph(corpus.works, corpus.citations, path)
+
+    report, digest = read_report(Path(folder))
+    if digest != corpus.provenance["report_sha256"]:
+        msg = f"the corpus in {folder} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
+    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums]).encode()).hexdigest()[:32]
+    return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
+
+
+def graph_folder(graph: CitationGraph) -> Path:
+    """Return the folder of a graph from ``open_corpus_graph``."""
+    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
+    return Path(mapped.filename).parent

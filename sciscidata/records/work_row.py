@@ -94,7 +94,7 @@ def parse_work(line: bytes) -> Work:
 
 
 def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
-    """Read lines as ``parse_work`` does, in two thirds of the time: a work, why it is none, or None for a blank line."""
+    """Read a block of lines as ``parse_work`` reads each, in two thirds of the time; None stands for a blank line."""
     if (n_lines := _count_lines_of_records(block)) is not None and is_utf8(block):
         try:
             records = RECORDS.decode_lines(block)

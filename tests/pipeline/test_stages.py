@@ -25,8 +25,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.corpus import graph as corpus_graph
 from sciscidata.corpus import scores as score_files
 from sciscidata.corpus import writer as corpus_writing
-from sciscidata.corpus.folder import CorpusConfig, naming_damage, scan_corpus
-from sciscidata.corpus.graph import open_corpus_graph
+from sciscidata.corpus.folder import CorpusConfig, naming_damage, open_corpus_graph, scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
