@@ -126,10 +126,9 @@ def compute_wang_novelty(
     Returns:
         WANG_NOVELTY, one row per work, unordered. n_new_pairs: Int64, the new pairs that count, each once.
         wang_novelty: Float64, the sum of their difficulties (each 0 .. 1); high is novel. Both are 0 for a work with
-            pairs of which
-        none counts. Both are null for a work without a year, without two different venues or with too many references;
-        for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap in the data); and
-        where ``reuse_years`` reach beyond the last year.
+        pairs if they do not count. Both are null for a work without a year, without two different venues or with too
+        many references; for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap
+        in the data); and where ``reuse_years`` reach beyond the last year.
 
     Raises:
         ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
