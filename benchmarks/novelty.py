@@ -43,8 +43,9 @@ def processor_seconds(work, repeats: int) -> float:
 def one_year(size: str, year: int) -> None:
     """Score one year on one thread: closed form, and ten shuffles. Ours is warmed up once: numba compiles."""
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+    from sciscidata.novelty.atypicality import score_atypicality
     from sciscidata.novelty.config import NoveltyConfig
+    from sciscidata.novelty.venue_pairs import venue_numbers
 
     works, citations = scan_graph(size, venues=True)
     graph = build_graph(works, citations)
@@ -60,8 +61,9 @@ def one_year(size: str, year: int) -> None:
 def all_years(size: str, n_threads: int) -> None:
     """Score every year: seconds on the clock and of the processor, from the graph on; memory from Parquet on."""
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+    from sciscidata.novelty.atypicality import score_atypicality
     from sciscidata.novelty.config import NoveltyConfig
+    from sciscidata.novelty.venue_pairs import venue_numbers
 
     works, citations = scan_graph(size, venues=True)
     graph = build_graph(works, citations)
@@ -77,8 +79,7 @@ def count_cells(size: str) -> None:
     import numpy as np
 
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.atypicality import venue_numbers
-    from sciscidata.novelty.venue_pairs import group, observe, year_slots
+    from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_slots
 
     works, citations = scan_graph(size, venues=True)
     graph = build_graph(works, citations)

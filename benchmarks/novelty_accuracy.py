@@ -11,8 +11,9 @@ import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
 from sciscidata.graph.graph import build_graph
 from sciscidata.label_thresholds import compute_novelty_labels
-from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import score_atypicality
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
 
 Frames = tuple[pl.LazyFrame, pl.LazyFrame]
 

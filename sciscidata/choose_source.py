@@ -20,10 +20,10 @@ from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_cor
 from sciscidata.disruption.index import CDConfig, compute_cd_index, score_graph
 from sciscidata.graph.graph import build_graph
 from sciscidata.label_thresholds import LabelThresholds
-from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import rank_on_disk, score_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.scores_from_z import rank_on_disk
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison

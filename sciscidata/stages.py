@@ -16,15 +16,15 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
-from sciscidata.corpus.folder import CorpusConfig, scan_corpus
-from sciscidata.corpus.graph import open_corpus_graph
+from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.errors import ConfigError
-from sciscidata.novelty.atypicality import cache_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig

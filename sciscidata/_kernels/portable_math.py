@@ -6,9 +6,8 @@ They use only additions, multiplications and divisions, which IEEE 754 defines t
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Float64Array = npt.NDArray[np.float64]
+from sciscidata._kernels.arrays import Float64Array
 
 _Z_LIMIT = 8.0  # beyond, the sigmoid is practically 0 or 1
 _LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are zero, so whole multiples of it are exact
@@ -40,9 +39,8 @@ def natural_log(x: Float64Array) -> Float64Array:
     """Return ln x of normal numbers above 0, within one unit of the last place; NaN stays NaN.
 
     x = 2^k (1 + f) with 1 + f between 1/sqrt 2 and sqrt 2, and ln (1 + f) = 2 artanh s = 2 (s + s^3 / 3 + ...) with
-    s = f / (2 + f), arranged so that f, which is exact, is the last and largest term.
-
-    Source: the argument reduction of fdlibm, e_log.c (Sun Microsystems 1993).
+    s = f / (2 + f), arranged so that f, which is exact, is the last and largest term. The argument reduction is that of
+    fdlibm, e_log.c (Sun Microsystems 1993).
 
     Example:
         >>> natural_log(np.array([0.1, 1.0, 2.718281828459045])).round(6).tolist()

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import register_jitable
 
-Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
+from sciscidata._kernels.arrays import Int64Array, UInt64Array
 
 WEYL = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -33,9 +32,7 @@ _27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 def stream_key(seed: int, stream: str) -> np.uint64:
     """Return the key of one named stream: streams of one seed, and seeds of one stream, are unrelated.
 
-    Args:
-        seed: any integer.
-        stream: a name that no other use of the seed has, for example ``"synthetic/venue"``.
+    ``stream`` is a name that no other use of the seed has, for example ``"synthetic/venue"``.
 
     Example:
         >>> hex(stream_key(0, "demo"))
@@ -55,20 +52,12 @@ def mix64(z: UInt64Array) -> UInt64Array:
 
 @register_jitable
 def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any]]) -> UInt64Array:
-    """Return number ``counter`` of the stream ``key``: 64 uniform bits.
+    """Return number ``counter`` of the stream ``key``: 64 uniform bits, of the shape to which both broadcast.
 
-    A draw may be the key of a sub-stream: ``draw(draw(key, work), 3)`` is the fourth number of a work.
-
-    Args:
-        key: uint64 (from ``stream_key`` or from ``draw``); scalar or array.
-        counter: integers from 0 to 2^63 - 1; outside a kernel an array, which NumPy multiplies modulo 2^64 without a
-            warning. Key and counter broadcast.
-
-    Returns:
-        uint64, of the broadcast shape.
+    The key is from ``stream_key``, or is a draw: ``draw(draw(key, work), 3)`` is the fourth number of a work. Counters
+    are 0 to 2^63 - 1; outside a kernel an array, which NumPy multiplies modulo 2^64 without a warning.
 
     Example:
-        >>> import numpy as np
         >>> [hex(bits) for bits in draw(stream_key(0, "demo"), np.arange(2))]
         ['0x2202dbc25a720ed1', '0x64430d11b19f0ddb']
     """
@@ -82,7 +71,6 @@ def below(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
     """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32); the bias is at most n / 2^32.
 
     Example:
-        >>> import numpy as np
         >>> below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 6)
         array([0, 3, 5])
     """
@@ -94,7 +82,6 @@ def below_skewed(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
     """Turn 64 uniform bits u into floor(n u^2), an int64 in 0..n-1: rank r is drawn in proportion to r^-1/2.
 
     Example:
-        >>> import numpy as np
         >>> below_skewed(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 100)
         array([ 0, 25, 99])
     """
@@ -103,15 +90,9 @@ def below_skewed(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
 
 
 def scatter(key: np.uint64, values: Int64Array, bits: int) -> Int64Array:
-    """Permute 0..2^bits-1 by a keyed bijection: distinct values stay distinct, and lose their order.
-
-    Args:
-        key: from ``stream_key``.
-        values: integers in 0..2^bits-1.
-        bits: size of the domain, 2 to 62.
+    """Permute 0..2^bits-1 (``bits`` 2 to 62) by a keyed bijection: distinct values stay distinct, and lose their order.
 
     Example:
-        >>> import numpy as np
         >>> sorted(scatter(stream_key(0, "demo"), np.arange(8), 3).tolist())
         [0, 1, 2, 3, 4, 5, 6, 7]
     """

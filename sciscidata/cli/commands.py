@@ -84,7 +84,7 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
 
 def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_graph
-    from sciscidata.corpus.graph import graph_folder, open_corpus_graph
+    from sciscidata.corpus.folder import graph_folder, open_corpus_graph
 
     with measured():
         graph = open_corpus_graph(_corpus(config), cache_dir=config.cache_dir)

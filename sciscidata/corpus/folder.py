@@ -1,4 +1,4 @@
-"""Read a corpus on disk as lazy frames; a query without title and abstract opens no file of texts."""
+"""Read a corpus on disk as lazy frames, or its citation graph; a query without text opens no file of texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -20,9 +20,10 @@ from polars.io.plugins import register_io_source
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import Folder, check_fields
-from sciscidata.errors import InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, path_inside, real_path, refuse_link
+from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole
 
@@ -103,8 +104,11 @@ def scan_corpus(out: str | Path) -> Corpus:
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
     facts = {name: file for part in parts for name, file in part["files"].items()}
     for name, file in facts.items():
-        _check_file(out / name, file["bytes"])
-        stems[Path(name).parent.name].append(Path(name).stem)
+        path = out / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != file["bytes"]:
+            raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {file['bytes']:,}")
+        stems[path.parent.name].append(path.stem)
     if REMOVED_FILE in find_damaged(out, {REMOVED_FILE: report["removed_sha256"]}):
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = _read_removed(out / REMOVED_FILE)
@@ -116,11 +120,7 @@ def scan_corpus(out: str | Path) -> Corpus:
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
-    """Raise StorageError if ``cache``, the cache inside a corpus, is a link, however the path spells it.
-
-    A corpus may come from somebody else, and the link may lead anywhere. A cache elsewhere is the user's own, so it may
-    be a link.
-    """
+    """Raise StorageError if ``cache`` inside a corpus, maybe somebody else's, is a link, however the path spells it."""
     own, named = real_path(out) / "cache", Path(cache_dir)
     if any(real_path(path.parent) / path.name == own for path in (named, *named.parents)):
         refuse_link(Path(out) / "cache")
@@ -129,10 +129,8 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
     """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``.
 
-    Raises:
-        InputNotFoundError: it is missing, something else, or of an earlier version.
-        StorageError: it differs from the SHA-256 that it holds.
-        UnsafeNameError: it names a file that cannot belong to a corpus.
+    Raises InputNotFoundError if it is missing, something else, or of an earlier version; StorageError if it differs
+    from the SHA-256 that it holds; UnsafeNameError if it names a file that cannot belong to a corpus.
     """
     try:
         text = read_whole(out / INDEX)
@@ -200,28 +198,14 @@ def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
 
 
 def own_files(out: Path, folder: str) -> list[Path]:
-    """List the files in one folder of a corpus that have a name given by this package, in order.
-
-    Example:
-        >>> own_files(Path("no/such/folder"), "works")
-        []
-    """
+    """List the files in one folder of a corpus that have a name given by this package, in order."""
     return [path for path in sorted((out / folder).glob("part-*")) if _OWN_NAME.fullmatch(path.name)]
 
 
 def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
     """Read files of a corpus, and return the names of those that are missing or differ from their SHA-256.
 
-    Args:
-        out: the corpus.
-        sums: the SHA-256 by name.
-
-    Raises:
-        OSError: a file cannot be read. It may be whole, so nothing is made again or removed for that.
-
-    Example:
-        >>> find_damaged(Path("no/such/folder"), {"removed.parquet": "77"})
-        ['removed.parquet']
+    Raises OSError if a file cannot be read. It may be whole, so nothing is made again or removed for that.
     """
 
     def is_whole(item: tuple[str, str]) -> bool:
@@ -247,12 +231,7 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the name and reason of each part that was left out; of many, the first and how many more there are.
-
-    Example:
-        >>> list(list_left_out({"part_0001": "is missing"}))
-        ['part_0001: is missing']
-    """
+    """Yield the name and reason of each part that was left out; of many, the first 20 and how many more there are."""
     for name, reason in islice(parts.items(), _NAMED_PARTS):
         yield f"{name}: {reason}"
     if len(parts) > _NAMED_PARTS:
@@ -261,7 +240,7 @@ def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """When reading a corpus fails, raise StorageError that names a damaged or missing file; Polars names none.
+    """If reading a corpus fails, raise StorageError for a damaged or missing file, which Polars does not name.
 
     Other errors of the block pass through unchanged.
     """
@@ -274,12 +253,6 @@ def naming_damage(out: Path) -> Generator[None]:
         if damaged:
             raise _damage_of(out / damaged[0]) from error
         raise
-
-
-def _check_file(path: Path, n_bytes: int) -> None:
-    size = path.stat().st_size if path.is_file() else None
-    if size != n_bytes:
-        raise _damage(path, "is missing" if size is None else f"has {size:,} bytes instead of {n_bytes:,}")
 
 
 def _damage_of(path: Path) -> StorageError:
@@ -336,17 +309,10 @@ class _Files:
 def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
     """Scan the files of one table, in order; parts without removed rows are scanned together."""
     runs: list[pl.LazyFrame] = []
-    clean: list[Path] = []
-    for stem, path in zip(stems, files.paths(table, stems), strict=True):
-        if stem not in removed:
-            clean.append(path)
-            continue
-        if clean:
-            runs.append(pl.scan_parquet(clean, glob=False))
-            clean = []
-        runs.append(pl.scan_parquet(path, glob=False).filter(~pl.col(key).is_in(removed[stem].implode())))
-    if clean:
-        runs.append(pl.scan_parquet(clean, glob=False))
+    paths = dict(zip(stems, files.paths(table, stems), strict=True))
+    for stem, run in groupby(paths, lambda stem: stem if stem in removed else None):
+        rows = pl.scan_parquet([paths[name] for name in run], glob=False)
+        runs.append(rows if stem is None else rows.filter(~pl.col(key).is_in(removed[stem].implode())))
     return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[table])
 
 
@@ -363,18 +329,15 @@ def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
 
 
 def _citations_reader(files: _Files, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
-    def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        def scan(some: Sequence[str]) -> pl.LazyFrame:
-            return _scan(files, "citations", some, removed, "citing_id")
+    def scan(some: Sequence[str]) -> pl.LazyFrame:
+        return _scan(files, "citations", some, removed, "citing_id")
 
-        yield from _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
-
-    return read
+    return lambda columns, predicate, n_rows: _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
 
 
 def _works_reader(files: _Files, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
-    def read(with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        columns = with_columns if with_columns is not None else list(WORKS)
+    def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
+        columns = columns if columns is not None else list(WORKS)
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
         if asked.isdisjoint(TEXT) or not stems["texts"]:
 
@@ -437,3 +400,45 @@ def _with_text(
             texts = texts or stack.enter_context(files.texts(stem))
             rows = rows.hstack(texts.read(group, text)).filter(kept)
             yield rows if predicate is None or first is not None else rows.filter(predicate)
+
+
+def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
+    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
+
+    The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
+    the files that it is built from are compared with their SHA-256.
+
+    Raises InputNotFoundError if there is no corpus, or an unfinished one; EmptyInputError if it holds no citations;
+    StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus; and what ``build_graph`` raises.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> from sciscidata.stages import ingest
+        >>> with TemporaryDirectory() as home:
+        ...     _ = ingest(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
+        ...     open_corpus_graph(Path(home) / "world", cache_dir=home).n_works
+        500
+    """
+    refuse_linked_cache(folder, cache_dir)
+    cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
+
+    def build(path: Path) -> None:
+        if corpus.citations.head(1).collect().is_empty():
+            msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
+            raise EmptyInputError(msg)
+        write_graph(corpus.works, corpus.citations, path)
+
+    report, digest = read_report(Path(folder))
+    if digest != corpus.provenance["report_sha256"]:
+        msg = f"the corpus in {folder} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
+    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums]).encode()).hexdigest()[:32]
+    return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
+
+
+def graph_folder(graph: CitationGraph) -> Path:
+    """Return the folder of a graph from ``open_corpus_graph``."""
+    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
+    return Path(mapped.filename).parent

@@ -33,13 +33,8 @@ _REMEDY: Final = "Make it again, with overwrite=True."
 def read_score_facts(path: str | Path) -> dict[str, Any]:
     """Read the facts that a score file states.
 
-    Returns:
-        ``stage``: ``"cd"`` or ``"novelty"``; ``config``; ``source`` and ``corpus_sha256`` of its corpus; ``rows``;
-        ``columns``.
-
-    Raises:
-        InputNotFoundError: there is no file, or it is no score file.
-        VerificationError: it is a score file with damaged facts.
+    They are ``stage`` (``"cd"`` or ``"novelty"``), ``config``, ``source`` and ``corpus_sha256`` of its corpus, ``rows``
+    and ``columns``. Raises InputNotFoundError if there is no score file, VerificationError if its facts are damaged.
 
     Example:
         >>> read_score_facts("none.parquet")
@@ -57,34 +52,20 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         msg = f"{path} is no file of scores that this package has written. Check the path."
         raise InputNotFoundError(msg) from error
     try:
-        return _checked_facts(json.loads(stated)) | {"rows": metadata.num_rows, "columns": metadata.schema.names}
+        facts: Any = json.loads(stated)
+        if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
+            raise ValueError
+        counts = {"rows": metadata.num_rows, "columns": metadata.schema.names}
+        return {**dict.fromkeys(("source", "corpus_sha256")), **facts, **counts}
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         msg = f"{path} is a damaged file of scores: its facts cannot be read. {_REMEDY}"
         raise VerificationError(msg) from error
 
 
-def _checked_facts(facts: Any) -> dict[str, Any]:  # noqa: ANN401
-    if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
-        raise ValueError
-    return {**dict.fromkeys(("source", "corpus_sha256")), **facts}
-
-
 def verify_scores(path: str | Path) -> dict[str, Any]:
-    """Compare all of a score file with the SHA-256 that it holds.
+    """Compare all of a score file with the SHA-256 that it holds, and return its facts.
 
-    Returns:
-        The result of ``read_score_facts``.
-
-    Raises:
-        InputNotFoundError: there is no file, or it is no score file.
-        VerificationError: it is damaged, or of a version that wrote no SHA-256.
-
-    Example:
-        >>> verify_scores("none.parquet")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
-        path.
+    Raises what ``read_score_facts`` raises, and VerificationError if it is of a version that wrote no SHA-256.
     """
     facts = read_score_facts(path)
     if not is_sealed(Path(path)):
@@ -109,11 +90,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the scores are there already, and whole.
 
     Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
-    damage, this needs ``overwrite``.
-
-    Raises:
-        ConfigError: ``out`` has the suffix of another kind of file than Parquet.
-        ReleaseExistsError: ``out`` holds something else, or another or damaged result and not ``overwrite``.
+    damage, this needs ``overwrite``: else ReleaseExistsError, as for anything else in ``out``. ConfigError for a suffix
+    that is not of Parquet.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():
@@ -149,17 +127,11 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all.
+    """Write a score file, whole or not at all, from at least one batch; rows come in the order of their ids.
 
-    Args:
-        batches: one at least; their rows come in the order of their ids.
-        out: the file.
-        facts: the facts that it states.
-        replace: replace a score file that is there when the scores are made.
-
-    Raises:
-        StorageError: the disk is full, ``out`` cannot be written, or another run has made it meanwhile.
-        ReleaseExistsError: ``out`` holds something else than scores by then.
+    ``replace`` replaces a score file that is there when the scores are made. Raises StorageError if the disk is full,
+    ``out`` cannot be written, or another run has made it meanwhile; ReleaseExistsError if it holds something else by
+    then.
     """
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,22 +29,9 @@ from sciscidata.corpus.folder import (
     recorded_sums,
     scan_corpus,
 )
-from sciscidata.errors import (
-    EmptyInputError,
-    InputNotFoundError,
-    ReleaseExistsError,
-    StorageError,
-    UnsafeNameError,
-)
+from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
-from sciscidata.storage import (
-    BLANK_SEAL,
-    hash_file,
-    refuse_link,
-    seal_text,
-    storage_error,
-    whole_when_done,
-)
+from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.paths import list_visible
@@ -67,30 +54,21 @@ def write_corpus(
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
 ) -> Corpus:
-    """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames themselves.
+    """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
     Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
     ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows, so the bytes
     are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
     replaced, only files that this package has written are removed.
 
-    Args:
-        corpus: of any source; its frames have to give the same rows in the same order every time.
-        out: a folder for this corpus alone; made if it is missing.
-        texts: write titles and abstracts too.
-        inputs: files that the corpus is read from: when the size or time of one changes, it is another corpus.
-        overwrite: replace another corpus, or this one made with other ``texts`` or from changed ``inputs``.
-        advance: called with numbers of works and citations written or found, to advance a progress bar.
+    The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
+    from: when the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
+    made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
+    works and citations written or found.
 
-    Returns:
-        The result of ``scan_corpus``.
-
-    Raises:
-        SchemaMismatchError: when called, if a frame lacks a column or holds it in another dtype.
-        EmptyInputError: there is no work.
-        ReleaseExistsError: when called; the folder holds another corpus and not ``overwrite``.
-        StorageError: the disk is full, the folder cannot be written or holds something else than a corpus, or another
-            run is at work in it.
+    Raises SchemaMismatchError (a frame lacks a column or holds it in another dtype) and ReleaseExistsError (the folder
+    holds another corpus and not ``overwrite``) when called; EmptyInputError if there is no work; StorageError if the
+    disk is full, or the folder cannot be written, holds something else than a corpus, or is in use by another run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -124,16 +102,23 @@ def write_corpus(
         if not n_works:
             msg = "the source holds no work. Check its files and options."
             raise EmptyInputError(msg)
-        _seal(out, works + citations, {**corpus.provenance, "works": n_works, "citations": n_citations})
+        write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
+        files: dict[str, dict[str, Any]] = {}
+        for stem, name, described in works + citations:
+            files.setdefault(stem, {})[name] = described
+        report = {
+            **corpus.provenance,
+            "works": n_works,
+            "citations": n_citations,
+            "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
+            "removed_sha256": hash_file(out / REMOVED_FILE),
+        }
+        write_report(out, report)
     return scan_corpus(out)
 
 
 def refuse_foreign(out: Path) -> None:
-    """Refuse a folder that holds anything, unless a file of this package says that it is a corpus.
-
-    Raises:
-        StorageError: the folder holds something else, or cannot be read.
-    """
+    """Raise StorageError for a folder that holds anything, unless a file of this package says that it is a corpus."""
     if _holds(out / MADE_OF, "source") or _holds(out / INDEX, "parts") or own_files(out, RECEIPTS):
         return
     try:
@@ -149,12 +134,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def is_claimed(out: Path, identity: str) -> bool:
-    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says.
-
-    Example:
-        >>> is_claimed(Path("no/such/folder"), "{}")
-        False
-    """
+    """Whether the corpus in a folder, finished or not, is made of what ``identity`` says."""
     try:
         return read_whole(out / MADE_OF).decode() == identity
     except (OSError, UnicodeDecodeError):
@@ -162,12 +142,7 @@ def is_claimed(out: Path, identity: str) -> bool:
 
 
 def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
-    """State in a locked folder what its corpus is made of; remove another corpus if ``overwrite``.
-
-    Raises:
-        ReleaseExistsError: the folder holds another corpus and not ``overwrite``.
-        StorageError: the folder cannot be written.
-    """
+    """State in a locked folder what its corpus is made of; remove another if ``overwrite``, else ReleaseExistsError."""
     if is_claimed(out, identity):
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
@@ -176,17 +151,12 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
             "of an earlier version. Choose another folder, or replace it: overwrite=True."
         )
         raise ReleaseExistsError(msg)
-    _clear_corpus(out)
-    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
-
-
-def _clear_corpus(out: Path) -> None:
-    """Remove the files of this package, the report first; anything else in the folder stays."""
-    (out / INDEX).unlink(missing_ok=True)
+    (out / INDEX).unlink(missing_ok=True)  # first; what this package has not written stays
     for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
         path.unlink()
     with suppress(OSError):  # none, or not empty
         (out / RECEIPTS).rmdir()
+    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
 
 
 def write_small(target: Path, write: Callable[[Path], Any]) -> None:
@@ -202,8 +172,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 def locked_folder(out: Path) -> Generator[None]:
     """Make the folder of a corpus and keep a second run out until the block or the process ends.
 
-    Raises:
-        StorageError: the folder cannot be made, a link leads out of it, or another run is at work in it.
+    Raises StorageError if it cannot be made, a link leads out of it, or another run is at work in it.
     """
     for name in (*TABLES, RECEIPTS, UNFINISHED):
         refuse_link(out / name)
@@ -297,20 +266,6 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
     rest = pl.concat(waiting) if waiting else pl.DataFrame()
     if rest.height:
         yield rest.rechunk()
-
-
-def _seal(out: Path, parts: Iterable[_Part], facts: dict[str, Any]) -> None:
-    """Write the report that makes the folder a corpus."""
-    write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
-    files: dict[str, dict[str, Any]] = {}
-    for stem, name, described in parts:
-        files.setdefault(stem, {})[name] = described
-    report = {
-        **facts,
-        "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
-        "removed_sha256": hash_file(out / REMOVED_FILE),
-    }
-    write_report(out, report)
 
 
 def write_report(out: Path, report: dict[str, Any]) -> None:

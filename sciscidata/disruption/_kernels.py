@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import kernel
-from sciscidata._kernels.llvm import prefetch
+from sciscidata._kernels.compile import kernel, prefetch
 
 
 @kernel

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciscidata._kernels.arrays import AnyArray, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import Advance
 from sciscidata.disruption.config import CDConfig
@@ -29,11 +28,8 @@ class Counter:
         self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
         self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
 
-    def count(self, focal: range) -> dict[str, npt.NDArray[Any]]:
-        """Count for some works of one year: n_i, n_j, n_k; with ``family`` also n_j5, n_shared and n_to_date.
-
-        Calls may come for any year; ascending years are cheapest.
-        """
+    def count(self, focal: range) -> dict[str, AnyArray]:
+        """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; cheapest year by year, in order."""
         from sciscidata.disruption import _kernels as kernels
 
         graph, config, window = self._graph, self._config, self._window
@@ -52,7 +48,10 @@ class Counter:
             if config.family:
                 kernels.count_shared(*given, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
-                kernels.count_citers(*given, _stamps(window.high - window.low), counts[rows])
+                width = window.high - window.low
+                # One byte each for a single part; with more parts the numbers run out faster.
+                stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
+                kernels.count_citers(*given, stamps, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
@@ -62,16 +61,15 @@ class Counter:
         n_to_date = window.citers_to_date(focal.start, focal.stop)
         if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
             counts[:, 0] = n_to_date - counts[:, 1]
-        columns: dict[str, npt.NDArray[Any]] = {name: counts[:, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
+        columns: dict[str, AnyArray] = {name: counts[:, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
         return columns | ({"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {})
 
 
 class _MovingWindow:
     """Which citers count for the present focal year.
 
-    Attributes:
-        slices: (n, 2), for every paper, where in the flat list of citers those inside the window begin and end.
-        low, high: the works that may be citers at all have indices low .. high - 1.
+    ``slices`` (n, 2) says where in the flat list of citers those of each paper that are inside the window begin and
+    end. Works that may be citers at all have indices low .. high - 1.
     """
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
@@ -99,7 +97,7 @@ class _MovingWindow:
         run_all(move, pairwise(shares), n_threads)
         self.low, self.high = low, high
 
-    def citers_to_date(self, begin: int, end: int) -> npt.NDArray[np.int64]:
+    def citers_to_date(self, begin: int, end: int) -> Int64Array:
         """Count the citers of the works ``begin`` .. ``end - 1`` up to the window's end, with no lower bound."""
         return self.slices[begin:end, 1].astype(np.int64) - self.graph.citer_offsets[begin:end]
 
@@ -124,20 +122,15 @@ class _FixedWindow:
     def move_to(self, year: int, n_threads: int) -> None:
         """Stay."""
 
-    def citers_to_date(self, begin: int, end: int) -> npt.NDArray[np.int64]:
+    def citers_to_date(self, begin: int, end: int) -> Int64Array:
         """Count the citers of the works ``begin`` .. ``end - 1`` that count."""
         return np.diff(self.slices[begin:end].astype(np.int64), axis=1)[:, 0]
 
 
-def _empty_slices(graph: CitationGraph) -> npt.NDArray[Any]:
+def _empty_slices(graph: CitationGraph) -> AnyArray:
     """Make room for a slice per paper; 32 bits, while they suffice, halve the memory and the wait for it."""
     position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
     return np.empty((graph.n_works, 2), position)
-
-
-def _stamps(span: int) -> npt.NDArray[Any]:
-    """Make the stamps of a window: one byte each for a single part; with more parts the numbers run out faster."""
-    return np.zeros(max(span, 1), np.uint8) if span <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
 
 
 def _cuts(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:

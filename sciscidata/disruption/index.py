@@ -6,36 +6,26 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
-from sciscidata.disruption.config import COMPAT, CDConfig
-from sciscidata.disruption.counts import STRONG, Counter
-from sciscidata.disruption.formulas import add_indices, counted_rows, score_schema, undated_rows
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.counts import Counter
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
-from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder
 from sciscidata.storage.year_parts import part_path, write_part
 
-__all__ = [
-    "COMPAT",
-    "STRONG",
-    "CDConfig",
-    "add_indices",
-    "cache_cd_index",
-    "compute_cd_index",
-    "score_graph",
-    "shard_range",
-]
-
 _FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 1 << 22
+_COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_refs", "n_j5")} | {
+    name: pl.Int64() for name in ("n_shared", "n_to_date", "n_ever")
+}
 
 
 def compute_cd_index(
@@ -92,7 +82,7 @@ def compute_cd_index(
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
         return score_graph(graph, config, n_threads=n_threads)
 
-    return pl.defer(score, schema=score_schema(config))
+    return pl.defer(score, schema=_score_schema(config))
 
 
 def score_graph(
@@ -104,10 +94,8 @@ def score_graph(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
-    ``focal``: score the works with these indices only; every other work still counts as a citer. None: all of WORKS.
-
-    Raises:
-        ConfigError: ``config`` or ``n_threads`` is wrong, or ``focal`` is not a range of works in WORKS.
+    Only the works with indices in ``focal`` are scored (None: all of WORKS); every other work still counts as a citer.
+    Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -117,15 +105,14 @@ def score_graph(
         [(2, 1, 0, 0, 1.0)]
     """
     config = _checked(config, n_threads)
-    focal = _checked_focal(graph, focal)
-    dated = _dated(graph, focal)
-    columns: dict[str, npt.NDArray[Any]] = {}
+    focal, dated = _checked_focal(graph, focal)
+    columns: dict[str, AnyArray] = {}
     for span, counts in _counts_by_year(graph, config, _split_by_year(graph, dated), n_threads):
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
             whole[span.start - dated.start : span.stop - dated.start] = part
-    parts = [counted_rows(graph, dated, columns)] if columns else []
-    rows = pl.concat([*parts, undated_rows(graph, range(dated.stop, focal.stop))], how="diagonal")
+    parts = [_counted_rows(graph, dated, columns)] if columns else []
+    rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop))], how="diagonal")
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
     return pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
@@ -143,11 +130,8 @@ def cache_cd_index(
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
     of the graph, ``config`` and ``focal``; a whole folder is used again, a damaged one is made anew with a warning. The
-    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``.
-
-    Raises:
-        ConfigError: as score_graph.
-        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``. Raises
+    ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -161,8 +145,8 @@ def cache_cd_index(
         ['00000-1990.parquet', '00001-2000.parquet', '00002-undated.parquet']
         True
     """
-    config, focal = _checked(config, n_threads), _checked_focal(graph, focal)
-    dated = _dated(graph, focal)
+    config = _checked(config, n_threads)
+    focal, dated = _checked_focal(graph, focal)
 
     def make(folder: Path) -> None:
         def path(span: range) -> Path:
@@ -171,9 +155,9 @@ def cache_cd_index(
 
         spans = [span for span in _split_by_year(graph, dated) if not path(span).exists()]
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
-            write_part(path(span), add_indices(counted_rows(graph, span, counts), config))
+            write_part(path(span), add_indices(_counted_rows(graph, span, counts), config))
         if dated.stop < focal.stop or not focal:
-            rows = add_indices(undated_rows(graph, range(dated.stop, focal.stop)), config)
+            rows = add_indices(_undated_rows(graph, range(dated.stop, focal.stop)), config)
             write_part(part_path(folder, graph.years.size, "undated"), rows)
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
@@ -203,7 +187,7 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
 
 def _counts_by_year(
     graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None
-) -> Iterator[tuple[range, dict[str, npt.NDArray[Any]]]]:
+) -> Iterator[tuple[range, dict[str, AnyArray]]]:
     """Count for one span of works after the other, with a bar."""
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
     with progress_bar("CD index", n_references, unit="references") as advance:
@@ -219,21 +203,71 @@ def _split_by_year(graph: CitationGraph, dated: range) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts) if a < b]
 
 
-def _dated(graph: CitationGraph, focal: range) -> range:
-    """Return those of a range of works that have a year."""
-    return range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
-
-
-def _checked_focal(graph: CitationGraph, focal: range | None) -> range:
-    if focal is None:
-        return range(graph.n_known)
+def _checked_focal(graph: CitationGraph, focal: range | None) -> tuple[range, range]:
+    """Return the works to score, and those of them that have a year."""
+    focal = range(graph.n_known) if focal is None else focal
     if not (isinstance(focal, range) and focal.step == 1 and 0 <= focal.start <= focal.stop <= graph.n_known):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"focal is {focal!r}, needs a range of indices without gaps, from 0 to {graph.n_known:,} at most."
         raise ConfigError(msg)
-    return focal
+    return focal, range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
 
 
 def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
-    """Refuse what type hints alone do not keep out of a notebook."""
     check_threads(n_threads)
     return checked_config(config, CDConfig, "window_years=10")
+
+
+def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
+    """Put works and counts side by side: what add_indices reads."""
+    n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
+    n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])
+    work_ids = graph.work_ids[span.start : span.stop]
+    return pl.DataFrame({"work_id": work_ids, **counts, "n_refs": n_refs, "n_ever": n_ever})
+
+
+def _undated_rows(graph: CitationGraph, span: range) -> pl.DataFrame:
+    """Return rows of null for works without a year."""
+    rows = pl.DataFrame({"work_id": graph.work_ids[span.start : span.stop]})
+    return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _COUNTS.items())
+
+
+def _score_schema(config: CDConfig) -> pl.Schema:
+    """Return the columns of the scores."""
+    return pl.Schema(CD_SCORES | CD_FAMILY) if config.family else CD_SCORES
+
+
+def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
+    """Compute every index from whole numbers, so that one division is the only rounding; null counts give null.
+
+    ``counts`` has work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
+    up to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time).
+
+    Example:
+        >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})
+        >>> add_indices(counts, CDConfig())["cd_index"].to_list()
+        [0.25]
+    """
+    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    usable = pl.lit(value=True)
+    if config.zero_references == "null":
+        usable &= pl.col("n_refs") > 0
+    if config.uncited != "keep":
+        usable &= (n_i + n_j if config.uncited == "null" else pl.col("n_ever")) > 0
+
+    def ratio(above: pl.Expr, below: pl.Expr) -> pl.Expr:
+        return pl.when(usable & (below > 0)).then(above / below)
+
+    cd = ratio(n_i - n_j, n_i + n_j + n_k)
+    indices = {"cd_index": cd}
+    if config.undefined == "zero":
+        indices["cd_index"] = pl.when(n_i.is_not_null()).then(cd.fill_null(0.0))
+    if config.family:
+        n_j5 = pl.col("n_j5").cast(pl.Int64)
+        indices |= {
+            "mcd_index": cd * pl.col("n_to_date"),
+            "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
+            "di_nok_index": ratio(n_i - n_j, n_i + n_j),
+            "dependence": ratio(pl.col("n_shared"), n_i + n_j),
+        }
+    schema = _score_schema(config)
+    return counts.with_columns(**indices).select(schema.names()).cast(schema)

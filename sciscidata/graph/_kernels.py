@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import kernel
-from sciscidata._kernels.llvm import prefetch
+from sciscidata._kernels.compile import kernel, prefetch
 from sciscidata._kernels.random import WEYL, mix64
 
 _FREE = np.int32(-1)
@@ -72,10 +71,9 @@ def find_all(table, ids, wanted, found):
 
 @kernel
 def number_new(table, new_ids, n_new, first, citing_ids, cited_ids, start, citing, cited):
-    """Give ids that were not found the next free indices from ``first`` on, from edge ``start`` on.
+    """Give ids that were not found the next free indices from ``first`` on; return (edges read, new ids so far).
 
-    Returns (edges read, new ids so far). It stops when ``new_ids`` is full, so that the caller can grow the table and
-    go on. An id that only cites itself stays unknown.
+    It stops when ``new_ids`` is full, to let the caller grow the table. An id that only cites itself stays unknown.
     """
     mask = np.uint64(table.size - 1)
     for e in range(start, citing.size):
@@ -145,10 +143,7 @@ def scatter_references(pairs, low, cursor, refs):
 
 @kernel
 def sort_rows_drop_repeats(refs, row_end, degree):
-    """Sort each row in place, drop repeated references, close the gaps; return the number left.
-
-    Rows are short (28 references on average), where insertion sort wins; long ones go to NumPy's sort.
-    """
+    """Sort each row in place (mostly short, so by insertion), drop repeats, close the gaps; return the number left."""
     out = 0
     begin = 0
     for row in range(row_end.size):

@@ -1,7 +1,7 @@
 """Build the arrays of a citation graph in bounded memory, whatever the number of edges.
 
 1. Edges come in any order. Their ids become indices; the pairs go to a file in chunks, each for a range of citing
-   indices, a bucket (``edge_spool.py``).
+   indices, a bucket: the spool.
 2. References: each bucket is read back and sorted.
 3. Citers: the transpose, for one range of cited indices at a time. It only walks the references, so it needs no file.
 
@@ -17,17 +17,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
+from isal import isal_zlib
 
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
-from sciscidata.errors import EmptyInputError, WorkIdError
-from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, Spool, refuse_reserved, spool_edges
-from sciscidata.storage import note_finished, whole_when_done
+from sciscidata.errors import ONE_ROW_EACH, EmptyInputError, WorkIdError
+from sciscidata.storage import file_checksum, note_finished, quick_checksum, whole_when_done
+
+_ROWS_AT_ONCE: Final = 1 << 20
+_UNDATED: Final = np.iinfo(np.int32).min
+_RESERVED = np.iinfo(np.int64).min
+_BATCH_EDGES = 1 << 20
+_CHUNK_EDGES = 1 << 14
+_MIN_BUCKET_WORKS = 1 << 16
+_MAX_BUCKETS = 512
 
 DTYPES: dict[str, type[np.generic]] = {
     "work_ids": np.int64,
@@ -40,18 +48,29 @@ DTYPES: dict[str, type[np.generic]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """The limits of a build.
+
+    As many as ``most_edges``, of 16 bytes each while they are sorted, fit into memory, for all threads together.
+    ``n_threads`` work beside the one that reads. ``lasting`` flushes finished files to the disk, so that they survive a
+    failure of the machine. ``n_edges`` of the input, if known, is for the progress bar.
+    """
+
+    most_edges: int
+    n_threads: int
+    lasting: bool = False
+    n_edges: int | None = None
+
+
 def lay_out(
     citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
 
-    Args:
-        citations: citing_id and cited_id without nulls, in any order.
-        nodes: the works, in index order.
-        scratch: for the spool. One that another run finished is used.
-        folder: for the arrays. None holds them in memory or, if they exceed it, in files in ``scratch``; mapped pages
-            survive the removal of their file.
-        means: limits.
+    ``citations`` has citing_id and cited_id without nulls, in any order. ``scratch`` is for the spool; one that another
+    run finished is used. Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``; mapped
+    pages survive the removal of their file.
     """
     store = Store(folder, means.lasting)
     # The three are made together: one may be missing because it was damaged.
@@ -81,21 +100,21 @@ class Store:
 
     def __init__(self, folder: Path | None, lasting: bool = False) -> None:
         self._folder, self._lasting = folder, lasting
-        self._held: dict[str, npt.NDArray[Any]] = {}
+        self._held: dict[str, AnyArray] = {}
 
-    def find(self, name: str) -> npt.NDArray[Any] | None:
+    def find(self, name: str) -> AnyArray | None:
         """Return an array if it is finished."""
         if name not in self._held and self._folder is not None and (self._folder / f"{name}.bin").exists():
             self._held[name] = map_array(self._folder, name)
         return self._held.get(name)
 
-    def get(self, name: str) -> npt.NDArray[Any]:
+    def get(self, name: str) -> AnyArray:
         """Return an array that is finished."""
         found = self.find(name)
         assert found is not None
         return found
 
-    def keep(self, name: str, most: int, blocks: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def keep(self, name: str, most: int, blocks: Iterable[AnyArray]) -> AnyArray:
         """Join blocks of at most ``most`` numbers in all; for a file, only one block is in memory."""
         if self._folder is None:
             whole = np.empty(most, DTYPES[name])
@@ -118,7 +137,7 @@ class Store:
         return self.get(name)
 
 
-def map_array(folder: Path, name: str) -> npt.NDArray[Any]:
+def map_array(folder: Path, name: str) -> AnyArray:
     """Map a finished array into memory."""
     path = folder / f"{name}.bin"
     if path.stat().st_size == 0:  # an empty file cannot be mapped
@@ -198,7 +217,7 @@ def _citers_by_time(
             advance(citers.size)
 
 
-def _offsets(lengths: npt.NDArray[Any]) -> Int64Array:
+def _offsets(lengths: AnyArray) -> Int64Array:
     """Turn row lengths into the start of each row, and the end of the last."""
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -214,25 +233,15 @@ def _blocks(offsets: Int64Array, budget: int) -> Iterator[tuple[int, int]]:
         low = high
 
 
-_ROWS_AT_ONCE: Final = 1 << 20
-_UNDATED: Final = np.iinfo(np.int32).min
-
-
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Works by (year, id); works without a year come last, by id.
+    """Works by (year, id), those without a year last; ``year_offsets``: where each year begins, and the last ends."""
 
-    Attributes:
-        ids: int64 (n).
-        years: int32, the years that occur, ascending.
-        year_offsets: int64, one more than ``years``: where the works of each year begin, and the end of the last.
-    """
+    ids: Int64Array
+    years: Int32Array
+    year_offsets: Int64Array
 
-    ids: npt.NDArray[np.int64]
-    years: npt.NDArray[np.int32]
-    year_offsets: npt.NDArray[np.int64]
-
-    def parts(self) -> Iterator[npt.NDArray[Any]]:
+    def parts(self) -> Iterator[AnyArray]:
         """Yield all ids, then the year of every work as int32, in pieces: the input of a hash of the works."""
         yield self.ids
         ends = [*self.year_offsets.tolist(), self.ids.size]
@@ -242,17 +251,11 @@ class Nodes:
 
 
 def read_nodes(works: pl.LazyFrame) -> Nodes:
-    """Bring works into index order.
+    """Bring works (work_id Int64 and publication_year Int32, in any order) into index order.
 
     Rows go to the range of their year, then each year is sorted in place. This takes 20 bytes of memory per work, and 8
-    at the end; sorting the frame takes 45.
-
-    Args:
-        works: work_id Int64 and publication_year Int32, in any order.
-
-    Raises:
-        EmptyInputError: there is no row.
-        WorkIdError: a work_id is null, or -2^63.
+    at the end; sorting the frame takes 45. Raises EmptyInputError if there is no row, WorkIdError if a work_id is null
+    or -2^63.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20, 5], "publication_year": [2001, 2000, 2001, None]},
@@ -282,9 +285,7 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
     return Nodes(ids, years, year_offsets)
 
 
-def _scatter(
-    rows: pl.DataFrame, years: npt.NDArray[Any], cursor: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
-) -> None:
+def _scatter(rows: pl.DataFrame, years: AnyArray, cursor: Int64Array, ids: Int64Array) -> None:
     """Append the ids of some rows to the range of their year, and move ``cursor`` on."""
     year = rows["publication_year"]
     slot = np.where(year.is_null().to_numpy(), years.size, np.searchsorted(years, year.fill_null(_UNDATED).to_numpy()))
@@ -297,3 +298,179 @@ def _scatter(
         ids[first : first + count] = found[start : start + count]
         start += count
     cursor += counts
+
+
+def edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Read (citing_id, cited_id) batch by batch, in any order; refuse an id of -2^63."""
+    for batch in citations.collect_batches(chunk_size=_BATCH_EDGES, maintain_order=False, engine="streaming"):
+        citing, cited = batch["citing_id"], batch["cited_id"]
+        refuse_reserved(citing)
+        refuse_reserved(cited)
+        yield citing.to_numpy(), cited.to_numpy()
+
+
+def refuse_reserved(ids: pl.Series) -> None:
+    """Raise WorkIdError for an id of -2^63, by which other programs mark a missing value."""
+    if ids.min() == _RESERVED:
+        msg = (
+            f"build_graph: {ids.name} is -2^63 ({_RESERVED}), which no work can have. It often stands for a missing "
+            "value: make it null, and drop works without an id."
+        )
+        raise WorkIdError(msg)
+
+
+def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, means: Means) -> None:
+    """Write every edge as a pair of indices to the folder ``scratch / "spool"``."""
+    from sciscidata.graph import _kernels as kernels
+
+    table = _table_of(known_ids)
+
+    def find(
+        batch: tuple[Int64Array, Int64Array],
+    ) -> tuple[tuple[Int64Array, Int64Array], Int32Array, Int32Array, bool]:
+        citing, cited = np.empty((2, batch[0].size), np.int32)
+        n_missing = kernels.find_all(table, known_ids, batch[0], citing)
+        n_missing += kernels.find_all(table, known_ids, batch[1], cited)
+        return batch, citing, cited, n_missing > 0
+
+    new = _NewIds(known_ids.size)
+    with whole_when_done(scratch / "spool", lasting=means.lasting) as unfinished:
+        unfinished.mkdir()
+        with (
+            _SpoolWriter(unfinished, known_ids.size) as writer,
+            progress_bar("read citations", means.n_edges, unit="citations") as advance,
+        ):
+            for batch, citing, cited, any_missing in map_in_order(find, edge_batches(citations), means.n_threads):
+                if any_missing:
+                    new.number(*batch, citing, cited)
+                writer.write(citing, cited)
+                advance(citing.size)
+        new.ids[: new.n].tofile(unfinished / "new_ids")
+        if means.lasting:
+            note_finished(scratch, "spool/pairs", quick_checksum(writer.checksum))
+            for name in ("chunks", "new_ids"):
+                note_finished(scratch, f"spool/{name}", file_checksum(unfinished / name))
+
+
+def _table_of(ids: Int64Array) -> Int32Array:
+    """Build the hash table from id to position; it is at most half full when as many ids are added again."""
+    from sciscidata.graph import _kernels as kernels
+
+    table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)
+    repeated = kernels.insert_all(table, ids)
+    if repeated >= 0:
+        msg = (
+            f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
+            f"Keep one row each: {ONE_ROW_EACH}."
+        )
+        raise WorkIdError(msg)
+    return table
+
+
+class _NewIds:
+    """Numbers the ids that WORKS does not hold, in order of appearance."""
+
+    def __init__(self, first: int) -> None:
+        self.first, self.n = first, 0
+        self.ids = np.empty(1024, np.int64)
+        self.table = _table_of(self.ids[:0])
+
+    def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
+        """Replace -1 in ``citing`` and ``cited`` by indices."""
+        from sciscidata.graph import _kernels as kernels
+
+        start = 0
+        while start < citing.size:
+            if self.n + 2 > self.ids.size:
+                self.ids = np.resize(self.ids, 2 * self.ids.size)
+                self.table = _table_of(self.ids[: self.n])
+            start, self.n = kernels.number_new(
+                self.table, self.ids, self.n, self.first, citing_ids, cited_ids, start, citing, cited
+            )
+
+
+class _SpoolWriter:
+    """Collects edges in one buffer per bucket; appends full ones to ``pairs``, and their (bucket, edges) to ``chunks``.
+
+    Bucket b has the citing indices b * 2^shift .. (b + 1) * 2^shift - 1 of works in WORKS, the last bucket all others.
+    """
+
+    def __init__(self, folder: Path, n_known: int) -> None:
+        self._folder, self._n_known = folder, n_known
+        n_buckets, self._shift = _division(n_known)
+        self._buffers = np.empty((n_buckets, _CHUNK_EDGES, 2), np.int32)
+        self._filled = np.zeros(n_buckets, np.int64)
+        self._chunks: list[tuple[int, int]] = []
+        self.checksum = 0  # CRC-32 of the pairs
+
+    def __enter__(self) -> _SpoolWriter:
+        self._file = (self._folder / "pairs").open("wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._file:
+            for bucket in np.flatnonzero(self._filled).tolist():
+                self._flush(bucket)
+        np.array(self._chunks, np.int32).reshape(-1, 2).tofile(self._folder / "chunks")
+
+    def write(self, citing: Int32Array, cited: Int32Array) -> None:
+        from sciscidata.graph import _kernels as kernels
+
+        start = 0
+        while start < citing.size:
+            start, full = kernels.partition(
+                citing, cited, start, self._n_known, self._shift, self._buffers, self._filled
+            )
+            if full >= 0:
+                self._flush(full)
+
+    def _flush(self, bucket: int) -> None:
+        self._file.write(self._buffers[bucket].data)
+        self.checksum = isal_zlib.crc32(self._buffers[bucket].data, self.checksum)
+        self._chunks.append((bucket, int(self._filled[bucket])))
+        self._filled[bucket] = 0
+
+
+def _division(n_known: int) -> tuple[int, int]:
+    """Return the number of buckets, and the works in each as a power of two."""
+    shift = (max(_MIN_BUCKET_WORKS, n_known // (_MAX_BUCKETS - 2)) - 1).bit_length()
+    return (n_known >> shift) + 2, shift
+
+
+class Spool:
+    """Reads edges as pairs of indices, bucket by bucket; new ids get their final indices."""
+
+    def __init__(self, folder: Path, n_known: int) -> None:
+        self.n_known = n_known
+        self.new_ids = np.fromfile(folder / "new_ids", np.int64)
+        self._path = folder / "pairs"
+        self._chunks = np.fromfile(folder / "chunks", np.int32).reshape(-1, 2)
+        self._final_index = np.empty(self.new_ids.size, np.int32)
+        self._final_index[np.argsort(self.new_ids)] = np.arange(n_known, self.n_works, dtype=np.int32)
+        n_buckets, shift = _division(n_known)
+        #: Where the rows of each bucket begin, and the end of the last one.
+        self.starts = [*(min(bucket << shift, n_known) for bucket in range(n_buckets)), self.n_works]
+        self.sizes = np.bincount(self._chunks[:, 0], self._chunks[:, 1], n_buckets).astype(np.int64)
+
+    @property
+    def n_works(self) -> int:
+        """Number of nodes, including works known only from citations."""
+        return self.n_known + self.new_ids.size
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, including repeats."""
+        return int(self.sizes.sum())
+
+    def read(self, bucket: int) -> Iterator[Int32Array]:
+        """Read the pairs of one bucket, chunk by chunk."""
+        from sciscidata.graph._kernels import relabel_tail
+
+        with self._path.open("rb") as file:
+            for chunk in np.flatnonzero(self._chunks[:, 0] == bucket).tolist():
+                pairs = np.empty((self._chunks[chunk, 1], 2), np.int32)
+                file.seek(8 * _CHUNK_EDGES * chunk)
+                file.readinto(pairs.data)
+                if self.new_ids.size:
+                    relabel_tail(pairs, self.n_known, self._final_index)
+                yield pairs

@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array, UInt64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, StorageError
-from sciscidata.graph.build import DTYPES, Nodes, lay_out, map_array, read_nodes
-from sciscidata.graph.edge_spool import Int32Array, Int64Array, Means, edge_batches
+from sciscidata.graph.build import DTYPES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.small_files import read_whole
 
-FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of edge_spool.py
+FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of the spool
 _BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
@@ -93,27 +92,22 @@ def build_graph(
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays.
 
-    Args:
-        works: WORKS; only work_id and publication_year are read. Works that occur only in ``citations`` become
-            nodes without a year: they count as references, never as citers.
-        citations: CITATIONS, in any order; repeats, self-citations and nulls are dropped.
-        cache_dir: keep the arrays here, under a hash of the content of both frames, and map them into memory. A later
-            call with the same content, in any order of rows, maps the same files; damaged files are made again, with a
-            warning in the log. A killed build continues after its last finished stage. The hash takes another pass over
-            the edges.
-        memory_limit_mb: most memory for edges while building, in MB; 20 to 30 bytes per work come on top.
-        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+    ``works``: only work_id and publication_year are read. Works that occur only in ``citations`` become nodes without a
+    year: they count as references, never as citers. ``citations`` come in any order; repeats, self-citations and nulls
+    are dropped.
 
-    Returns:
-        A CitationGraph; its arrays are memory maps when ``cache_dir`` is given or edges exceed the limit.
+    ``cache_dir`` keeps the arrays under a hash of the content of both frames, and maps them into memory. A later call
+    with the same content, in any order of rows, maps the same files; damaged files are made again, with a warning in
+    the log. A killed build continues after its last finished stage. The hash takes another pass over the edges.
 
-    Raises:
-        ConfigError: ``n_threads`` is no number of threads.
-        SchemaMismatchError: a column is missing or has another dtype.
-        WorkIdError: in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63.
-        EmptyInputError: ``works`` has no row.
-        StorageError: the disk is full, or ``cache_dir`` (without it, TMPDIR) cannot be written. It needs 8 bytes per
-            edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
+    ``memory_limit_mb``: most memory for edges while building, in MB; 20 to 30 bytes per work come on top. Arrays are
+    memory maps if edges exceed it, or with ``cache_dir``. ``n_threads``: as many as Polars uses (POLARS_MAX_THREADS)
+    when None; the result does not depend on it.
+
+    Raises ConfigError (``n_threads`` is no number of threads), SchemaMismatchError (a column is missing or has another
+    dtype), WorkIdError (in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63), EmptyInputError
+    (``works`` has no row), StorageError (the disk is full, or ``cache_dir``, without it TMPDIR, cannot be written). It
+    needs 8 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
@@ -133,13 +127,7 @@ def build_graph(
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
-    """Write the arrays of a graph into a folder of ``cached_folder``; frames and errors are as in ``build_graph``.
-
-    Args:
-        works: WORKS.
-        citations: CITATIONS, read once.
-        folder: empty, or with the files that a killed run has finished.
-    """
+    """Write a graph into a folder of ``cached_folder``, empty or begun by a killed run; else as ``build_graph``."""
     citations, nodes, means = _prepare(works, citations, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
 
@@ -164,15 +152,10 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
-    """Map the arrays of a folder that ``build_graph`` has made into memory.
+    """Map the arrays of ``graph-...``, a folder that ``build_graph`` has made in its ``cache_dir``, into memory.
 
-    Args:
-        folder: ``graph-...`` in the ``cache_dir`` of ``build_graph``.
-        trusted: skip the comparison of its files with their SHA-256, which takes about a second per GB.
-
-    Raises:
-        InputNotFoundError: ``folder`` holds no graph of this version.
-        StorageError: a file of the graph is damaged.
+    ``trusted`` skips the comparison of its files with their SHA-256, which takes about a second per GB. Raises
+    InputNotFoundError if ``folder`` holds no graph of this version, StorageError if a file of the graph is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -256,7 +239,7 @@ def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple
     """Count the edges, and hash the content of works and edges; the order of rows does not matter."""
     from sciscidata.graph._kernels import add_content_hash
 
-    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[npt.NDArray[np.uint64], int]:
+    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[UInt64Array, int]:
         lanes = np.zeros(2, np.uint64)
         add_content_hash(*batch, lanes)
         return lanes, batch[0].size

@@ -103,10 +103,8 @@ def moments_of_cells(
 ):
     """Write mean and standard deviation of every cell's count; NaN where it cannot vary.
 
-    Formulas: docs/measures/atypicality.md.
-
-    Where the shortcuts leave nothing of it the deviation is 0, and negative where it might be something of nothing:
-    settle_doubts has to follow.
+    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only: settle_doubts has to
+    follow. Formulas: docs/measures/atypicality.md.
 
     means = shares @ W', joint = (x (1 - x)) @ V with V = ``weights``; ``parts`` and ``own_parts`` are linear_parts
     for a != b and a = b; ``within`` holds, per stratum, W_cc and the squared norm of the centred matrix.
@@ -181,10 +179,7 @@ def moments_of_cells(
 
 @kernel
 def settle_doubts(cell_starts, partners, shares, sizes, two, three, weights, parts, within, deviation):
-    """Replace every deviation that is not positive: by its opposite if the count surely varies, else by the exact one.
-
-    Apart from moments_of_cells, whose loop is slower with this in it.
-    """
+    """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one."""
     for a in range(shares.shape[0]):
         for cell in range(cell_starts[a], cell_starts[a + 1]):
             if deviation[cell] <= 0:

@@ -1,8 +1,7 @@
 """Compiled loops over the reference lists of one citing year: slots, groups, and how often venue pairs occur.
 
-A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. ``offsets``
-says which slots belong to which work. The distinct venues of a work are its groups, ascending by venue, with a
-multiplicity each. A cell is a venue pair (a <= b) that occurs in the year; the cells of row a lie end to end.
+Slots, strata, groups and cells are those of ``venue_pairs.py``. ``offsets`` says which slots belong to which work.
+Groups ascend by venue, with a multiplicity each. In a cell a <= b; the cells of row a lie end to end.
 """
 
 # pyright: basic
@@ -43,9 +42,8 @@ def collect_slots(
 def renumber_by_appearance(values, numbers):
     """Replace values by 0, 1, 2 .. in order of appearance; return what each number stands for.
 
-    ``numbers`` is -1 everywhere, before and after.
-
-    The new numbers do not depend on what the values were, so that renaming venues changes no bit of a result.
+    ``numbers`` is -1 everywhere, before and after. No result depends on the values, so that renaming venues changes no
+    bit.
     """
     n = 0
     for i in range(values.size):

@@ -8,48 +8,46 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
+from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
-from sciscidata.novelty._per_work import check_venues, require_corpus, score_years
+from sciscidata.graph.graph import CitationGraph, content_hash
 from sciscidata.novelty.background import Background, read_background
-from sciscidata.novelty.config import COMPAT, LOW_QUANTILE, NoveltyConfig
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
-from sciscidata.novelty.scores_from_z import add_scores
 from sciscidata.novelty.venue_pairs import (
-    Cells,
-    Groups,
+    check_venues,
+    defer_scores,
     group,
     merge_others,
     observe,
     of_works,
     pairs_per_work,
     recount,
-    venue_numbers,
+    score_years,
+    write_quantiles,
     year_places,
     year_slots,
 )
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder, hash_file
+from sciscidata.storage.spill import RowSpool
 from sciscidata.storage.year_parts import part_path, write_part
-
-__all__ = ["COMPAT", "NoveltyConfig", "cache_atypicality", "compute_atypicality", "score_atypicality", "venue_numbers"]
 
 logger = logging.getLogger(__name__)
 
 _FORMAT_VERSION = 1
-
-BoolArray = npt.NDArray[np.bool_]
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+_SPOOLED_ROWS: Final = 1 << 18
+_PARTS: Final = 64  # more than a year in each, for tables with strange years; neighbours are far apart
+_SCORES: Final = ("novelty_score", "conventionality_score")
 
 
 def compute_atypicality(
@@ -115,7 +113,6 @@ def compute_atypicality(
         True
     """
     stage = "compute_atypicality"
-    works, citations = require_corpus(works, citations, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
@@ -124,22 +121,14 @@ def compute_atypicality(
     if table is not None:
         table.check_null_model(config)
 
-    def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
-        known = None if table is None else table.for_venues_of(works)
-        venues = venue_numbers(graph, works)
-        return score_atypicality(
-            graph,
-            venues,
-            config,
-            focal=wanted,
-            background=known,
-            n_threads=n_threads,
-            concentrations=concentrations,
-        )
+    score_all = partial(score_atypicality, config=config, n_threads=n_threads, concentrations=concentrations)
 
-    return pl.defer(score, schema=ATYPICALITY)
+    def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
+        wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
+        known = None if table is None else table.for_venues_of(works.lazy())
+        return score_all(graph, venues, focal=wanted, background=known)
+
+    return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
 
 
 def score_atypicality(
@@ -154,22 +143,13 @@ def score_atypicality(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
 
-    Args:
-        graph: the citation graph.
-        venues: from ``venue_numbers``.
-        config: as in compute_atypicality.
-        focal: int64, ids of the works to score; all when None.
-        background: ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``.
-        n_threads: years are shared among them.
-        concentrations: as in compute_atypicality.
-
-    Raises:
-        ConfigError: an argument is wrong, or ``venues`` or ``background`` belong to another graph.
-        BackgroundError: the background is damaged.
+    ``venues`` are from ``venue_numbers``, ``focal`` holds the ids of the works to score (None: all), ``background`` is
+    ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``; years are shared among threads.
+    Raises ConfigError if an argument is wrong, or ``venues`` or ``background`` belong to another graph; BackgroundError
+    if the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
-    _check_inputs(graph, venues, config, background)
-    scorer = YearScorer(graph, venues, config, _wanted(graph, focal), background)
+    scorer = YearScorer(graph, venues, config, focal, background)
     years: dict[int, pl.DataFrame] = {}
 
     def score(j: int) -> None:
@@ -195,16 +175,15 @@ def cache_atypicality(
 
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
     is a hash of all that the scores depend on; a whole folder is used again, a damaged one is made anew with a warning.
-    The files hold all works of WORKS in index order when read by name.
-
-    Raises:
-        ConfigError, BackgroundError: as score_atypicality.
-        StorageError: the disk is full, or ``cache_dir`` cannot be written.
+    The files hold all works of WORKS in index order when read by name. Errors are as of score_atypicality, and a
+    StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "source_id": [7, 8, 8, None, None],
         ...     "publication_year": [1990, 1990, 1991, 2000, None]}, schema_overrides={"publication_year": pl.Int32})
+        >>> from sciscidata.graph.graph import build_graph
+        >>> from sciscidata.novelty.venue_pairs import venue_numbers
         >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}))
         >>> venues = venue_numbers(graph, works)
         >>> with TemporaryDirectory() as home:
@@ -215,19 +194,12 @@ def cache_atypicality(
         True
     """
     config = _checked(config, n_threads, only_some=False)
-    _check_inputs(graph, venues, config, background)
-    facts: list[object] = [
-        _FORMAT_VERSION,
-        asdict(config),
-        hashlib.sha256(np.ascontiguousarray(venues).data).hexdigest(),
-    ]
+    scorer = YearScorer(graph, venues, config, None, background)
+    facts: list[object] = [_FORMAT_VERSION, asdict(config), _hash(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
-        facts.append(hash_file(background.path))
-        facts.append(hashlib.sha256(np.ascontiguousarray(background.source_ids).data).hexdigest())
+        facts += [hash_file(background.path), _hash(background.source_ids)]
 
     def make(folder: Path) -> None:
-        scorer = YearScorer(graph, venues, config, None, background)
-
         def write(j: int) -> None:
             if not (path := part_path(folder, j, graph.years[j])).exists():
                 write_part(path, scorer.score(j))
@@ -240,15 +212,8 @@ def cache_atypicality(
     return cached_folder(Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}", make, resume=True)
 
 
-def _check_inputs(
-    graph: CitationGraph, venues: Int32Array, config: NoveltyConfig, background: Background | None
-) -> None:
-    if background is not None:
-        background.check_null_model(config)
-    check_venues(graph, venues)
-    if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
-        msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
-        raise ConfigError(msg)
+def _hash(numbers: Int32Array | Int64Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(numbers).data).hexdigest()
 
 
 def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:
@@ -261,34 +226,31 @@ def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: 
     return config
 
 
-def _wanted(graph: CitationGraph, focal: Int64Array | None) -> BoolArray | None:
-    """Mark the works of WORKS, in index order, that are asked for."""
-    if focal is None:
-        return None
-    ids = np.unique(focal)
-    wanted = np.isin(graph.work_ids[: graph.n_known], ids)
-    n_unknown = ids.size - np.count_nonzero(wanted)
-    if n_unknown:
-        logger.warning("%s of %s focal works are not in WORKS and get no row", f"{n_unknown:,}", f"{ids.size:,}")
-    return wanted
-
-
-Columns = tuple[npt.NDArray[np.int64], Float64Array, Float64Array]
-
-
 class YearScorer:
-    """Scores one year after the other; ``wanted`` marks the works that get a row, all when None."""
+    """Scores one year after the other; only works whose ids are in ``focal`` get a row, all when None."""
 
     def __init__(
         self,
         graph: CitationGraph,
         venues: Int32Array,
         config: NoveltyConfig,
-        wanted: BoolArray | None,
+        focal: Int64Array | None,
         background: Background | None,
     ) -> None:
-        self.graph, self.venues, self.config = graph, venues, config
-        self.wanted, self.background = wanted, background
+        if background is not None:
+            background.check_null_model(config)
+        check_venues(graph, venues)
+        if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
+            msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
+            raise ConfigError(msg)
+        self.graph, self.venues, self.config, self.background = graph, venues, config, background
+        self.wanted: BoolArray | None = None
+        if focal is not None:
+            ids = np.unique(focal)
+            self.wanted = np.isin(graph.work_ids[: graph.n_known], ids)
+            if n_unknown := ids.size - np.count_nonzero(self.wanted):
+                message = "%s of %s focal works are not in WORKS and get no row"
+                logger.warning(message, f"{n_unknown:,}", f"{ids.size:,}")
         self.year_of = year_places(graph)
         self.left_out = np.zeros(graph.n_dated, np.bool_)
         n_years = graph.years.size
@@ -300,13 +262,12 @@ class YearScorer:
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
-        columns: Columns = np.zeros(n, np.int64), np.full(n, np.nan), np.full(n, np.nan)
+        n_pairs, (z_p10, z_median) = np.zeros(n, np.int64), np.full((2, n), np.nan)
         span, background = self.config.years, self.background
         if (span and not span[0] <= year <= span[1]) or (background and year not in background.years):
             self.left_out[works] = True
         else:
-            self._fill(j, works, columns)
-        n_pairs, z_p10, z_median = columns
+            self._fill(j, works, (n_pairs, z_p10, z_median))
         rows = pl.DataFrame(
             {
                 "work_id": self.graph.work_ids[works],
@@ -327,7 +288,7 @@ class YearScorer:
         rows = rows if self.wanted is None else rows.filter(self.wanted[works])
         return pl.concat([pl.DataFrame(schema=ATYPICALITY), rows], how="diagonal")
 
-    def _fill(self, j: int, works: slice, columns: Columns) -> None:
+    def _fill(self, j: int, works: slice, columns: tuple[Int64Array, Float64Array, Float64Array]) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
         wanted = None if self.wanted is None else self.wanted[works]
@@ -356,31 +317,17 @@ class YearScorer:
         self.n_cells[j] = observed.size
         if concentration is not None:
             self.concentrations[int(self.graph.years[j])] = concentration
-        self._hand_out(groups, cells, self._z(observed, mean, deviation), columns)
-
-    def _z(self, observed: npt.NDArray[Any], mean: Float64Array, deviation: Float64Array) -> Float64Array:
-        if self.config.undefined_pairs == "infinite":
+        if config.undefined_pairs == "infinite":
             deviation = np.nan_to_num(deviation)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return (observed - mean) / deviation
-
-    def _hand_out(self, groups: Groups, cells: Cells, z: Float64Array, columns: Columns) -> None:
-        """Hand the z of the pairs to the works that hold them."""
-        from sciscidata.novelty import _per_work_kernels as kernels
-
-        config, offsets, (n_pairs, low, middle) = self.config, groups.offsets, columns
-        starts, n_entries = kernels.entry_places(offsets)
-        entries = np.empty(n_entries)
-        place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-        kernels.hand_out(*groups.by_venue, *place, z, entries)
-        kernels.work_quantiles(
-            offsets, groups.counts, starts, entries, LOW_QUANTILE, n_pairs, low, middle, config.unique_pairs
-        )
+            z = (observed - mean) / deviation
+        write_quantiles(groups, cells, z, columns, unique_pairs=config.unique_pairs)
+        n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":
             given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
             undefined |= n_pairs < pairs_per_work(groups, **given)
-        for quantile in (low, middle):
+        for quantile in quantiles:
             quantile[undefined | np.isinf(quantile)] = np.nan
 
     def report(self) -> None:
@@ -397,3 +344,62 @@ class YearScorer:
         if lacking:
             listed = ", ".join(map(str, lacking))
             logger.info("%s lacks %s of their %s years: %s", path, len(lacking), len(years), listed)
+
+
+def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.DataFrame:
+    """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays null.
+
+    ``rows`` holds publication_year, and z_p10 and z_median (Float64, null where undefined).
+
+    Example:
+        >>> rows = pl.DataFrame({"publication_year": [2000, 2000], "z_p10": [-9.0, 1.0], "z_median": [0.0, None]},
+        ...     schema_overrides={"z_median": pl.Float64})
+        >>> add_scores(rows, "sigmoid").select("novelty_score", "conventionality_score").rows()
+        [(0.9996646498695336, 0.5), (0.2689414213699951, None)]
+        >>> add_scores(rows, "rank").select("novelty_score", "conventionality_score").rows()
+        [(0.75, 0.5), (0.25, None)]
+    """
+    if score == "rank":
+
+        def rank(z: pl.Expr) -> pl.Expr:
+            return ((z.rank("average") - 0.5) / z.count()).over("publication_year")
+
+        return rows.with_columns(novelty_score=rank(-pl.col("z_p10")), conventionality_score=rank(pl.col("z_median")))
+    for name, z in {"novelty_score": -rows["z_p10"], "conventionality_score": rows["z_median"]}.items():
+        values = sigmoid(z.fill_null(np.nan).to_numpy())
+        rows = rows.with_columns(pl.Series(name, values).fill_nan(None))
+    return rows
+
+
+def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
+    """Return what ``add_scores(rows, "rank")`` gives, unordered, without all rows in memory.
+
+    Rows are put apart by year in ``folder`` (about 40 bytes of disk each), and ranked a few years at a time; the result
+    reads them there. Further columns pass through.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> rows = {"publication_year": [1990, 1990, 1990], "z_p10": [-1.0, 3.0, None], "z_median": [2.0, 1.0, None]}
+        >>> with TemporaryDirectory() as home:
+        ...     ranked = rank_on_disk(pl.LazyFrame(rows), Path(home))
+        ...     ranked.sort("z_p10", nulls_last=True).collect()["novelty_score"].to_list()
+        [0.75, 0.25, None]
+    """
+    bare = rows.drop(_SCORES, strict=False)
+    has_z = pl.any_horizontal(pl.col("z_p10", "z_median").is_not_null())
+    # Works without a z have no rank, and are the most of SciSciNet.
+    number = pl.when(has_z).then(pl.col("publication_year").cast(pl.Int64).fill_null(0) % _PARTS).otherwise(_PARTS)
+    with RowSpool(folder, "unranked") as spool:
+        for batch in bare.collect_batches(chunk_size=_SPOOLED_ROWS, maintain_order=False, engine="streaming"):
+            spool.add(batch, batch.select(number.cast(pl.Int64)).to_series().to_numpy())
+    absent = [pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in _SCORES]
+    parts = [bare.clear().with_columns(absent)]
+    for part in filter(Path.exists, map(spool.path, range(_PARTS))):
+        ranked = part.with_name(part.name.removeprefix("un"))
+        unranked = pl.scan_ipc(part, glob=False).collect(engine="in-memory")
+        add_scores(unranked, "rank").write_ipc(ranked, compression="lz4")
+        part.unlink()
+        parts.append(pl.scan_ipc(ranked, glob=False))
+    if (rest := spool.path(_PARTS)).exists():
+        parts.append(pl.scan_ipc(rest, glob=False).with_columns(absent))
+    return pl.concat(parts)

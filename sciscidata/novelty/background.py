@@ -9,26 +9,33 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
-from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.novelty._per_work import require_corpus
+from sciscidata.graph.graph import build_graph
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
-from sciscidata.novelty.venue_pairs import Cells, group, observe, venue_ids, venue_numbers, year_places, year_slots
+from sciscidata.novelty.venue_pairs import (
+    group,
+    observe,
+    require_corpus,
+    venue_ids,
+    venue_numbers,
+    year_places,
+    year_slots,
+)
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
 from sciscidata.storage.parquet import CHECKED
@@ -36,23 +43,17 @@ from sciscidata.storage.small_files import parse_json
 
 FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
 METADATA_KEY = b"sciscidata_background"
+_ROWS_PER_GROUP = 1 << 20
 _PAIR = ["source_id_a", "source_id_b"]
 _COUNTS = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl.Int64, "n_pairs": pl.Int64}
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
     """A background on disk, checked, and ready to be looked up.
 
-    Attributes:
-        path: the file.
-        null_model: ``NoveltyConfig.null_model()`` of the corpus it was made of.
-        counts: publication_year, n_works, n_references and n_pairs of each year.
-        source_ids: the ids of the venues by number; empty until ``for_venues_of``.
+    ``null_model`` is ``NoveltyConfig.null_model()`` of the corpus it was made of. ``counts`` has publication_year,
+    n_works, n_references and n_pairs of each year. ``source_ids``, by venue number, is empty until ``for_venues_of``.
     """
 
     path: Path
@@ -95,10 +96,8 @@ class Background:
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
 
-        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id.
-
-        Raises:
-            BackgroundError: the file is damaged, or holds a pair twice.
+        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id. Raises
+        BackgroundError if the file is damaged, or holds a pair twice.
         """
         pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
         parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
@@ -130,10 +129,8 @@ class Background:
 def read_background(path: str | Path) -> Background:
     """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
 
-    Raises:
-        ConfigError: ``path`` is not a path.
-        InputNotFoundError: there is no file.
-        BackgroundError: it is another kind of file, of another format, lacks a column, or is damaged.
+    Raises ConfigError if ``path`` is not a path, InputNotFoundError if there is no file, BackgroundError if it is
+    another kind of file, of another format, lacks a column, or is damaged.
 
     Example:
         >>> read_background("nowhere.parquet")
@@ -153,7 +150,11 @@ def read_background(path: str | Path) -> Background:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
-    facts = _facts((metadata.metadata or {}).get(METADATA_KEY, b""))
+    try:
+        held: Any = parse_json((metadata.metadata or {}).get(METADATA_KEY, b""))
+    except ValueError:
+        held = None
+    facts: dict[str, Any] = held if isinstance(held, dict) else {}
     version = facts.get("format_version")
     names = metadata.schema.names
     missing = [name for name in PAIR_STATISTICS if name not in names]
@@ -173,15 +174,6 @@ def read_background(path: str | Path) -> Background:
     raise BackgroundError(msg)
 
 
-def _facts(text: bytes) -> dict[str, Any]:
-    """Parse the metadata; empty if they are not a JSON object."""
-    try:
-        facts = parse_json(text)
-    except ValueError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
-
-
 def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
     """Return a row per year; None if the metadata do not hold that."""
     try:
@@ -194,11 +186,6 @@ def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
 def _damaged(path: Path, error: Exception) -> BackgroundError:
     reason = str(error).strip().splitlines()[0].rstrip(".")
     return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
-
-
-__all__ = ["Background", "read_background", "write_null_model"]
-
-_ROWS_PER_GROUP = 1 << 20
 
 
 def write_null_model(
@@ -214,12 +201,9 @@ def write_null_model(
     """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
     Memory: the graph, and the pairs of one year per thread. The rows do not depend on ``n_threads``. Without
-    ``overwrite``, a file that another run makes meanwhile stays.
-
-    Raises:
-        ConfigError, SchemaMismatchError: before any row is read, if an argument is wrong or a column is missing.
-        WorkIdError, EmptyInputError: as build_graph.
-        StorageError: the disk is full, ``path`` cannot be written, or another run has made it.
+    ``overwrite``, a file that another run makes meanwhile stays. Before any row is read, ConfigError and
+    SchemaMismatchError are raised if an argument is wrong or a column is missing; later WorkIdError and EmptyInputError
+    as by build_graph, and StorageError if the disk is full, ``path`` cannot be written, or another run has made it.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -233,8 +217,7 @@ def write_null_model(
         >>> rows
         [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
     """
-    stage = "write_background"
-    works, citations = require_corpus(works, citations, stage)
+    works, citations = require_corpus(works, citations, "write_background")
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
     check_threads(n_threads)
     path = Path(path)
@@ -242,7 +225,38 @@ def write_null_model(
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
     graph = build_graph(works, citations, cache_dir=cache_dir)
-    corpus = _Corpus(graph, venue_numbers(graph, works), venue_ids(works), year_places(graph), config)
+    venues, source_ids, year_of = venue_numbers(graph, works), venue_ids(works), year_places(graph)
+
+    def pairs(j: int) -> tuple[dict[str, int], pl.DataFrame]:
+        """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
+        year = int(graph.years[j])
+        given = (graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        slots = year_slots(*given, venue_required=config.venue_required)
+        groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+        mean, deviation = pair_moments(slots, cells, year, config) if cells.observed.size else np.empty((2, 0))
+        counts = {
+            "publication_year": year,
+            "n_works": int(np.count_nonzero(np.diff(slots.offsets))),
+            "n_references": slots.venues.size,
+            "n_pairs": mean.size,
+        }
+        a, b = cells.venues(slots.venue_numbers)
+        order = np.argsort(a.astype(np.int64) * source_ids.size + b)  # numbers have the order of the ids
+        columns = {
+            "publication_year": np.full(order.size, year, np.int32),
+            "source_id_a": source_ids[a[order]],
+            "source_id_b": source_ids[b[order]],
+            "n_observed": cells.observed[order].astype(np.int64),
+            "mean": mean[order],
+            "std": deviation[order],
+        }
+        return counts, pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
+
+    all_years: list[int] = graph.years.tolist()
+    first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
+    asked = [j for j, year in enumerate(all_years) if first <= year <= last]
+    n_threads = n_threads or pl.thread_pool_size()
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
@@ -250,7 +264,7 @@ def write_null_model(
         progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
     ):
-        for counts, rows in _in_order(corpus, n_threads or pl.thread_pool_size()):
+        for counts, rows in map_in_order(pairs, asked, n_threads, n_held=n_threads):
             years.append(counts)
             if rows.height:  # an empty row group knows no year
                 writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
@@ -260,54 +274,3 @@ def write_null_model(
         writer.close()
         seal(file)
     return path
-
-
-@dataclass(frozen=True, eq=False)
-class _Corpus:
-    graph: CitationGraph
-    venues: Int32Array
-    source_ids: Int64Array
-    year_of: Int32Array
-    config: NoveltyConfig
-
-    def pairs(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
-        """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
-        config, year = self.config, int(self.graph.years[j])
-        left_out = np.zeros(self.graph.n_dated, np.bool_)
-        given = (self.graph, self.venues, self.year_of, j, config.max_references, left_out)
-        slots = year_slots(*given, venue_required=config.venue_required)
-        groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-        mean, deviation = np.empty((2, 0))
-        if cells.observed.size:
-            mean, deviation = pair_moments(slots, cells, year, config)
-        counts = {
-            "publication_year": year,
-            "n_works": int(np.count_nonzero(np.diff(slots.offsets))),
-            "n_references": slots.venues.size,
-            "n_pairs": mean.size,
-        }
-        return counts, self._rows(year, cells, slots.venue_numbers, mean, deviation)
-
-    def _rows(
-        self, year: int, cells: Cells, numbers: Int32Array, mean: Float64Array, deviation: Float64Array
-    ) -> pl.DataFrame:
-        a, b = cells.venues(numbers)
-        order = np.argsort(a.astype(np.int64) * self.source_ids.size + b)  # numbers have the order of the ids
-        columns = {
-            "publication_year": np.full(order.size, year, np.int32),
-            "source_id_a": self.source_ids[a[order]],
-            "source_id_b": self.source_ids[b[order]],
-            "n_observed": cells.observed[order].astype(np.int64),
-            "mean": mean[order],
-            "std": deviation[order],
-        }
-        return pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
-
-
-def _in_order(corpus: _Corpus, n_threads: int) -> Generator[tuple[dict[str, int], pl.DataFrame]]:
-    """Compute years in threads and yield them in order; no more are held than there are threads."""
-    years: list[int] = corpus.graph.years.tolist()
-    first, last = corpus.config.years or (min(years, default=0), max(years, default=0))
-    asked = [j for j, year in enumerate(years) if first <= year <= last]
-    return map_in_order(corpus.pairs, asked, n_threads, n_held=n_threads)

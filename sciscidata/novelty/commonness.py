@@ -1,8 +1,6 @@
 """Commonness (Lee et al. 2015): how often two venues are cited together, against how often each is cited with any.
 
-Let N_ab be the pairs of references, of works of one year, that lead to venues a and b, N_a those with an end in a, and
-N all of them. The commonness of a venue pair is N_ab N / (N_a N_b). The novelty of a work is minus the natural
-logarithm of the 10th percentile over its pairs. Nothing is drawn by chance, and the ages of references play no part.
+``compute_commonness`` has the formula. Nothing is drawn by chance, and the ages of references play no part.
 
 How pairs are counted shifts the value. As published, a pair has no direction, so N_a + N_b + ... is nearly 2 N. Where
 venues are independent, commonness is then about 1/2 for two venues, and about 1/4 for a venue with itself. With
@@ -16,30 +14,31 @@ counting and the step to the work are those that novelpy 1.4 ascribes to the pap
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
-from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.novelty._per_work import (
+from sciscidata.graph.graph import CitationGraph
+from sciscidata.novelty.venue_pairs import (
     check_venues,
+    defer_scores,
+    group,
+    observe,
     one_row_per_work,
-    require_corpus,
     score_years,
+    write_quantiles,
+    year_places,
+    year_slots,
 )
-from sciscidata.novelty.config import LOW_QUANTILE
-from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_places, year_slots
 from sciscidata.schemas import COMMONNESS
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,16 +121,9 @@ def compute_commonness(
         >>> scores.select("work_id", "n_pairs", pl.col("commonness_median", "commonness_novelty").round(4)).rows()
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
-    stage = "compute_commonness"
-    works, citations = require_corpus(works, citations, stage)
-    config = checked_config(config, CommonnessConfig)
     check_threads(n_threads)
-
-    def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        return score_commonness(graph, venue_numbers(graph, works), config, n_threads=n_threads)
-
-    return pl.defer(score, schema=COMMONNESS)
+    score = partial(score_commonness, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
+    return defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
 
 
 def score_commonness(
@@ -141,61 +133,35 @@ def score_commonness(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last.
+    """Score works of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last."""
+    from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
-    ``venues`` is from ``venue_numbers``; years are shared among the threads.
-    """
     config = checked_config(config, CommonnessConfig)
     check_threads(n_threads)
     check_venues(graph, venues)
     year_of = year_places(graph)
-    n = graph.n_dated
-    table = _Table(np.zeros(n, np.int64), np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.bool_))
+    n_pairs, left_out = np.zeros(graph.n_dated, np.int64), np.zeros(graph.n_dated, np.bool_)
+    p10, median = np.full((2, graph.n_dated), np.nan)
 
     def score(j: int) -> None:
-        _score_year(graph, venues, year_of, j, config, table)
+        """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
+        rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
+        slots = year_slots(graph, venues, year_of, j, config.max_references, left_out)
+        if slots.venues.size:
+            groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+            cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+            table = (cells.starts, cells.partners, cells.observed)
+            commonness = commonness_of_cells(table, config.counting == "ordered")
+            write_quantiles(groups, cells, commonness, (n_pairs[rows], p10[rows], median[rows]))
 
     score_years(graph, score, "commonness", n_threads)
-    undefined = table.n_pairs < config.min_pairs
-    table.p10[undefined] = np.nan
-    table.median[undefined] = np.nan
+    undefined = n_pairs < config.min_pairs
+    p10[undefined] = np.nan
+    median[undefined] = np.nan
     columns = {
-        "n_pairs": pl.select(pl.when(~pl.Series(table.left_out)).then(pl.Series(table.n_pairs))).to_series(),
-        "commonness_p10": table.p10,
-        "commonness_median": table.median,
-        "commonness_novelty": -natural_log(table.p10),
+        "n_pairs": pl.select(pl.when(~pl.Series(left_out)).then(pl.Series(n_pairs))).to_series(),
+        "commonness_p10": p10,
+        "commonness_median": median,
+        "commonness_novelty": -natural_log(p10),
     }
     return one_row_per_work(graph, columns, COMMONNESS)
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """The results, one place per dated work; each year writes into its own places."""
-
-    n_pairs: npt.NDArray[np.int64]
-    p10: Float64Array
-    median: Float64Array
-    left_out: npt.NDArray[np.bool_]
-
-
-def _score_year(
-    graph: CitationGraph, venues: Int32Array, year_of: Int32Array, j: int, config: CommonnessConfig, table: _Table
-) -> None:
-    """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
-    from sciscidata.novelty import _per_work_kernels as kernels
-
-    first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
-    slots = year_slots(graph, venues, year_of, j, config.max_references, table.left_out)
-    if slots.venues.size == 0:
-        return
-    groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-    cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-    commonness = kernels.commonness_of_cells(
-        (cells.starts, cells.partners, cells.observed), config.counting == "ordered"
-    )
-    entry_starts, n_entries = kernels.entry_places(groups.offsets)
-    entries = np.empty(n_entries)
-    place = (groups.venues, groups.ends, entry_starts, cells.starts, cells.partners)
-    kernels.hand_out(*groups.by_venue, *place, commonness, entries)
-    results = (table.n_pairs[first:last], table.p10[first:last], table.median[first:last])
-    kernels.work_quantiles(groups.offsets, groups.counts, entry_starts, entries, LOW_QUANTILE, *results)

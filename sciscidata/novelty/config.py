@@ -112,31 +112,7 @@ class NoveltyConfig:
         return {name: getattr(self, name) for name in names}
 
 
-#: How other implementations differ from the default. All of them deal the venues of the cited works anew inside
-#: (citing year, cited year), count every two references of a work, those to one venue included, take the population
-#: standard deviation, and NumPy's linear quantiles 0.1 and 0.5. They differ in this:
-#:
-#: ===============  ========  ===============================  ====================  ====================  ============
-#: preset           shuffles  quantiles of a work over         a pair without        works with more       citing works
-#:                                                             spread                references            without venue
-#: ===============  ========  ===============================  ====================  ====================  ============
-#: sciscinet_v1     10        its distinct venue pairs         left out              than 1,000 left out   left out
-#: pyscisci         10        every two references             ±inf; 0 / 0 voids     kept                  left out
-#: novelpy          20        every two of 3 references or     voids the work        kept                  kept
-#:                            more
-#: (the default)    none      every two references             left out              than 1,000 left out   kept
-#: ===============  ========  ===============================  ====================  ====================  ============
-#:
-#: What no option reproduces: SciSciNet counts journals only (set source_id of other works to null), and the works of
-#: more than 1,000 references, which it does not count, still take part in its shuffles. pySciSci and novelpy count a
-#: repeated reference twice and keep self-citations, and their diagonal is n², which gives the same z. novelpy also
-#: counts references without a year in what is observed, though not in its shuffles: give all of them years. Where
-#: two neighbours of a quantile are finite and infinite, pySciSci may report NaN by a quirk of numpy.percentile.
-#: Checked against pyscisci 0.92 on 28,804 references between works of real journals: all 42,474 counts agree, and
-#: given its z all 2,968 quantiles 0.1 and 2,919 medians that it finds finite, and no others. sciscinet_v1 follows its
-#: notebook and is not compared with a published value: that needs the reference lists of all MAG works of a year.
-#: There is no preset of Uzzi et al. 2013 itself: what we could read of it leaves open whether a pair that a work holds
-#: several times counts several times in its quantiles.
+#: How other implementations differ from the default. docs/measures/atypicality.md compares them.
 COMPAT: dict[str, dict[str, Any]] = {
     # Lin et al. 2023, notebook MAG-Atyp-Comb of kellogg-cssi/SciSciNet; columns Atyp_10pct_Z, Atyp_Median_Z.
     "sciscinet_v1": {"null": "permutation", "n_shuffles": 10, "unique_pairs": True, "venue_required": True},

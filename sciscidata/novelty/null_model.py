@@ -1,24 +1,11 @@
 """The null model of atypicality, in closed form and by shuffles.
 
 Within every cell (citing year, cited year) the venues are dealt to the slots anew, so that each work keeps its
-references and their ages, and each venue its citations. Closed form: in stratum c, venue a holds the share x_ca of n_c
-slots, and work p has k_pc slots. With W_cd = sum_p k_pc (k_pd - [c = d]), W'_cc = W_cc n_c / (n_c - 1) and W' = W
-elsewhere, the mean is exact:
-
-    E C_ab = sum_cd x_ca W'_cd x_db,    E C_aa = (sum_(c != d) x_ca W_cd x_da + sum_c W_cc P_c(both a)) / 2.
-
-The variance splits into parts that are uncorrelated, one per stratum (linear) and one per two strata (quadratic).
-With s_ca = x_ca (1 - x_ca) and u_b(slot) the expected number of b among the other slots of its work:
-
-    Var C_ab = sum_c n_c / (n_c - 1) [s_ca Q_c(b, b) + s_cb Q_c(a, a) - 2 x_ca x_cb sqrt(Q_c(a, a) Q_c(b, b))]
-             + sum_cd V_cd s_ca s_db + (sum_c r_c x_ca x_cb)^2 / r
-
-where Q_c(a, a) sums (u_a - mean u_a)^2 over the slots of c, V_cd is the squared norm of the matrix [slots s, t in one
-work] after its rows and columns are centred, times n_c n_d / ((n_c - 1)(n_d - 1)), and r_c, r are the margins of V. Two
-terms are a bound and a product in place of sums over four shares. docs/measures/atypicality.md derives all this. The
-result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few venues dominate (see
-venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the exact sum is
-taken. A variance of zero leaves z undefined.
+references and their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the
+symbols that are used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums
+over four shares. The result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few
+venues dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can
+vary, the exact sum is taken. A variance of zero leaves z undefined.
 
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """
@@ -30,14 +17,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from sciscidata.novelty.venue_pairs import Cells, Int32Array, Slots, group, rows_of, tally_for
+from sciscidata._kernels.arrays import Float64Array, Int32Array
+from sciscidata.novelty.venue_pairs import Cells, Slots, group, rows_of, tally_for
 
 if TYPE_CHECKING:
     from sciscidata.novelty.config import NoveltyConfig
 
-Float64Array = npt.NDArray[np.float64]
 
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
@@ -49,8 +35,8 @@ _LISTED = 12
 def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> tuple[Float64Array, Float64Array]:
     """Return mean and standard deviation of every cell's count under the null model; NaN where it cannot vary.
 
-    ``slots`` are all slots of the citing year, because all of them make up the null model; ``cells`` are the venue
-    pairs asked for; the shuffles depend on ``year``.
+    ``slots`` are all those of the citing year; ``cells`` are the venue pairs asked for; the shuffles depend on
+    ``year``.
     """
     if config.null == "analytic":
         return analytic_moments(slots, cells)
@@ -61,12 +47,6 @@ def venue_concentration(slots: Slots) -> float:
     """Return the chance that two slots of one stratum hold the same venue: 0 many venues .. 1 a single one.
 
     Strata count by their slots; a stratum of one slot does not count. 0 if no stratum has two slots.
-
-    Example:
-        >>> from sciscidata.novelty.venue_pairs import lay_out
-        >>> slots = lay_out(np.array([0, 4]), np.array([1990, 1990, 1990, 1991]), np.array([7, 7, 8, 9], np.int32))
-        >>> round(venue_concentration(slots), 3)
-        0.333
     """
     same, n_slots = 0.0, 0
     for first, last in pairwise(slots.stratum_starts.tolist()):
@@ -147,24 +127,13 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
     parts = kernels.linear_parts(shares, size, two, three, 0.0)
+    own_parts = kernels.linear_parts(shares, size, two, three, 1.0)
     within_parts = np.stack([own, within], axis=1)
+    means, joint = kernels.times_matrix(shares, expected), kernels.times_matrix(shares * (1 - shares), weights)
     mean, deviation = np.empty((2, cells.observed.size))
-    kernels.moments_of_cells(
-        cells.starts,
-        cells.partners,
-        shares,
-        size,
-        kernels.times_matrix(shares, expected),
-        kernels.times_matrix(shares * (1 - shares), weights),
-        weights,
-        parts,
-        kernels.linear_parts(shares, size, two, three, 1.0),
-        within_parts,
-        mean,
-        deviation,
-    )
-    given = (cells.starts, cells.partners, shares, size, two, three, weights, parts, within_parts)
-    kernels.settle_doubts(*given, deviation)
+    given = (cells.starts, cells.partners, shares, size)
+    kernels.moments_of_cells(*given, means, joint, weights, parts, own_parts, within_parts, mean, deviation)
+    kernels.settle_doubts(*given, two, three, weights, parts, within_parts, deviation)
     return mean, deviation
 
 

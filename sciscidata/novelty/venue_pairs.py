@@ -1,4 +1,4 @@
-"""The venue pairs in the reference lists of one citing year: slots, groups and cells.
+"""The venue pairs in the reference lists of one citing year, and what the measures over them share.
 
 A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. The distinct
 venues of a work are its groups. A cell is a pair of venues that some work of the year holds.
@@ -6,20 +6,24 @@ venues of a work are its groups. A cell is a pair of venues that some work of th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
+from sciscidata._support.parallel import map_in_order
+from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.novelty.config import LOW_QUANTILE
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
-if TYPE_CHECKING:
-    from sciscidata.graph.graph import CitationGraph
-
-Int32Array = npt.NDArray[np.int32]
 _ROWS_AT_ONCE: Final = 1 << 20
 
 
@@ -27,13 +31,13 @@ _ROWS_AT_ONCE: Final = 1 << 20
 class Slots:
     """The slots of one citing year by work, and their order by stratum; years, strata and venues have local numbers."""
 
-    offsets: npt.NDArray[np.int64]
-    strata: npt.NDArray[Any]
+    offsets: Int64Array
+    strata: AnyArray
     venues: Int32Array
     n_venues: int
-    stratum_starts: npt.NDArray[np.int64]
-    by_stratum: npt.NDArray[np.int64]
-    strata_years: npt.NDArray[np.int64]
+    stratum_starts: Int64Array
+    by_stratum: Int64Array
+    strata_years: Int64Array
     venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
 
 
@@ -41,20 +45,20 @@ class Slots:
 class Groups:
     """The distinct venues of every work with their multiplicities, and the same by venue."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: Int64Array
     venues: Int32Array
-    counts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    by_venue: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    counts: Int64Array
+    ends: Int64Array
+    by_venue: tuple[Int64Array, Int64Array]
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The venue pairs that occur in one citing year, row by row, and how often; int32, or int64 if need be."""
 
-    starts: npt.NDArray[np.int64]
+    starts: Int64Array
     partners: Int32Array
-    observed: npt.NDArray[Any]
+    observed: AnyArray
 
     def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the venues of every pair under other numbers, the lower one first."""
@@ -66,32 +70,26 @@ class Cells:
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids; -1 where a work has no venue.
 
-    Returns:
-        int32 (graph.n_dated), in index order.
-
-    Raises:
-        ConfigError: ``works`` holds a work with a venue and a year that is not in the graph.
+    The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
+    year that is not in the graph.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> from sciscidata.graph.graph import build_graph
         >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
         >>> venue_numbers(graph, works)
         array([-1,  0], dtype=int32)
     """
     numbers = np.full(graph.n_dated, -1, np.int32)
     ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
-    rows = _dated(works).select("publication_year", "work_id", "source_id").drop_nulls("source_id")
+    rows = works.select("publication_year", "work_id", "source_id").drop_nulls(["publication_year", "source_id"])
     # A frame of all works with their ranks, sorted, would take twenty times the memory of the numbers.
     for batch in rows.collect_batches(chunk_size=_ROWS_AT_ONCE, maintain_order=False):
         venues = batch["source_id"].to_numpy()
         new = np.setdiff1d(venues, ids)
         at = np.searchsorted(ids, new)
-        ids, provisional = (
-            np.insert(ids, at, new),
-            np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32)),
-        )
+        provisional = np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32))
+        ids = np.insert(ids, at, new)
         numbers[_indices(graph, batch)] = provisional[np.searchsorted(ids, venues)]
     final = np.full(ids.size + 1, -1, np.int32)  # its last entry is that of -1
     final[provisional] = np.arange(ids.size, dtype=np.int32)
@@ -101,7 +99,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
     return numbers
 
 
-def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+def _indices(graph: CitationGraph, rows: pl.DataFrame) -> Int64Array:
     """Return the indices of dated works; within a year the ids ascend."""
     years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
     order = np.lexsort((work_ids, years))
@@ -116,7 +114,7 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
     return indices
 
 
-def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
+def venue_ids(works: pl.LazyFrame) -> Int64Array:
     """Return the source_id of every number that venue_numbers gives for the same works: int64, ascending.
 
     A venue of works without a year only gets no number.
@@ -127,12 +125,8 @@ def venue_ids(works: pl.LazyFrame) -> npt.NDArray[np.int64]:
         >>> venue_ids(works)
         array([70, 80])
     """
-    return _dated(works).select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
-
-
-def _dated(works: pl.LazyFrame) -> pl.LazyFrame:
-    """Keep the works whose venues are numbered."""
-    return works.drop_nulls("publication_year")
+    dated = works.drop_nulls("publication_year")
+    return dated.select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
 
 
 def year_places(graph: CitationGraph) -> Int32Array:
@@ -146,14 +140,13 @@ def year_slots(
     year_of: Int32Array,
     j: int,
     max_references: int | None,
-    left_out: npt.NDArray[np.bool_],
+    left_out: BoolArray,
     *,
     venue_required: bool = False,
 ) -> Slots:
     """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
 
-    ``year_of`` is from year_places. A work with more than ``max_references`` slots gets none; with ``venue_required``,
-    neither does a work whose own venue is unknown.
+    They have more than ``max_references`` slots or, with ``venue_required``, no venue. ``year_of``: year_places(graph).
     """
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -172,19 +165,16 @@ def year_slots(
     return lay_out(offsets, graph.years[cited].astype(np.int64), held)
 
 
-def of_works(
-    offsets: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolArray]:
     """Keep the slots of wanted works only; return the new offsets, and which slots stay."""
     lengths = np.diff(offsets)
     return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
 
 
-def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
-    """Replace all venues that no wanted work holds by one last venue.
+def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
+    """Replace all venues that no wanted work holds by one last venue, so that there is less to count.
 
-    The counts of the other venues stay the same under every shuffle, and so does the order of their numbers, and with
-    it every bit of a result. There is less to count.
+    The counts of the others stay the same under every shuffle, and so does their order: every bit of a result stays.
     """
     _, kept = of_works(slots.offsets, wanted)
     used = np.zeros(slots.n_venues, np.bool_)
@@ -194,7 +184,7 @@ def merge_others(slots: Slots, wanted: npt.NDArray[np.bool_]) -> Slots:
     return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
 
 
-def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], venues: Int32Array) -> Slots:
+def lay_out(offsets: Int64Array, cited_years: Int64Array, venues: Int32Array) -> Slots:
     """Number strata by time and venues by appearance, and order the slots by stratum."""
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -205,7 +195,7 @@ def lay_out(offsets: npt.NDArray[np.int64], cited_years: npt.NDArray[np.int64], 
     return Slots(offsets, strata, local, numbers.size, starts, order, strata_years, numbers)
 
 
-def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
+def group(offsets: Int64Array, venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
     """Put the slots of each work together by venue; with ``unique_venues`` every multiplicity is 1."""
     from sciscidata.novelty import _pair_kernels as kernels
 
@@ -213,7 +203,7 @@ def group(offsets: npt.NDArray[np.int64], venues: Int32Array, n_venues: int, *, 
     return Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
 
 
-def tally_for(groups: Groups) -> npt.NDArray[Any]:
+def tally_for(groups: Groups) -> AnyArray:
     """Return a zero per venue, to count pairs with: int32, which is faster, where all pairs of all works fit.
 
     Example:
@@ -252,7 +242,7 @@ def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> C
     return replace(cells, observed=counts.astype(tally.dtype))
 
 
-def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int64Array]:
     """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
     starts, order = groups.by_venue
     needed = np.diff(cells.starts) > 0
@@ -262,9 +252,7 @@ def rows_of(cells: Cells, groups: Groups) -> tuple[npt.NDArray[np.int64], npt.ND
     return starts, order[kept]
 
 
-def pairs_per_work(
-    groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False
-) -> npt.NDArray[np.int64]:
+def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False) -> Int64Array:
     """Return how many pairs the references of each work form, whether they have a z or not.
 
     Example:
@@ -273,7 +261,7 @@ def pairs_per_work(
         (array([3, 0]), array([2, 0]), array([2, 0]))
     """
 
-    def total(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def total(values: AnyArray) -> Int64Array:
         return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
 
     counts = groups.counts.astype(np.int64)
@@ -281,3 +269,79 @@ def pairs_per_work(
     times = np.ones_like(counts) if unique_pairs else counts
     across = (total(times) ** 2 - total(times * times)) // 2
     return across + total(same) if same_venue_pairs else across
+
+
+def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Check the columns of both frames, and keep of ``works`` the three that venue pairs are made from."""
+    read = ("work_id", "publication_year", "source_id")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
+    return works.select(read), citations
+
+
+def defer_scores(
+    score: Callable[[CitationGraph, Int32Array], pl.DataFrame],
+    schema: pl.Schema,
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    *,
+    stage: str,
+    cache_dir: str | Path | None,
+) -> pl.LazyFrame:
+    """Check the columns now; at collect, build the graph, number its venues, and score both."""
+    works, citations = require_corpus(works, citations, stage)
+
+    def collect() -> pl.DataFrame:
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return score(graph, venue_numbers(graph, works))
+
+    return pl.defer(collect, schema=schema)
+
+
+def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
+    """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
+    if venues.shape != (graph.n_dated,):
+        msg = (
+            f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
+            "venue_numbers(graph, works)."
+        )
+        raise ConfigError(msg)
+
+
+def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:
+    """Call ``score`` with the place of every citing year, in threads, the years with most references first."""
+    ends = graph.ref_offsets[graph.year_offsets]
+    largest_first = np.argsort(ends[:-1] - ends[1:], kind="stable").tolist()
+
+    def done(j: int) -> float:
+        score(j)
+        return float(ends[j + 1] - ends[j])
+
+    n_threads = n_threads or pl.thread_pool_size()
+    with (
+        progress_bar(name, float(ends[-1]), unit="references") as advance,
+        closing(map_in_order(done, largest_first, n_threads, n_held=len(largest_first))) as results,
+    ):
+        for n_references in results:
+            advance(n_references)
+
+
+def write_quantiles(
+    groups: Groups, cells: Cells, values: Float64Array, results: Sequence[AnyArray], *, unique_pairs: bool = False
+) -> None:
+    """Hand the value of every cell to the works that hold it; write their number per work, low quantile and median."""
+    from sciscidata.novelty import _per_work_kernels as kernels
+
+    starts, n_entries = kernels.entry_places(groups.offsets)
+    entries = np.empty(n_entries)
+    place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
+    kernels.hand_out(*groups.by_venue, *place, values, entries)
+    kernels.work_quantiles(groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs)
+
+
+def one_row_per_work(graph: CitationGraph, columns: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
+    """Lay out one value per dated work, NaN as null, and null for the works of WORKS without a year."""
+    n = graph.n_dated
+    rows = pl.DataFrame({"work_id": graph.work_ids[:n], **columns}).fill_nan(None)
+    undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
+    return pl.concat([rows, undated], how="diagonal").select(schema.names()).cast(schema)

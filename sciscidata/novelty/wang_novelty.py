@@ -1,14 +1,11 @@
 """First-time venue pairs (Wang et al. 2017): which works join venues for the first time, and are followed in it?
 
-A work joins two different venues if it cites works of both. A pair is new if no work of an earlier year joined it, and
-counts if later works join it again. Its difficulty is how far apart the venues were: 1 - cosine of their co-citation
-profiles. A profile counts, for every other venue, the works that joined it with the venue in the years before. The
-score of a work is the sum of the difficulties of its pairs.
+A work joins two different venues if it cites works of both. A pair is new if no work of an earlier year joined it. Its
+co-citation profile counts, for every other venue, the works that joined it with the venue in the years before.
 
 Source: Wang, Veugelers & Stephan 2017, Research Policy 46(8):1416-1436, doi:10.1016/j.respol.2017.06.006. The windows
-and the least cited half are those that novelpy 1.4 ascribes to the paper. Scores equal novelpy's with three exceptions.
-Two venues whose profiles have nothing in common have difficulty 1 here; novelpy takes their cosine of 0 for a missing
-pair. novelpy leaves out works with two references. It scores a work without a pair 0.
+and the least cited half are those that novelpy 1.4 ascribes to the paper. docs/measures/wang.md says where scores
+differ from novelpy's.
 """
 
 from __future__ import annotations
@@ -16,25 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.graph.graph import CitationGraph
 from sciscidata.last_year_of_data import find_last_year
-from sciscidata.novelty._per_work import check_venues, one_row_per_work, require_corpus
-from sciscidata.novelty.venue_pairs import Groups, group, observe, venue_numbers, year_places, year_slots
+from sciscidata.novelty.venue_pairs import (
+    Groups,
+    check_venues,
+    defer_scores,
+    group,
+    observe,
+    one_row_per_work,
+    year_places,
+    year_slots,
+)
 from sciscidata.schemas import WANG_NOVELTY
 
 
@@ -89,13 +94,6 @@ class WangConfig:
             raise ConfigError(msg)
 
 
-__all__ = ["WangConfig", "compute_wang_novelty", "score_wang_novelty"]
-
-_BLOCKS_PER_THREAD = 8  # rows differ in length
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py
 
 
@@ -128,10 +126,9 @@ def compute_wang_novelty(
     Returns:
         WANG_NOVELTY, one row per work, unordered. n_new_pairs: Int64, the new pairs that count, each once.
         wang_novelty: Float64, the sum of their difficulties (each 0 .. 1); high is novel. Both are 0 for a work with
-            pairs of which
-        none counts. Both are null for a work without a year, without two different venues or with too many references;
-        for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap in the data); and
-        where ``reuse_years`` reach beyond the last year.
+        pairs if they do not count. Both are null for a work without a year, without two different venues or with too
+        many references; for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap
+        in the data); and where ``reuse_years`` reach beyond the last year.
 
     Raises:
         ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
@@ -153,16 +150,9 @@ def compute_wang_novelty(
         >>> compute_wang_novelty(works, citations, config).filter(pl.col("work_id") == 7).collect().row(0)
         (7, 1, 0.29289321881345254)
     """
-    stage = "compute_wang_novelty"
-    works, citations = require_corpus(works, citations, stage)
-    config = checked_config(config, WangConfig)
     check_threads(n_threads)
-
-    def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        return score_wang_novelty(graph, venue_numbers(graph, works), config, n_threads=n_threads)
-
-    return pl.defer(score, schema=WANG_NOVELTY)
+    score = partial(score_wang_novelty, config=checked_config(config, WangConfig), n_threads=n_threads)
+    return defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
 
 
 def score_wang_novelty(
@@ -172,7 +162,7 @@ def score_wang_novelty(
     *,
     n_threads: int | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
+    """Score works of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
 
     Memory: the pairs of the years in reach of one year's windows, and every pair that occurred so far, once.
     """
@@ -192,7 +182,12 @@ def score_wang_novelty(
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
-        return _Year.read(graph, venues, year_of, j, n_venues, config.max_references)
+        slots = year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
+        groups = group(slots.offsets, held, n_venues, unique_venues=True)
+        cells = observe(groups, same_venue_pairs=False)
+        table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
+        return _Year(table, groups, np.bincount(held, minlength=n_venues))
 
     with (
         progress_bar("first-time pairs", float(ends[-1]), unit="references") as advance,
@@ -212,7 +207,8 @@ def score_wang_novelty(
                 later = [window[i].table for i in sorted(window) if i > j]
                 difficulty = _difficulties(year.table, past, later, is_new, config, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
-                kernels.sum_over_works(year.groups_arrays, year.table, difficulty, n_new[rows], novelty[rows])
+                groups = (year.groups.offsets, year.groups.venues, year.groups.ends, *year.groups.by_venue)
+                kernels.sum_over_works(groups, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
     last_year = find_last_year(with_pair) if last_year is None else last_year
     if last_year is not None:
@@ -232,27 +228,6 @@ class _Year:
     groups: Groups
     citations: Int64Array
 
-    @staticmethod
-    def read(
-        graph: CitationGraph,
-        venues: Int32Array,
-        year_of: Int32Array,
-        j: int,
-        n_venues: int,
-        max_references: int | None,
-    ) -> _Year:
-        slots = year_slots(graph, venues, year_of, j, max_references, np.zeros(graph.n_dated, np.bool_))
-        held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
-        groups = group(slots.offsets, held, n_venues, unique_venues=True)
-        cells = observe(groups, same_venue_pairs=False)
-        table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
-        return _Year(table, groups, np.bincount(held, minlength=n_venues))
-
-    @property
-    def groups_arrays(self) -> tuple[Any, ...]:
-        """What a kernel reads of ``groups``."""
-        return (self.groups.offsets, self.groups.venues, self.groups.ends, *self.groups.by_venue)
-
 
 def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> Iterator[tuple[int, dict[int, _Year]]]:
     """Yield each year's place with the years in reach of it, by place; read ``n_ahead`` more years meanwhile."""
@@ -271,7 +246,7 @@ def _difficulties(
     table: PairTable,
     past: list[_Year],
     later: list[PairTable],
-    is_new: npt.NDArray[np.bool_],
+    is_new: BoolArray,
     config: WangConfig,
     n_threads: int,
 ) -> Float64Array:
@@ -281,8 +256,11 @@ def _difficulties(
     profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table[1].size)))
     norms = kernels.squared_norms(profiles)
     cited = np.sum([year.citations for year in past], axis=0)
+    counts = np.sort(cited[cited > 0])
+    # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
+    least = counts[int(np.ceil(config.drop_least_cited * (counts.size - 1)))] if counts.size else 1
     wanted = is_new
-    kernels.drop_venues(table, (norms > 0) & _cited_enough(cited, config.drop_least_cited), wanted)
+    kernels.drop_venues(table, (norms > 0) & (cited >= least), wanted)
     if config.reuse_years is not None:
         reuses = np.zeros(wanted.size, np.int64)
         for pairs in later:
@@ -293,20 +271,11 @@ def _difficulties(
     def compare(block: tuple[int, int]) -> None:
         kernels.difficulties(table, wanted, profiles, norms, *block, result)
 
-    run_all(compare, _blocks(table[0], wanted, _BLOCKS_PER_THREAD * n_threads), n_threads)
+    run_all(compare, _blocks(table[0], wanted, 8 * n_threads), n_threads)  # rows differ in length
     return result
 
 
-def _cited_enough(cited: Int64Array, drop: float) -> npt.NDArray[np.bool_]:
-    """Say which venues reach the linear quantile ``drop`` of the citations of the cited ones."""
-    counts = np.sort(cited[cited > 0])
-    if counts.size == 0:
-        return cited > 0
-    # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
-    return cited >= counts[int(np.ceil(drop * (counts.size - 1)))]
-
-
-def _blocks(starts: Int64Array, wanted: npt.NDArray[np.bool_], n: int) -> list[tuple[int, int]]:
+def _blocks(starts: Int64Array, wanted: BoolArray, n: int) -> list[tuple[int, int]]:
     """Cut the rows into about ``n`` blocks of as many wanted pairs each."""
     before = np.concatenate([[0], np.cumsum(wanted)])[starts]
     cuts = np.searchsorted(before, np.linspace(0, before[-1], n + 1)[1:-1])

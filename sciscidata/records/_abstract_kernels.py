@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import kernel
-from sciscidata._kernels.llvm import WIDTH, copy, plain_bytes
+from sciscidata._kernels.compile import WIDTH, copy, kernel, plain_bytes
 
 NULL, TEXT, IRREGULAR = 0, 1, 2
 
@@ -27,17 +26,11 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 
 @kernel
 def decode_rows(data, offsets):
-    """Decode every row into one run of text.
+    """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
     Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path: no
     plain index, a position beyond the row's length in bytes, two words at one position, or missing words in a long row,
     which may have been cut off.
-
-    Example:
-        >>> rows = np.frombuffer(b'{"be":[1],"to":[0]}[]', np.uint8)
-        >>> text, offsets, status = decode_rows(rows, np.array([0, 19, 21]))
-        >>> text.tobytes(), offsets.tolist(), status.tolist() == [TEXT, IRREGULAR]
-        (b'to be', [0, 5, 5], True)
     """
     n_rows = len(offsets) - 1
     longest = 0

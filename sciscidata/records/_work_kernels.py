@@ -15,15 +15,10 @@ _MOST_DIGITS = 18  # fit into Int64 whatever they are
 
 @kernel
 def read_numbers(data, offsets, prefix):
-    """Read lists of JSON strings that consist of a prefix and a number; other lists are not plain.
+    """Read lists of JSON strings of ``prefix`` (a quote, and text) and a number; other lists are not plain.
 
-    Args:
-        data: the lists, one after the other.
-        offsets: the beginning of each, and the end of the last one.
-        prefix: a quote, and the text before every number.
-
-    Returns:
-        The numbers of all plain lists; where the numbers of each list begin, and the end; which lists are plain.
+    ``offsets`` says where in ``data`` each list begins, and the last one ends. Returned are the numbers of all plain
+    lists, where those of each list begin, with the end, and which lists are plain.
 
     Example:
         >>> lists = np.frombuffer(b'["W7","W12"]["W1","S2"][]', np.uint8)

@@ -5,10 +5,6 @@ loop does it: 100,000 abstracts in 1.8 s, with msgspec and Python 17 s. The loop
 standard library's ``json``, which defines the result, decodes those.
 """
 
-# pyarrow carries no types.
-# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import json
@@ -32,32 +28,24 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
-    """Decode a column of inverted indexes into the text of the abstracts.
+    """Decode a String column of inverted indexes (JSON text) into the text of the abstracts, row for row.
 
     The words stand in the order of their positions, joined by one space. Two words at one position are both kept, in
     the order of the file; gaps between positions close up; blank words are dropped. The text is null where there is no
     word, where the value is not an index (broken JSON, a negative or fractional position), where the index has more
     than 16 MB, or where its text would be longer than eight times the index plus 64 KB. The form of 2021,
     ``{"IndexLength": 2, "InvertedIndex": {...}}``, is read too. A lone surrogate becomes U+FFFD. Markup and whitespace
-    inside words stay.
+    inside words stay. The result is the same on any number of threads.
 
     OpenAlex cuts an index off at 32,760 bytes. Then only the words before the first missing one are kept; null if they
     are fewer than 20. An index counts as cut off if it has 10,000 bytes or more and is broken, or if more than a fifth
     of the words behind the first missing one are missing.
 
-    Args:
-        index: a String column (or its name) that holds the JSON text of ``abstract_inverted_index``.
-
-    Returns:
-        String, row for row; the same on any number of threads.
-
-    Raises:
-        SchemaMismatchError: at collect, if the column is not String.
+    At collect, a SchemaMismatchError is raised if the column is not String.
 
     Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
 
     Example:
-        >>> import polars as pl
         >>> frame = pl.DataFrame({"index": ['{"to":[0,4],"be":[1,5],"or":[2],"not":[3]}', "{}", None]})
         >>> frame.select(decode_inverted_index("index"))["index"].to_list()
         ['to be or not to be', None, None]
@@ -67,16 +55,7 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
 
 
 def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
-    """Decode one String Series like ``decode_inverted_index``, in blocks of rows on ``POLARS_MAX_THREADS`` threads.
-
-    Raises:
-        SchemaMismatchError: the Series is not String.
-
-    Example:
-        >>> import polars as pl
-        >>> decode_inverted_indexes(pl.Series(['{"world":[7],"hello":[0]}', '{"broken":['])).to_list()
-        ['hello world', None]
-    """
+    """Decode a Series like ``decode_inverted_index``, in blocks on ``POLARS_MAX_THREADS`` threads."""
     if indexes.dtype not in (pl.String(), pl.Null()):
         msg = (
             f"decode_inverted_index: column {indexes.name!r} is {indexes.dtype}, needs String: the JSON text of "

@@ -102,11 +102,8 @@ _LOOSE = msgspec.json.Decoder(_Loose)
 def strict_json(text: bytes) -> bytes:
     r"""Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
 
-    A lone surrogate becomes U+FFFD.
-
-    Raises:
-        CorruptRecordError: the standard library cannot read it, or it has more than 64 MB: the objects that the
-            standard library makes take many times as much memory.
+    A lone surrogate becomes U+FFFD. Raises CorruptRecordError if the standard library cannot read it, or if it has more
+    than 64 MB: the objects that the standard library makes take many times as much memory.
 
     Example:
         >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
@@ -116,7 +113,7 @@ def strict_json(text: bytes) -> bytes:
         msg = f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
         raise CorruptRecordError(msg)
     try:
-        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite_float, parse_int=_short_int)
+        parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         msg = f"not JSON: {shorten(str(error))}"
@@ -124,9 +121,8 @@ def strict_json(text: bytes) -> bytes:
     return re.sub("[\ud800-\udfff]", "\ufffd", strict).encode()
 
 
-def _finite_float(digits: str) -> float | None:
-    number = float(digits)
-    return number if math.isfinite(number) else None
+def _finite(digits: str) -> float | None:
+    return float(digits) if math.isfinite(float(digits)) else None
 
 
 def _short_int(digits: str) -> int | None:
@@ -144,13 +140,10 @@ class NoListError(CorruptRecordError):
 def entries_one_by_one(text: bytes) -> Iterator[bytes]:
     r"""Cut a list, or the list ``results`` of an object, into its entries, which ``strict_json`` may have to mend.
 
-    Only one entry is held as objects at a time, so memory does not grow with their number.
-
-    Raises:
-        CorruptRecordError: while reading; it is not JSON, or has more than 100,000 entries of less than 16 bytes on
-            average: these are no works.
-        TooLongToMendError: while reading; a value, for example an entry, has more than 64 MB.
-        NoListError: at the end; it is JSON, but neither of the two.
+    Only one entry is held as objects at a time, so memory does not grow with their number. While reading, it raises
+    CorruptRecordError for what is not JSON, or has more than 100,000 entries of less than 16 bytes on average, which
+    are no works; TooLongToMendError for a value of more than 64 MB; at the end, NoListError for JSON that is neither of
+    the two.
 
     Example:
         >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))
@@ -271,31 +264,8 @@ class _Walk:
 
 
 def decode_loosely(line: bytes) -> Record:
-    """Read one odd record, and keep the fields that fit their types.
-
-    Raises:
-        CorruptRecordError: it is no JSON object.
-    """
-    return _mend(_decode_whatever(line))
-
-
-def _decode_whatever(line: bytes) -> Json:
-    try:
-        line.decode()
-        record: Json = _LOOSE.decode(line)
-        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
-        msgspec.json.decode(record.referenced_works)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        try:
-            return _LOOSE.decode(strict_json(line))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            msg = f"not a JSON object: {shorten(str(error))}"
-            raise CorruptRecordError(msg) from error
-    return record
-
-
-def _mend(loose: Json) -> Record:
-    """Keep the fields that fit their types."""
+    """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError for no JSON object."""
+    loose = _decode_whatever(line)
     fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
     for name in ("doi", "title", "display_name", "language", "type", "updated_date", "created_date"):
         fields[name] = fields[name] if isinstance(fields[name], str) else None
@@ -314,6 +284,21 @@ def _mend(loose: Json) -> Record:
     return Record(**fields)
 
 
+def _decode_whatever(line: bytes) -> Json:
+    try:
+        line.decode()
+        record: Json = _LOOSE.decode(line)
+        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
+        msgspec.json.decode(record.referenced_works)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        try:
+            return _LOOSE.decode(strict_json(line))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            msg = f"not a JSON object: {shorten(str(error))}"
+            raise CorruptRecordError(msg) from error
+    return record
+
+
 def _mend_source(source: Json) -> Source | None:
     return Source(_get(source, "id"), _get(source, "display_name")) if source and isinstance(source, dict) else None
 
@@ -326,11 +311,7 @@ def _mend_topics(topics: Json) -> list[Topic]:
 
 
 def index_text(raw: msgspec.Raw) -> str | None:
-    """Return the JSON text of an inverted index; None for null.
-
-    Raises:
-        UnicodeDecodeError, msgspec.MsgspecError: it is not UTF-8, or a broken string.
-    """
+    """Return the JSON text of an inverted index, None for null; errors of UTF-8 and of msgspec pass through."""
     text = str(raw, "utf-8")
     if text == "null":
         return None

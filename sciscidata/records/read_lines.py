@@ -19,12 +19,9 @@ _LINE_END: Final = 10
 class ReadLimits(NamedTuple):
     """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
 
-    Attributes:
-        max_line_mb: a longer line is corrupt. The longest real records, with thousands of authors, have tens of MB.
-        max_document_mb: a longer JSON document ends the file, because it is held whole. Also the largest window of a
-            Zstandard frame.
-        max_gap_mb: this many MB in a row without a work, or 1,000 lines per MB, end the file. A part of the snapshot
-            has about 3,000 MB.
+    A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
+    document ends the file, because it is held whole; its limit is also the largest window of a Zstandard frame. As many
+    MB in a row without a work, or 1,000 lines per MB, end the file; a part of the snapshot has about 3,000 MB.
     """
 
     max_line_mb: int = 256
@@ -70,11 +67,7 @@ class Gap:
         self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
-        """Count bytes without a work, and the lines among them that hold something else.
-
-        Raises:
-            CorruptRecordError: there are too many.
-        """
+        """Count bytes without a work, and lines of something else among them; raise CorruptRecordError if too many."""
         self.n_bytes += n_bytes
         self.n_lines += n_lines
         most_lines = self._max_mb * _LINES_PER_MB
@@ -91,15 +84,10 @@ class Gap:
 
 
 def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut text into blocks of whole lines, without the last line end; give an error in place of a too long line.
+    r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
 
-    Args:
-        pieces: text in pieces of any size.
-        limits: no block is longer than the longest line and one piece.
-        gap: counts the skipped bytes of long lines; the caller counts the rest.
-
-    Raises:
-        CorruptRecordError: while reading, from ``gap``.
+    No block is longer than the longest line and one piece. ``gap`` counts the skipped bytes of long lines, and may
+    raise CorruptRecordError while reading; the caller counts the rest.
 
     Example:
         >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
@@ -167,11 +155,7 @@ def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
 
 
 def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    r"""Give the lines of a block one by one, and blank lines in a row together.
-
-    Args:
-        block: whole lines, without the last line end.
-        at: the byte to begin with.
+    r"""Give the lines of a block of whole lines, from byte ``at`` on, one by one, and blank lines in a row together.
 
     Example:
         >>> list(split_lines(b"1\n\n \n\n2"))

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index
+from sciscidata.disruption.config import COMPAT, CDConfig
+from sciscidata.disruption.index import compute_cd_index
 from tests.disruption.test_index import frames, reference_graph
 
 ORIGINALS = ("cdindex", "wu_wang_evans", "sciscinet_v1_d", "sciscinet_v1_cd5", "novelpy", "pyscisci", "crossdi")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import sciscidata as ssd
 from sciscidata.disruption import counts as cd_counts
-from sciscidata.disruption.index import COMPAT, CDConfig, cache_cd_index, compute_cd_index, score_graph, shard_range
+from sciscidata.disruption.config import COMPAT, CDConfig
+from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
 from sciscidata.graph import build as graph_build
-from sciscidata.graph import edge_spool
 from sciscidata.graph import graph as graph_module
 from sciscidata.graph._kernels import add_content_hash
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
@@ -272,8 +271,8 @@ def test_an_interrupted_build_does_not_repeat_the_stages_it_has_finished(dense, 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_neither_threads_nor_buckets_change_an_array(dense, monkeypatch, n_threads):
     whole = build_graph(*dense)
-    monkeypatch.setattr(edge_spool, "_MIN_BUCKET_WORKS", 64)
-    monkeypatch.setattr(edge_spool, "_CHUNK_EDGES", 100)
+    monkeypatch.setattr(graph_build, "_MIN_BUCKET_WORKS", 64)
+    monkeypatch.setattr(graph_build, "_CHUNK_EDGES", 100)
     assert_same(whole, build_graph(*dense, n_threads=n_threads))
     assert_same(whole, build_graph(*dense, n_threads=n_threads, memory_limit_mb=1))
 

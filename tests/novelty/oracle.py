@@ -9,7 +9,7 @@ from collections import defaultdict
 import numpy as np
 
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.novelty.atypicality import NoveltyConfig
+from sciscidata.novelty.config import NoveltyConfig
 
 Slots = list[tuple[int, int, int]]  # (work, cited year, venue), works in graph order, then cited works in graph order
 

@@ -20,7 +20,9 @@ from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
-from sciscidata.novelty.atypicality import COMPAT, NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
+from sciscidata.novelty.config import COMPAT, NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.schemas import ATYPICALITY
 from tests.novelty import oracle
 

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, SciSciDataError, StorageError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import background as novelty_background
-from sciscidata.novelty.atypicality import NoveltyConfig, compute_atypicality, score_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
 from sciscidata.novelty.background import read_background, write_null_model
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import seal
 from tests.novelty import oracle

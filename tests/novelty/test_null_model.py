@@ -17,8 +17,9 @@ from sciscidata.novelty import _moment_kernels as novelty_kernels
 from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
-from sciscidata.novelty.atypicality import score_atypicality, venue_numbers
+from sciscidata.novelty.atypicality import score_atypicality
 from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests.novelty import oracle
 

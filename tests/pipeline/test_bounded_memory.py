@@ -21,8 +21,8 @@ from sciscidata.label_thresholds import (
     conventionality_cut,
     find_conventionality_cut,
 )
+from sciscidata.novelty.atypicality import rank_on_disk
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.scores_from_z import rank_on_disk
 from sciscidata.pipeline import build
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.sciscinet.published_scores import rescore

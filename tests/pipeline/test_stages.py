@@ -22,11 +22,10 @@ from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from sciscidata.choose_source import score_structure
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
-from sciscidata.corpus import graph as corpus_graph
+from sciscidata.corpus import folder as corpus_folder
 from sciscidata.corpus import scores as score_files
 from sciscidata.corpus import writer as corpus_writing
-from sciscidata.corpus.folder import CorpusConfig, naming_damage, scan_corpus
-from sciscidata.corpus.graph import open_corpus_graph
+from sciscidata.corpus.folder import CorpusConfig, naming_damage, open_corpus_graph, scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
@@ -486,12 +485,12 @@ def test_a_graph_that_is_there_is_found_without_reading_the_corpus_and_made_agai
     corpus = tmp_path / "corpus"
     shutil.copytree(world, corpus, ignore=shutil.ignore_patterns("cache"))
     built = []
-    build = corpus_graph.write_graph
-    monkeypatch.setattr(corpus_graph, "write_graph", lambda *args: built.append(1) or build(*args))
+    build = corpus_folder.write_graph
+    monkeypatch.setattr(corpus_folder, "write_graph", lambda *args: built.append(1) or build(*args))
     first = open_corpus_graph(corpus, cache_dir=tmp_path / "cache")
     again = open_corpus_graph(corpus, cache_dir=tmp_path / "cache")
     assert len(built) == 1
-    assert corpus_graph.graph_folder(again) == corpus_graph.graph_folder(first)
+    assert corpus_folder.graph_folder(again) == corpus_folder.graph_folder(first)
     (arrays,) = (tmp_path / "cache").iterdir()
     whole = files(arrays)
     spoil(arrays / "refs.bin")

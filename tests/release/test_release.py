@@ -33,7 +33,7 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
-from sciscidata.novelty.scores_from_z import add_scores
+from sciscidata.novelty.atypicality import add_scores
 from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release

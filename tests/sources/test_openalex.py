@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
-from sciscidata.disruption.index import COMPAT, CDConfig, compute_cd_index
+from sciscidata.disruption.config import COMPAT, CDConfig
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
     ConfigError,
     CostLimitError,

@@ -19,7 +19,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 import polars as pl
 
-from sciscidata.disruption.index import STRONG, CDConfig, add_indices
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.counts import STRONG
+from sciscidata.disruption.index import add_indices
 from sciscidata.errors import ApiError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request

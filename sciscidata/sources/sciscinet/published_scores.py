@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
-from sciscidata.novelty.scores_from_z import add_scores
+from sciscidata.novelty.atypicality import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 
 Score: TypeAlias = Literal["sigmoid", "rank"]
