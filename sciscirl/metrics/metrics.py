@@ -129,16 +129,12 @@ def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float
 def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
     """Measure how often rewards tie within a group, the answers to one prompt. A tie leaves nothing to learn from.
 
-    Args:
-        rewards_by_group: the total rewards of each group, one per answer.
+    Over the groups with two answers or more (empty without one):
 
-    Returns:
-        Over the groups with two answers or more (empty without one):
-
-        - ``reward_tie_group_rate``: share of groups in which a reward repeats.
-        - ``reward_uniform_group_rate``: share in which all are equal.
-        - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
-        - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
+    - ``reward_tie_group_rate``: share of groups in which a reward repeats.
+    - ``reward_uniform_group_rate``: share in which all are equal.
+    - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
+    - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
 
     Example:
         >>> tie_metrics([[1.05, 1.05], [1.05, -0.55]])["reward_uniform_group_rate"]
@@ -185,11 +181,7 @@ class ConfidenceBin(NamedTuple):
 
 
 def bin_by_confidence(confidence: pl.Series, right: pl.Series) -> list[ConfidenceBin]:
-    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first.
-
-    Args:
-        confidence: Float64, 0 to 1; null, of an invalid answer, counts as 1.
-        right: Boolean.
+    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first. A null confidence counts as 1.
 
     Example:
         >>> bin_by_confidence(pl.Series([0.9, 0.85, None]), pl.Series([True, False, False]))[8:]

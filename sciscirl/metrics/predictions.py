@@ -122,9 +122,8 @@ def find_target(predictions: pl.DataFrame) -> TargetName:
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, or both for the joint task.
 
-    Returns:
-        Tables with columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
-        each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
+    The tables have columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
+    each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
 
     Example:
         >>> rows = pl.DataFrame({"gold_disruption": ["neutral"], "gold_novelty": ["novel"], "is_json": [False]})
@@ -145,15 +144,9 @@ def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make a frame of predictions, and refuse a table that no evaluation can have written.
+    """Make a frame of predictions, and refuse a table that no evaluation can have written (PredictionsError).
 
-    Args:
-        predictions: a frame, or rows of :func:`make_prediction`; at least gold label, label and confidence of each
-            answer, ``is_json`` and ``is_valid``.
-
-    Raises:
-        PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or label and
-            confidence are null in a valid answer, or set in an invalid one.
+    It needs at least gold label, label and confidence of each answer, ``is_json`` and ``is_valid``, and one row.
 
     Example:
         >>> check_predictions([])
@@ -234,10 +227,7 @@ def collect_predictions(
 ) -> pl.DataFrame:
     """Read the rows that the environments logged, in the order of groups and of the answers in each.
 
-    Args:
-        groups: of rollouts.
-        target: the task.
-        schema: the columns; None: those of ``prediction_schema``.
+    ``schema`` has the columns; None: those of ``prediction_schema``.
     """
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
     schema = schema or prediction_schema(target)
@@ -245,11 +235,7 @@ def collect_predictions(
 
 
 def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
-    """Write a table of predictions as Parquet, completely or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write a table of predictions as Parquet, completely or not at all."""
     with atomic_file(path) as unfinished:
         predictions.write_parquet(unfinished)
 
@@ -257,8 +243,7 @@ def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
 def read_predictions(path: Path) -> pl.DataFrame:
     """Read a file of predictions and check it with ``check_predictions``. The order of the file is kept.
 
-    Raises:
-        PredictionsError: the file does not exist, or holds no table of predictions.
+    PredictionsError if the file does not exist, or holds no table of predictions.
 
     Example:
         >>> read_predictions(Path("no-such.parquet"))

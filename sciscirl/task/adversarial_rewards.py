@@ -43,20 +43,7 @@ _COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdversarialRules:
-    """What a challenged answer earns, and who challenges and judges it.
-
-    Attributes:
-        credit: R_correctness of two labels. ``"both"``: +1 if both are right, else -1, as published; ``"mean"``: the
-            mean of +1 or -1 for each. For one label they are the same.
-        reasoning: the most that R_reasoning can be.
-        revision: R_adaptation of a label that was wrong at first and right in the end.
-        defence: R_adaptation of a label that was right both times.
-        challenger: Agent B: ``"rules"``, or a base model that the server offers. It is not trained.
-        judge: a base model that awards R_reasoning; None: the rubric does.
-
-    Raises:
-        RewardError: on construction; a value is out of range (reasoning 0 to 0.3, revision and defence 0 to 0.2), or
-            revision is above defence, so being wrong at first would pay.
+    """What a challenged answer earns, and who challenges and judges it. RewardError if revision is above defence.
 
     Example:
         >>> AdversarialRules(revision=0.2, defence=0.1)
@@ -65,12 +52,12 @@ class AdversarialRules:
         sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: a wrong start would pay. Raise defence.
     """
 
-    credit: Credit = "both"
-    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3
-    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
-    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
-    challenger: str = BY_RULES
-    judge: str | None = None
+    credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
+    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be
+    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # R_adaptation of a label that was wrong, then right
+    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # the same, right both times
+    challenger: str = BY_RULES  # Agent B: BY_RULES, or a base model that the server offers; not trained
+    judge: str | None = None  # a base model that awards R_reasoning; None: the rubric does
 
     def __post_init__(self) -> None:
         check_fields(self, RewardError)
@@ -81,22 +68,13 @@ class AdversarialRules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
-    """One episode: the paper, the first answer, the challenge and the final answer. It has no field for a gold label.
+    """One episode: paper, first answer, challenge and final answer. There is no field for a gold label."""
 
-    Attributes:
-        view: the paper as the model saw it.
-        first: the answer before the challenge.
-        first_text: the text of ``first``.
-        challenge: the objection; ``""`` if the first answer was not valid and met none.
-        final: the answer after the challenge; if the first one was cut off and there was no second turn, that one.
-        final_text: the text of ``final``.
-    """
-
-    view: PaperView
+    view: PaperView  # the paper as the model saw it
     first: Answer
     first_text: str
-    challenge: str
-    final: Answer
+    challenge: str  # "" if the first answer was not valid and met none
+    final: Answer  # the first answer, if that was cut off and there was no second turn
     final_text: str
 
 
@@ -104,13 +82,12 @@ class Episode:
 class Reasoning:
     """The three criteria of the rubric; each is worth a third of R_reasoning.
 
-    Attributes:
-        grounded: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
-            words in a row, with at least one telling word.
-        responsive: the justification takes up at least two telling words of the challenge that the first
-            justification did not have.
-        own_words: the justification has 8 to 120 words. At least half of its runs of four words occur in it only once,
-            and not in the first justification, the challenge, the title or the abstract.
+    - ``grounded``: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
+      words in a row, with at least one telling word.
+    - ``responsive``: the justification takes up at least two telling words of the challenge that the first
+      justification did not have.
+    - ``own_words``: the justification has 8 to 120 words. At least half of its runs of four words occur in it only
+      once, and not in the first justification, the challenge, the title or the abstract.
     """
 
     grounded: bool = False
@@ -172,20 +149,12 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
 def score_episode(
     episode: Episode, gold: Mapping[str, str], rules: AdversarialRules, n_steps: int | None = None
 ) -> AdversarialParts:
-    """Reward one episode.
+    """Reward one episode; ``gold`` has the label of each label column.
 
-    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``. R_adaptation is the mean
-    over the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0; 0 if the first answer is
-    not valid. A final answer that is not valid earns -1 in all.
-
-    Args:
-        episode: what happened.
-        gold: the label of each label column of the task (``Paper.labels``).
-        rules: what each part is worth.
-        n_steps: 0 to N_STEPS, as a judge awarded; None: as the rubric awards.
-
-    Raises:
-        RewardError: ``n_steps`` is not from 0 to N_STEPS.
+    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps`` is what a
+    judge awarded, None: the rubric's. R_adaptation is the mean over the labels of ``revision`` (wrong, then right),
+    ``defence`` (right both times) or 0; 0 if the first answer is not valid. A final answer that is not valid earns -1
+    in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):

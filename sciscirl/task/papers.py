@@ -33,21 +33,13 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PaperView:
-    """What a prompt may say about a paper. There is no field for a score or a label, so none can leak.
+    """What a prompt may say about a paper. There is no field for a score or a label, so none can leak."""
 
-    Attributes:
-        title: plain text, null where the release has none.
-        abstract: plain text, null where the release has none.
-        publication_year: calendar year.
-        cited_by_count: citations when the release was made, whatever the citation window of the score.
-        primary_field: OpenAlex field, for example ``"Neuroscience"``.
-    """
-
-    title: str | None
+    title: str | None  # plain text; None where the release has none, as for the others
     abstract: str | None
     publication_year: int | None
-    cited_by_count: int | None
-    primary_field: str | None
+    cited_by_count: int | None  # when the release was made, whatever the citation window of the score
+    primary_field: str | None  # of OpenAlex, for example "Neuroscience"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +82,9 @@ def short_name(column: str) -> str:
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
-    """Return the gold label of each label column of a task, checked.
+    """Return the gold label of each label column; ``labels`` may be just the label if the task has one.
 
-    Args:
-        labels: one label for each label column; or just the label, if the task has one.
-        target: the task.
-
-    Raises:
-        ReleaseError: a label is missing or not in its vocabulary.
+    ReleaseError if a label is missing or not in its vocabulary.
 
     Example:
         >>> name_gold("novel", "novelty")

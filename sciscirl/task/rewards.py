@@ -174,15 +174,10 @@ REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
 
 
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:
-    """Weight a balanced table by the class counts of a training split.
+    """Weight a balanced table by the counts of each label in a training split (``papers.count_labels``).
 
-    Args:
-        table: with ``is_balanced``.
-        counts: papers of each label, from ``papers.count_labels``.
-
-    Raises:
-        RewardError: a label has less than 1/MAX_WEIGHT of an even share of the papers, so a few papers would count as
-            much as all others; or the table is not balanced.
+    RewardError if the table is not balanced; or if a label has less than 1/MAX_WEIGHT of an even share of the papers,
+    so a few papers would count as much as all others.
 
     Example:
         >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
