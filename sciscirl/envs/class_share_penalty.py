@@ -23,8 +23,7 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
     ``-share_penalty * excess`` of its label; for a forecast the mean over its probabilities, for two labels the mean of
     both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
     predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
-
-    ``excess`` of a label is its share among recent valid answers, minus its share in the training split.
+    The excess of a label is its share among recent valid answers, minus its share in the training split.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -77,9 +76,8 @@ class ShareTracker:
     pickled tracker loses its memory: answers that another process sampled are not counted here, and then the excess
     stays 0 (``count_answers`` shows it).
 
-    Args:
-        class_counts: training papers of each label; each label is due its share among them.
-        window: the excess is taken over the last batches that together have this many valid answers, or over all.
+    Each label is due its share in ``class_counts``. The excess is taken over the last batches that together have
+    ``window`` valid answers, or over all.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -101,12 +99,7 @@ class ShareTracker:
         self._count(batch, shares_said(answer))
 
     def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
-        """Count the answers of earlier batches again, as many as the window needs, for a resumed run.
-
-        Args:
-            batch: the batch at which the run continues.
-            read_rows: returns the rows of predictions of an earlier batch.
-        """
+        """Count the answers of batches before ``batch`` again, as many as the window needs, for a resumed run."""
         for earlier in range(batch - 1, -1, -1):
             if self.count_answers(batch) >= self.window:
                 break

@@ -40,13 +40,9 @@ def order_papers(
     The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library, and adding or
     removing a paper keeps the order of all others.
 
-    Args:
-        papers: in any order.
-        seed: another seed gives another order.
-        epoch: another epoch gives another order.
-        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the whole.
-            With equal class counts, the counts in a batch then differ by at most one.
-        target: whose labels are the classes; in the joint task every pair of labels is a class.
+    ``interleave`` spreads each class evenly, so that any stretch has the classes in about the proportions of the whole.
+    With equal class counts, the counts in a batch then differ by at most one. A class is a label of the target; in the
+    joint task every pair of labels.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -75,12 +71,9 @@ def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
 
 
 class Epochs(Sequence[Paper]):
-    """The same papers epoch after epoch, each time in another order, which is computed when needed.
+    """The same papers epoch after epoch, each time in another order (``order_papers``), computed when needed.
 
-    Args:
-        papers: of one epoch, in any order; kept as the attribute ``papers``.
-        n_shown: the length over all epochs; the last one may be incomplete.
-        seed, interleave, target: as for ``order_papers``.
+    ``n_shown`` is the length over all epochs; the last one may be incomplete.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -109,7 +102,6 @@ class Epochs(Sequence[Paper]):
         return Epochs(self.papers, min(n_shown, len(self)), *self._order.args[1:], **self._order.keywords)
 
     def __len__(self) -> int:
-        """Return the length over all epochs."""
         return self._n_shown
 
     @overload
@@ -129,8 +121,7 @@ class Epochs(Sequence[Paper]):
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
     """Check before a run that every paper fits into its prompt.
 
-    Raises:
-        PromptError: a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
+    PromptError if a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
     """
     for paper in papers.papers if isinstance(papers, Epochs) else papers:
         # A token has at least one byte, so for most papers no token has to be counted.
@@ -140,20 +131,7 @@ def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> 
 
 @dataclass(eq=False)
 class LabelDataset(RLDataset):
-    """Batches of groups over a list of papers.
-
-    Attributes:
-        papers: in the order in which they are shown.
-        rules: labels, prompt, contract and reward.
-        renderer: from ``get_renderer``.
-        batch_size: groups in a batch.
-        group_size: answers in a group.
-        n_spares: spare papers of each group, for dynamic sampling: the next ones of its class outside its batch.
-        tracker: counts what was said recently, for a reward with a batch term.
-        watch: called before each batch is made.
-        keep_rest: whether to keep a last, smaller batch: yes for evaluation, no for training with equal steps.
-        make_group: makes a group, from the arguments of LabelGroupBuilder.
-    """
+    """Batches of groups over papers, in the order in which they are shown."""
 
     papers: Sequence[Paper]
     rules: TaskRules
@@ -161,21 +139,19 @@ class LabelDataset(RLDataset):
     _: KW_ONLY
     batch_size: int
     group_size: int
-    n_spares: int = 0
-    tracker: ShareTracker | None = None
-    watch: TrainingWatch | None = None
-    keep_rest: bool = False
-    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder
+    n_spares: int = 0  # of each group, for dynamic sampling: the next ones of its class outside its batch
+    tracker: ShareTracker | None = None  # counts what was said recently, for a reward with a batch term
+    watch: TrainingWatch | None = None  # called before each batch is made
+    keep_rest: bool = False  # keep a last, smaller batch: yes for evaluation, no for training with equal steps
+    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder  # or another with its arguments
 
     def __post_init__(self) -> None:
         check_positive(batch_size=self.batch_size, group_size=self.group_size)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
-        """Return the groups of one step.
+        """Return the groups of one step (IndexError if there is none of that number).
 
-        Raises:
-            IndexError: there is no batch of that number.
-            CollapseError: the batches before it show a collapsed model, and the run is set to stop then.
+        CollapseError if the batches before it show a collapsed model, and the run is set to stop then.
         """
         if not 0 <= index < len(self):
             msg = f"batch {index} of {len(self)}"
@@ -218,7 +194,6 @@ class LabelDataset(RLDataset):
         return spares
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return (len(self.papers) + (self.batch_size - 1 if self.keep_rest else 0)) // self.batch_size
 
 
@@ -367,8 +342,7 @@ def name_fields(
 ) -> dict[str, Any]:
     """Return the fields of a builder that follow from a preset, for reinforcement learning and for supervised training.
 
-    Raises:
-        SciSciRLError: no renderer is named, and the cookbook knows none for the model.
+    SciSciRLError if no renderer is named, and the cookbook knows none for the model.
     """
     return {
         "release": release,

@@ -19,10 +19,7 @@ class DynamicSampling(RolloutStrategy):
     synchronous mode trains on what is left, and this strategy fills the batch there. Spare papers are of the same
     class, so the classes keep their shares: taking any next paper would favour the classes that the model is unsure
     about. If the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are
-    neither trained on nor logged.
-
-    Args:
-        inner: how the answers of one group are collected.
+    neither trained on nor logged. ``inner`` collects the answers of one group.
 
     Source: dynamic sampling, Yu et al. 2025 (DAPO), arXiv:2503.14476.
     """

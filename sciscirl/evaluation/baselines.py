@@ -96,19 +96,11 @@ def run_baseline(
 ) -> pl.DataFrame:
     """Let a baseline judge the held-out papers, each label column on its own.
 
-    Args:
-        name: one of BASELINES.
-        train: papers with labels.
-        test: papers to judge.
-        seed: of the random baseline.
-        rules: labels, contract and reward, as for a model; a balanced reward is fitted to ``train``.
+    ``rules`` are as for a model; a balanced reward is fitted to ``train``. Returns predictions (``prediction_schema``)
+    in the order of ``test``; every answer is valid. Confidence is the forecast of the label; for two labels the
+    product.
 
-    Returns:
-        Predictions (``prediction_schema``), in the order of ``test``; every answer is valid. Confidence is the forecast
-        of the label; for two labels the product.
-
-    Raises:
-        SciSciRLError: there is no training paper, or the classifier finds no words or only one class.
+    SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
     """
     if not train:
         msg = "the release has no training papers to learn from. Build one with n_train > 0."

@@ -181,12 +181,8 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
     """Let the cheap baselines judge the same papers; each writes into a folder below ``config.out``.
 
-    Returns:
-        Metrics by name of the baseline.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        SciSciRLError: there is nothing to learn from, or the split is the one that baselines learn from.
+    Returns the metrics by name of the baseline. SciSciRLError if there is nothing to learn from, or the split is the
+    one that baselines learn from.
     """
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
@@ -212,11 +208,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
 
 
 def evaluate_predictions(path: Path) -> dict[str, float]:
-    """Recompute metrics and intervals from a predictions file: no release, no server.
-
-    Raises:
-        PredictionsError: the file does not exist, or holds no table of predictions.
-    """
+    """Recompute metrics and intervals from a predictions file: no release, no server."""
     return measure(read_predictions(path))
 
 
@@ -277,8 +269,7 @@ class Subject:
 def find_subject(config: EvaluationConfig) -> Subject:
     """Find preset, chat format and checkpoint, from the options or from a run folder.
 
-    Raises:
-        SciSciRLError: the folder holds no run, or one without a checkpoint to sample from, or of another preset.
+    SciSciRLError if the folder holds no run, or one without a checkpoint to sample from, or of another preset.
     """
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
@@ -422,9 +413,8 @@ def save_evaluation(
 ) -> dict[str, float]:
     """Write predictions, metrics and settings into ``config.out``; return the metrics.
 
-    Raises:
-        StorageError: they cannot be written. Predictions, which may have cost money, are then kept in the system's
-            folder for temporary files, unless that is full too; the message says where.
+    StorageError if they cannot be written. Predictions, which may have cost money, are then kept in the system's folder
+    for temporary files, unless that is full too; the message says where.
     """
     metrics = measure(predictions)
     try:

@@ -70,27 +70,18 @@ class SelectionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One evaluation of a run.
+    """One evaluation of a run. Each interval is from low to high."""
 
-    Attributes:
-        step: the training step before which it was made; 0 is the untrained model.
-        checkpoint: weights of that step, on a server or in a folder; None if not kept, and for step 0.
-        score: the metric, with its interval from ``low`` to ``high``.
-        behind: how far behind the best evaluation that can be chosen; negative for a better one without a checkpoint.
-        behind_se: standard error of that difference; its interval is from ``behind_low`` to ``behind_high``.
-        signs: of collapse, by the default thresholds.
-    """
-
-    step: int
-    checkpoint: str | None
-    score: float
+    step: int  # before which it was made; 0 is the untrained model
+    checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0
+    score: float  # the metric
     low: float
     high: float
-    behind: float
-    behind_se: float
+    behind: float  # the best that can be chosen; negative for a better one without a checkpoint
+    behind_se: float  # standard error of that difference
     behind_low: float
     behind_high: float
-    signs: tuple[str, ...]
+    signs: tuple[str, ...]  # of collapse, by the default thresholds
 
     @property
     def can_be_chosen(self) -> bool:
@@ -109,17 +100,11 @@ class Selection:
 
 
 def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Choose among the evaluated checkpoints of a run.
+    """Choose among the evaluated checkpoints of the run in ``folder``.
 
-    The papers that chose a checkpoint flatter it: report its metrics on other papers.
-
-    Args:
-        folder: of a run; its ``predictions`` and ``checkpoints.jsonl`` are read.
-        config: metric, rule and bootstrap.
-
-    Raises:
-        RunFolderError: the folder holds no run, no evaluation of that name, or no evaluation whose weights were kept.
-        PredictionsError: a file of predictions is damaged, or the files are not of the same papers.
+    The papers that chose a checkpoint flatter it: report its metrics on other papers. RunFolderError if the folder
+    holds no run, no evaluation of that name, or no evaluation whose weights were kept. PredictionsError if a file of
+    predictions is damaged, or the files are not of the same papers.
 
     Example:
         >>> select_checkpoint(Path("no-such-run"))

@@ -37,17 +37,11 @@ _DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
 def locked_folder(
     folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
 ) -> Generator[None]:
-    """Lock a folder, made if needed, until the block or the process ends.
+    """Lock a folder, made if needed, by its file ``.lock``, until the block or the process ends.
 
-    Args:
-        folder: holds the lock as ``.lock``.
-        user: what works in it, for the message.
-        option: the option that names the folder, for the message.
-        error: the class to raise.
-
-    Raises:
-        SciSciRLError: another process holds the folder, it cannot be written, a link leads out of it, or it is a
-            release, which must stay as its manifest describes it.
+    ``error`` is raised if another process holds the folder, it cannot be written, a link leads out of it, or it is a
+    release, which must stay as its manifest describes it. The message names ``user``, what works in it, and ``option``,
+    which names the folder.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -124,23 +118,14 @@ def begin_run(
     steps_per_epoch: int = 0,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
-    """Write ``run.json`` into a new folder, or check that the run there is the same one.
+    """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
     On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
+    ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
+    that numbers the steps of each epoch from 0. ``find`` returns the checkpoint to go on from, or raises; None: the
+    last one. Without a checkpoint the run begins at step 0.
 
-    Args:
-        folder: of the run.
-        release: the folder of a release.
-        settings: everything that decides what the run does, in JSON types.
-        resume: go on from the last checkpoint; without one, begin at step 0.
-        steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
-        find: returns the checkpoint to go on from, or raises; None: the last one.
-
-    Returns:
-        The step at which training begins.
-
-    Raises:
-        SciSciRLError: the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
+    SciSciRLError if the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
     """
     facts = describe_run(release, settings)
     path = folder / RUN_FILE

@@ -29,14 +29,6 @@ class LocalCompleter(TokenCompleter):
 
     Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
     hardware or batches add numbers in another order, which can still tip a tie.
-
-    Args:
-        model: as ``load_local_model`` gives it; asked in the mode in which it is.
-        tokenizer: for stop conditions that are text.
-        max_tokens: of an answer.
-        temperature: of sampling; 0 is greedy.
-        seed: of sampling.
-        batch_size: prompts in one pass.
     """
 
     def __init__(
@@ -62,12 +54,7 @@ class LocalCompleter(TokenCompleter):
     async def __call__(
         self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
     ) -> TokensWithLogprobs:
-        """Complete a prompt.
-
-        Returns:
-            The tokens, the last of them the one that stopped it; their log-probabilities at temperature 1; and
-            ``"length"`` if it was cut off.
-        """
+        """Complete a prompt: tokens with the one that stopped it, and their log-probabilities at temperature 1."""
         prompt = model_input.to_ints()
         copy = self._asked[tuple(prompt)]  # several answers to one prompt differ
         self._asked[tuple(prompt)] += 1
