@@ -105,18 +105,11 @@ class LocalServer:
 
 @contextmanager
 def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
-    """Run the server while the block runs.
+    """Run the server while the block runs; it begins when the model is loaded.
 
-    Args:
-        config: what to serve.
-        python: the server's interpreter, from ``environment.set_up_environment``.
-
-    Yields:
-        The running server, its model loaded.
-
-    Raises:
-        LocalServerError: the port is in use, the state folder cannot be written or has another server, or the server
-            ends before its model is loaded (with the last error of its log).
+    ``python`` is the server's interpreter, from ``environment.set_up_environment``. LocalServerError if the port is in
+    use, the state folder cannot be written or has another server, or the server ends before its model is loaded (with
+    the last error of its log).
     """
     with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)

@@ -82,18 +82,10 @@ class TinyModelConfig:
 def get_tiny_model(
     views: Sequence[PaperView] = (), config: TinyModelConfig | None = None, *, cache: Path | None = None
 ) -> Path:
-    """Make the tiny model, or reuse the one that was made from the same papers and settings.
+    """Make the tiny model, or reuse the one that was made from the same papers and settings. Return its folder.
 
-    Args:
-        views: as for ``make_tiny_model``.
-        config: how to make it.
-        cache: parent of models; by default the user's cache folder for sciscirl.
-
-    Returns:
-        The model directory; a hash of what it was made from is in its name.
-
-    Raises:
-        StorageError: if it cannot be written.
+    A hash of what it was made from is in the name. ``cache`` is the parent of models; by default the user's cache
+    folder for sciscirl.
     """
     config = config or TinyModelConfig()
     parts = [Path(__file__).read_bytes(), repr((config, list(views))).encode(), *map(str.encode, _texts(views))]

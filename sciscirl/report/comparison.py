@@ -45,10 +45,9 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, str | None]]:
-    """Read predictions that are given as ``PATH`` or ``NAME=PATH``.
+    """Read predictions that are given as ``PATH`` or ``NAME=PATH``: the tables by name, and the release of each.
 
-    Returns:
-        The tables by name, and for each the SHA-256 of its release's manifest, None if no ``run.json`` states it.
+    A release is the SHA-256 of its manifest, None if no ``run.json`` states it.
     """
     given = [_split(word) for word in words]
     files = [find_predictions(path) for _, path in given]
@@ -94,17 +93,10 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
 
 
 def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None = None) -> Comparison:
-    """Compare predictions on disk.
+    """Compare predictions on disk, given as ``PATH`` or ``NAME=PATH`` (``find_predictions``).
 
-    Args:
-        words: ``PATH`` or ``NAME=PATH`` of each; see ``find_predictions``.
-        config: how.
-        out: a folder for ``comparison.json`` and a picture for each metric; None: write nothing.
-
-    Raises:
-        PredictionsError: if there are none at a path, two have one name, they cannot be compared, or ``out`` is the
-            folder of a release.
-        StorageError: if the result cannot be written.
+    ``out`` is a folder for ``comparison.json`` and a picture for each metric; None: write nothing. PredictionsError if
+    there are none at a path, two have one name, they cannot be compared, or ``out`` is the folder of a release.
     """
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class ConcurrentEvaluator(LabelEvaluator):
     """Starts an evaluation and returns; writes its metrics, as a row for its step, when it ends.
 
-    One evaluation at a time: the next waits for the one before, and raises its error. Arguments as LabelEvaluator.
+    One evaluation at a time: the next waits for the one before, and raises its error.
     """
 
     _running: tuple[int, asyncio.Task[None]] | None = None
@@ -59,10 +59,9 @@ class ConcurrentEvaluator(LabelEvaluator):
             self._running = None
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """Cancel the running evaluation, because the run has ended.
+        """Cancel the running evaluation, because the run has ended; return its step and error, None if all is well.
 
-        Returns:
-            Its step and error (CancelledError if it was still running); None if all is well.
+        The error is CancelledError if it was still running.
         """
         if self._running is None:
             return None

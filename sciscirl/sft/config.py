@@ -58,11 +58,7 @@ def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
 
 
 def make_examples(options: SftOptions) -> GoldExamples:
-    """Read the training split into the examples of all steps, in order.
-
-    Returns:
-        ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
-    """
+    """Read the training split into ``batch_size`` examples for each step, in order: all epochs, or ``max_steps``."""
     builder, batch_size = make_papers_builder(options), resolve_preset(options).batch_size
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)

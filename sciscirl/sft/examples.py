@@ -25,17 +25,11 @@ MARKS = ("⟦", "⟧")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One paper's prompt and its gold answer.
-
-    Attributes:
-        openalex_id: of the paper.
-        tokens: the prompt as for sampling, then the answer and the end of the turn.
-        n_prompt: the first so many tokens are the prompt; only the others are trained on.
-    """
+    """One paper's prompt and its gold answer."""
 
     openalex_id: str
-    tokens: tuple[int, ...]
-    n_prompt: int
+    tokens: tuple[int, ...]  # the prompt as for sampling, then the answer and the end of the turn
+    n_prompt: int  # the first so many tokens are the prompt; only the others are trained on
 
 
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
@@ -88,7 +82,6 @@ class GoldExamples(Sequence[Example]):
         self.confidence = confidence
 
     def __len__(self) -> int:
-        """Return the number of examples, of all epochs."""
         return len(self.papers)
 
     @overload

@@ -49,20 +49,15 @@ _OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size"
 
 
 def train_with_peft(options: PeftSftOptions) -> Path:
-    """Train an adapter; with one process, evaluate on the way and after the last step.
+    """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
 
     The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
     ``predictions`` a Parquet file for each evaluation, and at the end ``adapter``. Under ``accelerate launch`` every
     process calls this, and the first one writes.
 
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use,
-            holds another run, or no whole checkpoint of this one although it had some.
-        StorageError: if the disk fails. The run can be resumed.
+    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
+    resumed.
     """
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
     folder, preset = resolve_folder(options, "peft"), resolve_preset(options)

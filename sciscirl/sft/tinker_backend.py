@@ -45,7 +45,6 @@ class GoldDataset(SupervisedDataset):
         return [to_datum(example) for example in self.examples[start : start + self.batch_size]]
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self.examples) // self.batch_size
 
     def set_epoch(self, seed: int = 0) -> None:
@@ -107,18 +106,11 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
 
 
 async def train_on_tinker(options: TinkerSftOptions) -> Path:
-    """Train, with evaluations on the way and one after the last step.
+    """Train, with evaluations on the way and one after the last step. Return the folder of the run.
 
     The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
-
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
-            refuses the key or does not offer the model.
-        StorageError: if the disk fails. The run can be resumed.
+    SciSciRLError if an option is impossible, the folder is in use or holds another run, or the server is down, refuses
+    the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
     """
     folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
     n_steps = len(make_examples(options)) // preset.batch_size

@@ -23,12 +23,9 @@ _IGNORED: Final = -100  # what Transformers' loss leaves out
 def collate(examples: Sequence[Example]) -> dict[str, Any]:
     """Put examples into one batch, padded on the left, so that all answers end together.
 
-    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000
-    tokens of vocabulary would take more memory than the model.
-
-    Returns:
-        ``input_ids``, ``attention_mask``, ``position_ids``: int64, (examples, longest). ``labels``: int64, (examples,
-        ``logits_to_keep``), -100 where nothing is trained on.
+    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000 tokens
+    of vocabulary would take more memory than the model. Tensors are int64, (examples, longest), ``labels`` (examples,
+    ``logits_to_keep``) with -100 where nothing is trained on.
 
     Example:
         >>> batch = collate(

@@ -92,18 +92,11 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
 
 
 async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
-    """Train once with each group size, and compare.
+    """Train once with each group size, and compare: GROUP_SIZES, in the order of ``sizes`` (``summarize``).
 
     Runs lie in ``out/group_004`` and so on (see ``train_preset``), next to ``group_sizes.parquet``,
     ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Finished runs are kept; a stopped one goes
-    on at its last checkpoint.
-
-    Returns:
-        GROUP_SIZES, in the order of ``sizes``; see ``summarize``.
-
-    Raises:
-        SciSciRLError: as ``plan_runs`` and ``train_preset`` do, or the folder is in use.
-        StorageError: if the disk is full, or the folder cannot be written.
+    on at its last checkpoint. SciSciRLError as ``plan_runs`` and ``train_preset``, or if the folder is in use.
     """
     runs, out = plan_runs(options), expand_home(options.out)
     with locked_folder(out, user="sweep", option="folder: out="):
@@ -134,13 +127,11 @@ def _read_last_test(folder: Path) -> dict[str, float]:
 
 
 def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
-    """Read the training steps of a run's ``metrics.jsonl``.
+    """Read the training steps of a run's ``metrics.jsonl`` as STEPS; null where not logged.
 
-    Returns:
-        STEPS: ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and
-        ``correct_rate`` (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in
-        which they were sampled, ``rollouts_per_second`` by the whole of the step without evaluations; null where not
-        logged.
+    Ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and ``correct_rate``
+    (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in which they were sampled,
+    ``rollouts_per_second`` by the whole of the step without evaluations.
     """
     rows: list[dict[str, Any]] = []
     for row in open_store(folder).read_metrics():

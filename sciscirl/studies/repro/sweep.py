@@ -114,20 +114,14 @@ class Sweep:
 
 
 async def run_sweep(config: ReproConfig) -> pl.DataFrame:
-    """Run what is not there yet, and write the table.
+    """Run what is not there yet, write the table (``make_table``), and return it.
 
     The folder then holds ``sweep.json`` (what all runs have in common), ``cells`` (of each run its answers and
     log-probabilities, and a record), and ``sweep.parquet``, ``sweep.csv``, ``sweep.md`` and ``sweep.png``. A run that
     this machine cannot do is a row with the reason, and is tried again when the sweep goes on.
 
-    Returns:
-        The table (``make_table``).
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if the model or server is not to be had, the folder is of another sweep or in use, the
-            reference cannot be run, or a sweep to compare with is of other prompts or weights.
-        StorageError: if the disk is full, or the folder cannot be written.
+    SciSciRLError if the model or server is not to be had, the folder is of another sweep or in use, the reference
+    cannot be run, or a sweep to compare with is of other prompts or weights.
     """
     sweep = Sweep(config)
     facts = await sweep.describe()
@@ -229,9 +223,7 @@ async def run_cell(
     """Ask about every paper, ``runner.batch_size`` at a time in their order, and score the reference's answers.
 
     ``modes`` maps names to temperatures; ``reference`` is None for the reference itself, which scores its own answers.
-
-    Returns:
-        ANSWERS, one row for each mode and paper.
+    Returns ANSWERS, one row for each mode and paper.
     """
     frames: list[pl.DataFrame] = []
     for mode, temperature in modes.items():
