@@ -201,9 +201,7 @@ def find_preset(name: str) -> Preset:
 
 
 def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
-    """Return the adversarial rules of a preset, with another challenger or judge where one is given.
-
-    SciSciRLError if one is given and the preset is not adversarial.
+    """Return the adversarial rules of a preset, with another challenger or judge (SciSciRLError without rules).
 
     Example:
         >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger

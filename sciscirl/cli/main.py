@@ -46,10 +46,7 @@ def _run_and_tell(words: Sequence[str]) -> int:
 
 
 def run(words: Sequence[str]) -> None:
-    """Run one command. Errors of the command name flags instead of Python's options.
-
-    SystemExit after ``--help``; or if the words cannot be read, after one line that says why.
-    """
+    """Run one command; its errors name flags. SystemExit after ``--help``, or if the words cannot be read."""
     if not words or words[0] in ("-h", "--help", "--version"):
         show(f"sciscirl {__version__}" if "--version" in words else render_commands())
         return

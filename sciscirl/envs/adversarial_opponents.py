@@ -93,10 +93,7 @@ async def ask_challenger(challenger: MessageCompleter, seen: Seen) -> str:
 
 
 def render_request(challenge: str, question: str) -> Message:
-    """Write what the model is asked after its first answer: to meet the challenge; or, if ``""``, to correct its form.
-
-    ``question`` is the one that ended the prompt (``prompts.render_question``).
-    """
+    """Ask a model after its first answer to meet the challenge; or, if that is ``""``, to correct its form."""
     objection = escape_markup(json.dumps(challenge, ensure_ascii=False))
     text = _REQUEST if challenge else _MEND
     return Message(role="user", content=text.format(objection=objection, question=question))
@@ -142,10 +139,7 @@ def _quote(record: dict[str, Any], key: bytes) -> str:
 
 
 class ModelCompleter(MessageCompleter):
-    """A base model on a Tinker server, not trained. Pickles: it connects when it is first used.
-
-    A ``renderer_name`` of None is the model's own chat format, without thinking.
-    """
+    """A base model on a Tinker server, not trained. Pickles: it connects when it is first used."""
 
     def __init__(
         self,

@@ -51,9 +51,7 @@ def shares_said(answer: Answer) -> dict[str, float]:
 
 
 def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return ``shares_said`` for a row of ``predictions.make_prediction``; nothing for an invalid answer.
-
-    Nulls may be missing, as in the logs of a rollout.
+    """Return ``shares_said`` for a row of predictions, whose nulls may be missing; nothing for an invalid answer.
 
     Example:
         >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
@@ -112,10 +110,7 @@ class ShareTracker:
             self._n_answers[batch] += 1
 
     def find_excess(self, batch: int) -> dict[str, float]:
-        """Return for each label its share in the batches before this one, minus the share that it is due.
-
-        From -1 to 1, adding up to 0 over a vocabulary; all 0 if nothing was counted.
-        """
+        """Return the share of each label in earlier batches, minus its due share; 0 if nothing was counted."""
         recent = Counter[str]()
         for earlier in self._find_recent(batch):
             recent.update(self._said[earlier])

@@ -17,14 +17,6 @@ class TrainingWatch:
     It reads the rollouts that the cookbook's loop wrote into the folder ``run``, and keeps no memory. So a run that was
     killed and resumed is judged as if it had never stopped, and answers that another process sampled count too.
     SciSciRLError if the action is unknown.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as run:
-        ...     watch = TrainingWatch(run, "disruption", batch_size=16, action="stop")
-        ...     watch(batch=32)  # no answer, no sign
-        >>> watch.n_batches
-        16
     """
 
     def __init__(

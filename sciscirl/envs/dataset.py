@@ -71,9 +71,7 @@ def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
 
 
 class Epochs(Sequence[Paper]):
-    """The same papers epoch after epoch, each time in another order (``order_papers``), computed when needed.
-
-    ``n_shown`` is the length over all epochs; the last one may be incomplete.
+    """The same papers epoch after epoch, each in another order; ``n_shown`` in all. An order is made when needed.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -119,10 +117,7 @@ class Epochs(Sequence[Paper]):
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
-    """Check before a run that every paper fits into its prompt.
-
-    PromptError if a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
-    """
+    """Check before a run that every paper fits into its prompt, at least without its abstract (PromptError)."""
     for paper in papers.papers if isinstance(papers, Epochs) else papers:
         # A token has at least one byte, so for most papers no token has to be counted.
         if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
@@ -149,10 +144,7 @@ class LabelDataset(RLDataset):
         check_positive(batch_size=self.batch_size, group_size=self.group_size)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
-        """Return the groups of one step (IndexError if there is none of that number).
-
-        CollapseError if the batches before it show a collapsed model, and the run is set to stop then.
-        """
+        """Return the groups of one step; the watch may raise CollapseError because of the batches before it."""
         if not 0 <= index < len(self):
             msg = f"batch {index} of {len(self)}"
             raise IndexError(msg)
@@ -340,10 +332,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
 def name_fields(
     preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
 ) -> dict[str, Any]:
-    """Return the fields of a builder that follow from a preset, for reinforcement learning and for supervised training.
-
-    SciSciRLError if no renderer is named, and the cookbook knows none for the model.
-    """
+    """Return the fields of a builder that follow from a preset, for both ways to train."""
     return {
         "release": release,
         "model_name": preset.model,

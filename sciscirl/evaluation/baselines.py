@@ -41,10 +41,7 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
 
 
 def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Give labels at random, in the proportions of the training split. The forecast is its shares.
-
-    The label of a paper depends on the seed, its id and those proportions alone (SHA-256).
-    """
+    """Give labels by SHA-256 of seed and id, in the shares of the training split, which are the forecast."""
     share, labels = _shares(train, column), VOCABULARIES[column]
     # Each label column has its own stream, so the two labels of one paper are independent.
     stream = "prior" if column == "disruption_label" else f"prior:{column}"

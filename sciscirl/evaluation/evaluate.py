@@ -267,10 +267,7 @@ class Subject:
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
-    """Find preset, chat format and checkpoint, from the options or from a run folder.
-
-    SciSciRLError if the folder holds no run, or one without a checkpoint to sample from, or of another preset.
-    """
+    """Find preset, chat format and checkpoint, from the options or from a run folder (SciSciRLError)."""
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(

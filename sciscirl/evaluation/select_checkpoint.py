@@ -45,16 +45,7 @@ class SelectionConfig:
         level: of the intervals.
         seed: of the bootstrap.
 
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
-
     Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
-
-    Example:
-        >>> SelectionConfig(metric="loss")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: SelectionConfig.metric is 'loss', needs one of macro_f1, min_class_recall, ...
     """
 
     metric: Criterion = "macro_f1"
@@ -105,13 +96,6 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
     The papers that chose a checkpoint flatter it: report its metrics on other papers. RunFolderError if the folder
     holds no run, no evaluation of that name, or no evaluation whose weights were kept. PredictionsError if a file of
     predictions is damaged, or the files are not of the same papers.
-
-    Example:
-        >>> select_checkpoint(Path("no-such-run"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path
-        of a training run.
     """
     if not (folder / RUN_FILE).is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."

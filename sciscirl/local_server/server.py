@@ -50,16 +50,6 @@ class LocalServerConfig:
         sample_batch: answers sampled in one pass.
         train_batch: sequences in one training pass. Both sizes are fixed, so that no other size has to be compiled.
         seconds_to_start: how long loading the model may take.
-
-    Raises:
-        LocalServerError: on construction, if the folder holds no model, or a value is impossible.
-
-    Example:
-        >>> LocalServerConfig(model=Path("no-such-model"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.LocalServerError: no-such-model holds no model: it has no config.json. Name a model directory as
-        Transformers saves it, or make a small one with get_tiny_model (sciscirl serve --tiny).
     """
 
     model: Path

@@ -58,15 +58,6 @@ class TinyModelConfig:
         style: the prompt before these answers.
         contract: the keys of these answers.
         seed: of weights, answers and their order.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
-
-    Example:
-        >>> TinyModelConfig(broken_share=2)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: TinyModelConfig.broken_share is 2, needs a number from 0 to 1.
     """
 
     priming_steps: Annotated[int, Meta(ge=0)] = 500
@@ -82,11 +73,7 @@ class TinyModelConfig:
 def get_tiny_model(
     views: Sequence[PaperView] = (), config: TinyModelConfig | None = None, *, cache: Path | None = None
 ) -> Path:
-    """Make the tiny model, or reuse the one that was made from the same papers and settings. Return its folder.
-
-    A hash of what it was made from is in the name. ``cache`` is the parent of models; by default the user's cache
-    folder for sciscirl.
-    """
+    """Return the folder of the tiny model, made unless it is in the cache under a hash of papers and settings."""
     config = config or TinyModelConfig()
     parts = [Path(__file__).read_bytes(), repr((config, list(views))).encode(), *map(str.encode, _texts(views))]
     made_from = hashlib.sha256(b"\0".join(parts))
@@ -95,10 +82,7 @@ def get_tiny_model(
 
 
 def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyModelConfig | None = None) -> None:
-    """Fill an existing folder with a model that Transformers, SkyRL and Tinker's clients read.
-
-    Tokenizer and priming are made from the prompts of ``views``; by default of the prompts' three invented papers.
-    """
+    """Fill a folder with a model made from prompts of ``views``, by default of the three invented papers."""
     import torch
     from transformers.utils.logging import disable_progress_bar
 

@@ -25,12 +25,6 @@ class CollapseConfig:
 
     The defaults find the two published runs that lost a class, and no other: exp4 (least recall 0.007) and exp5 (0.013,
     and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
-
-    Example:
-        >>> CollapseConfig(share_max=80)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: CollapseConfig.share_max is 80, needs a number from 0 to 1.
     """
 
     share_max: Share = 0.8  # a sign if one label is a larger share of all answers
@@ -94,14 +88,6 @@ class CollapseAlarm:
 
     ``history`` are metrics of earlier evaluations of the run, oldest first; ``watched`` says in the message what the
     metrics are of. SciSciRLError if the action is unknown.
-
-    Example:
-        >>> alarm = CollapseAlarm(CollapseConfig(n_evaluations=1), "stop")
-        >>> metrics = {"predicted_share/neutral": 1.0, "predicted_share/disruptive": 0.0, "min_class_recall": 0.0}
-        >>> alarm(metrics, step=50)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.CollapseError: the model has collapsed: at step 50 predicted_share/neutral 1.000 > 0.8, ...
     """
 
     def __init__(
@@ -146,14 +132,7 @@ class CollapseAlarm:
 
 
 def check_action(action: str) -> CollapseAction:
-    """Return an action on collapse, checked (SciSciRLError).
-
-    Example:
-        >>> check_action("panic")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: collapse is 'panic', needs one of warn, stop, off.
-    """
+    """Return an action on collapse, checked (SciSciRLError)."""
     if action not in get_args(CollapseAction):
         msg = f"collapse is {action!r}, needs one of {', '.join(get_args(CollapseAction))}."
         raise SciSciRLError(msg)

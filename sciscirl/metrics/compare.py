@@ -30,9 +30,6 @@ class CompareConfig:
         n_resamples: of the papers, for the intervals.
         level: of the intervals.
         seed: of the resamples.
-
-    Raises:
-        PredictionsError: on construction, if a value is impossible.
     """
 
     reference: str | None = None

@@ -146,8 +146,6 @@ def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
 def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Make a frame of predictions, and refuse a table that no evaluation can have written (PredictionsError).
 
-    It needs at least gold label, label and confidence of each answer, ``is_json`` and ``is_valid``, and one row.
-
     Example:
         >>> check_predictions([])
         Traceback (most recent call last):
@@ -225,10 +223,7 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
 def collect_predictions(
     groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
 ) -> pl.DataFrame:
-    """Read the rows that the environments logged, in the order of groups and of the answers in each.
-
-    ``schema`` has the columns; None: those of ``prediction_schema``.
-    """
+    """Read the rows that the environments logged, in the order of groups and of the answers in each."""
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
     schema = schema or prediction_schema(target)
     return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
@@ -241,9 +236,7 @@ def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """Read a file of predictions and check it with ``check_predictions``. The order of the file is kept.
-
-    PredictionsError if the file does not exist, or holds no table of predictions.
+    """Read a file of predictions in its order; PredictionsError if it is missing, or holds no table of predictions.
 
     Example:
         >>> read_predictions(Path("no-such.parquet"))

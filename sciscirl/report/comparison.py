@@ -23,15 +23,7 @@ _ONE: Final = "predictions.parquet"
 
 
 def find_predictions(path: Path) -> Path:
-    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run.
-
-    Example:
-        >>> find_predictions(Path("no-such-evaluation"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder
-        of an evaluation, or that of a training run which was evaluated.
-    """
+    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
     if path.is_file():
         return path
     found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SPLIT}_*.parquet"))
@@ -45,10 +37,7 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, str | None]]:
-    """Read predictions that are given as ``PATH`` or ``NAME=PATH``: the tables by name, and the release of each.
-
-    A release is the SHA-256 of its manifest, None if no ``run.json`` states it.
-    """
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and the SHA-256 of the manifest of each release, if stated."""
     given = [_split(word) for word in words]
     files = [find_predictions(path) for _, path in given]
     folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]

@@ -97,9 +97,7 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of training runs and of evaluations; damage is listed in ``Run.problems``.
-
-    RunFolderError if a folder is neither, cannot be read, or is given twice.
+    """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
     Example:
         >>> read_runs([Path("no-such-run")])

@@ -59,10 +59,7 @@ class ConcurrentEvaluator(LabelEvaluator):
             self._running = None
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """Cancel the running evaluation, because the run has ended; return its step and error, None if all is well.
-
-        The error is CancelledError if it was still running.
-        """
+        """Cancel the running evaluation, as the run has ended; return its step and error, if any."""
         if self._running is None:
             return None
         (step, judging), self._running = self._running, None

@@ -12,9 +12,7 @@ from sciscirl.runs.local_model import load_errors
 
 
 def choose_renderer(model_name: str) -> str:
-    """Name the chat format of a model that the cookbook knows, without thinking if possible.
-
-    The contracts allow nothing before the JSON, and ``<think>`` costs a point.
+    """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
 
     Example:
         >>> choose_renderer("Qwen/Qwen3-8B")

@@ -42,12 +42,6 @@ def locked_folder(
     ``error`` is raised if another process holds the folder, it cannot be written, a link leads out of it, or it is a
     release, which must stay as its manifest describes it. The message names ``user``, what works in it, and ``option``,
     which names the folder.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home, locked_folder(Path(home, "run")):
-        ...     [path.name for path in Path(home, "run").iterdir()]
-        ['.lock']
     """
     refuse_release(folder, option, error)
     in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
@@ -170,10 +164,7 @@ def expand_home(path: str) -> Path:
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
-    """Return the last checkpoint of a run, None without one; unreadable lines are skipped.
-
-    ``key`` is the kind of weights that it needs: ``"state_path"`` to resume, ``"sampler_path"`` to sample.
-    """
+    """Return the last checkpoint with ``state_path``, to resume, or ``sampler_path``, to sample; None without."""
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
 
 

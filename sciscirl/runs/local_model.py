@@ -27,14 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_packages(*names: str) -> None:
-    """Make sure that packages of the ``sft`` extra are installed.
-
-    Example:
-        >>> require_packages("torch", "nosuchpackage")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: nosuchpackage is not installed. Install that: python3 scripts/install.py rl sft
-    """
+    """Make sure that packages of the ``sft`` extra are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py rl sft"
@@ -148,8 +141,6 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
 @contextmanager
 def load_errors(what: str, name: str) -> Generator[None]:
     """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
-
-    ``name`` is on the Hugging Face hub, or a folder.
 
     Example:
         >>> with load_errors("model", "mine/model"):

@@ -63,16 +63,7 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
 
 
 def check_weights(**paths: str | None) -> None:
-    """Refuse what cannot be a path of weights on a server; None is allowed.
-
-    Example:
-        >>> check_weights(checkpoint="tinker://0123:train:0/sampler_weights/000050", load_checkpoint=None)
-        >>> check_weights(checkpoint="runs/exp4")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: checkpoint is 'runs/exp4', needs a path as checkpoints.jsonl of a run has them:
-        tinker://MODEL/CHECKPOINT.
-    """
+    """Refuse what cannot be a path of weights on a server; None is allowed."""
     for name, path in paths.items():
         if path is not None and not re.fullmatch(r"tinker://[^/]+/.+", path):
             msg = (

@@ -30,10 +30,7 @@ from sciscirl.sft.examples import GoldExamples, to_datum
 
 
 class GoldDataset(SupervisedDataset):
-    """Batches of gold answers; all our epochs are one epoch of the cookbook's loop.
-
-    That loop numbers batches from 0 in every epoch, and so would its metrics.
-    """
+    """Batches of gold answers. Our epochs are one of the cookbook's, which numbers batches from 0 in every epoch."""
 
     def __init__(self, examples: GoldExamples, batch_size: int) -> None:
         self.examples = examples

@@ -43,14 +43,7 @@ _COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdversarialRules:
-    """What a challenged answer earns, and who challenges and judges it. RewardError if revision is above defence.
-
-    Example:
-        >>> AdversarialRules(revision=0.2, defence=0.1)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: a wrong start would pay. Raise defence.
-    """
+    """What a challenged answer earns, and who challenges and judges it. RewardError if revision is above defence."""
 
     credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
     reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be

@@ -82,9 +82,7 @@ def short_name(column: str) -> str:
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
-    """Return the gold label of each label column; ``labels`` may be just the label if the task has one.
-
-    ReleaseError if a label is missing or not in its vocabulary.
+    """Return the gold label of each label column, checked (ReleaseError). One label may stand alone.
 
     Example:
         >>> name_gold("novel", "novelty")

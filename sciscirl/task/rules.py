@@ -19,12 +19,6 @@ class TaskRules:
 
     SciSciRLError if a reward with partial credit meets the contract ``probabilities``, whose quadratic score pays for
     nearly right answers already.
-
-    Example:
-        >>> TaskRules(style="poem")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: TaskRules.style is 'poem', needs one of plain, ontology, checklist.
     """
 
     target: TargetName = "disruption"
@@ -44,10 +38,7 @@ class TaskRules:
             raise SciSciRLError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules with the class counts of the training papers, if the reward is balanced.
-
-        RewardError if a label has too few papers.
-        """
+        """Return these rules with the papers' class counts if the reward is balanced (RewardError: too few)."""
         if not REWARDS[self.reward].is_balanced:
             return self
         rules = replace(self, class_counts=count_labels(papers, self.target))
@@ -66,14 +57,7 @@ class TaskRules:
 
 
 def check_positive(**values: object) -> None:
-    """Refuse a value that is not a whole number of at least 1 (SciSciRLError).
-
-    Example:
-        >>> check_positive(batch_size=0)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: batch_size is 0, needs a whole number of at least 1.
-    """
+    """Refuse a value that is not a whole number of at least 1 (SciSciRLError)."""
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             msg = f"{name} is {value!r}, needs a whole number of at least 1."

@@ -44,9 +44,7 @@ DIVERGENCE: Final = pl.Schema(
 
 
 def first_divergence(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Return the place, from 0, of the first token that differs; None if equal.
-
-    If one answer begins the other, that is the place after its end.
+    """Return the place, from 0, of the first token that differs, or after the shorter answer; None if equal.
 
     Example:
         >>> first_divergence([5, 6, 7], [5, 9]), first_divergence([5], [5, 6]), first_divergence([5], [5])

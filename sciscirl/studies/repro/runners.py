@@ -43,10 +43,7 @@ class Runner(Protocol):
 
 @dataclass
 class LocalRunner:
-    """A loaded model in evaluation mode that takes ``batch_size`` prompts at a time.
-
-    Random numbers depend on seed, prompt and place alone, so that only the probabilities decide what is sampled.
-    """
+    """A loaded model in evaluation mode. Random numbers depend on seed, prompt and place alone."""
 
     model: Any  # a PreTrainedModel
     tokenizer: Tokenizer

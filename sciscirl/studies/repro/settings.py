@@ -46,15 +46,6 @@ class Axes:
         attentions: attention kernels of a local model.
         devices: devices of a local model, as PyTorch names them.
         n_repeats: how often the reference is run again.
-
-    Raises:
-        SciSciRLError: on construction, if a list is empty, has a value twice, or an impossible one.
-
-    Example:
-        >>> Axes(dtypes=("float8",))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: Axes.dtypes is ('float8',), needs ...
     """
 
     batch_sizes: Annotated[tuple[PositiveInt, ...], Meta(min_length=1)] = (1, 4, 16)
@@ -139,9 +130,6 @@ class ReproConfig:
         seed: of the sampled runs.
         axes: the settings.
         against: folders of sweeps of the same prompts and weights made elsewhere; their references are compared too.
-
-    Raises:
-        SciSciRLError: on construction, if values contradict each other or are impossible.
     """
 
     release: Path
