@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from sciscidata._support.terminal import align_columns
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
@@ -235,10 +236,7 @@ def render_presets() -> str:
         )
         for preset in PRESETS.values()
     ]
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    )
+    return "\n".join(align_columns([head, *rows]))
 
 
 def describe(preset: Preset) -> dict[str, object]:

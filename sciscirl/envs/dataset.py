@@ -107,7 +107,6 @@ class Epochs(Sequence[Paper]):
     @overload
     def __getitem__(self, index: slice) -> list[Paper]: ...
     def __getitem__(self, index: int | slice) -> Paper | list[Paper]:
-        """Return one paper, or those of a slice."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         epoch, place = divmod(range(len(self))[index], len(self.papers))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import platformdirs
-from filelock import FileLock
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
 
@@ -45,7 +45,7 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        with _wait_for_others(folder):
             if not (folder / _COMPLETE).exists():
                 logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
                 _install(folder, python, pins, extra)
@@ -53,6 +53,15 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
         msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
         raise LocalServerError(msg) from error
     return python
+
+
+def _wait_for_others(folder: Path) -> AcquireReturnProxy:
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("waiting for another process, which sets up the server's environment in %s", folder)
+        return lock.acquire()
 
 
 def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:

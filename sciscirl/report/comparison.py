@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,7 +16,7 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compar
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
 from sciscirl.report.runs import SPLIT, name_folders
-from sciscirl.runs.folder import RUN_FILE, refuse_release
+from sciscirl.runs.folder import RUN_FILE, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
 
@@ -95,8 +94,7 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     if out is not None:
         from sciscirl.report.figures import plot_differences
 
-        with atomic_file(path_inside(out, "comparison.json", stated_by="a comparison")) as path:
-            path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
         for metric in COMPARED:
             with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
                 path.write_bytes(plot_differences(comparison, metric))

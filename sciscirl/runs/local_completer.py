@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import tinker
@@ -24,6 +24,7 @@ class _Request:
     answer: asyncio.Future[TokensWithLogprobs]
 
 
+@dataclass(eq=False)
 class LocalCompleter(TokenCompleter):
     """Answers with a model in this process; requests made at the same time share a batch.
 
@@ -31,22 +32,15 @@ class LocalCompleter(TokenCompleter):
     hardware or batches add numbers in another order, which can still tip a tie.
     """
 
-    def __init__(
-        self,
-        model: Any,  # noqa: ANN401 (PreTrainedModel or PeftModel)
-        tokenizer: Tokenizer,
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-        seed: int = 0,
-        batch_size: int = 16,
-    ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
-        self.temperature = temperature
-        self.seed = seed
-        self.batch_size = batch_size
+    model: Any  # PreTrainedModel or PeftModel, asked in the mode in which it is
+    tokenizer: Tokenizer  # for stop conditions that are text
+    _: KW_ONLY
+    max_tokens: int  # of an answer
+    temperature: float = 1.0  # 0 is greedy
+    seed: int = 0
+    batch_size: int = 16  # prompts in one pass
+
+    def __post_init__(self) -> None:
         self._asked: Counter[tuple[int, ...]] = Counter()
         self._waiting: list[_Request] = []
         self._worker: asyncio.Task[None] | None = None

@@ -63,7 +63,8 @@ def make_examples(options: SftOptions) -> GoldExamples:
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
     n_steps = min(len(papers) // batch_size, options.max_steps or len(papers))
-    examples = GoldExamples(papers.first(n_steps * batch_size), rules, renderer, confidence=options.confidence)
+    shown = papers.first(n_steps * batch_size)
+    examples = GoldExamples(papers=shown, rules=rules, renderer=renderer, confidence=options.confidence)
     _ = examples[0]  # a renderer that does not do is said before anything is loaded
     return examples
 

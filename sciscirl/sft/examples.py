@@ -70,16 +70,14 @@ def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confide
     return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
 
 
+@dataclass(eq=False, kw_only=True)
 class GoldExamples(Sequence[Example]):
     """The examples of papers in training order, each built when used; a paper may come several times."""
 
-    def __init__(
-        self, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0
-    ) -> None:
-        self.papers = papers
-        self.rules = rules
-        self.renderer = renderer
-        self.confidence = confidence
+    papers: Sequence[Paper]
+    rules: TaskRules
+    renderer: Renderer
+    confidence: float
 
     def __len__(self) -> int:
         return len(self.papers)
@@ -89,7 +87,6 @@ class GoldExamples(Sequence[Example]):
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one example, or some, in order."""
         if isinstance(index, slice):
             return [self._build(paper) for paper in self.papers[index]]
         return self._build(self.papers[index])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import chz
@@ -29,12 +30,12 @@ from sciscirl.sft.config import (
 from sciscirl.sft.examples import GoldExamples, to_datum
 
 
+@dataclass(eq=False)
 class GoldDataset(SupervisedDataset):
     """Batches of gold answers. Our epochs are one of the cookbook's, which numbers batches from 0 in every epoch."""
 
-    def __init__(self, examples: GoldExamples, batch_size: int) -> None:
-        self.examples = examples
-        self.batch_size = batch_size
+    examples: GoldExamples
+    batch_size: int
 
     def get_batch(self, index: int) -> list[tinker.Datum]:
         """Return the batch of one step."""

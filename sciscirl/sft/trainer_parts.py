@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,13 +59,12 @@ def collate(examples: Sequence[Example]) -> dict[str, Any]:
     }
 
 
+@dataclass(eq=False)
 class Recorder(TrainerCallback):
     """Writes metrics and checkpoints as the cookbook's loops do, with their names and step numbers."""
 
-    def __init__(self, folder: Path, trained_on: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.trained_on = trained_on
-        self.store = open_store(folder)
+    folder: Path
+    trained_on: Mapping[str, str]
 
     def on_log(
         self,
@@ -82,7 +82,8 @@ class Recorder(TrainerCallback):
                 "grad_norm": logs["grad_norm"],
                 "progress": state.global_step / state.max_steps,
             }
-            self.store.write_metrics(metrics, step=state.global_step - 1)  # of the step that was just taken
+            taken = state.global_step - 1
+            open_store(self.folder).write_metrics(metrics, step=taken)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Record a checkpoint, once every process has written its part."""
@@ -91,14 +92,14 @@ class Recorder(TrainerCallback):
             enter_checkpoint(self.folder, state.global_step, self.trained_on)
 
 
+@dataclass(eq=False)
 class Judge(TrainerCallback):
     """Evaluates the model before every ``every``-th step."""
 
-    def __init__(self, evaluator: LabelEvaluator, completer: LocalCompleter, folder: Path, *, every: int) -> None:
-        self.evaluator = evaluator
-        self.completer = completer
-        self.store = open_store(folder)
-        self.every = every
+    evaluator: LabelEvaluator
+    completer: LocalCompleter
+    folder: Path
+    every: int
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Evaluate if it is time to."""
@@ -111,8 +112,9 @@ class Judge(TrainerCallback):
         was_training = model.training
         model.eval()
         export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
-        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=self.store)
-        self.store.write_metrics(asyncio.run(answers), step=step)
+        store = open_store(self.folder)
+        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
+        store.write_metrics(asyncio.run(answers), step=step)
         model.train(was_training)
 
 

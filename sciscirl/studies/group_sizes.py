@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from sciscidata._support.terminal import align_columns
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -184,9 +185,7 @@ def _mean(values: pl.Series) -> float | None:
 
 def render_group_sizes(table: pl.DataFrame) -> str:
     """Write GROUP_SIZES as a table for a terminal, a column for each group size."""
-    rows = [[name, *(_cell(value) for value in table[name])] for name in table.columns]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(align_columns([[name, *map(_cell, table[name])] for name in table.columns]))
 
 
 def _cell(value: float | None) -> str:

@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tinker
 import torch
@@ -21,24 +22,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import load_base_model, require_packages
+from sciscirl.runs.local_model import load_base_model
 from sciscirl.studies.repro.settings import Setting
 
 _log = logging.getLogger(__name__)
-
-
-class Runner(Protocol):
-    """A model under one setting."""
-
-    batch_size: int
-
-    def completer(self, temperature: float) -> TokenCompleter:
-        """Return what samples; 0 is greedy."""
-        ...
-
-    async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]] | None:
-        """Return the log-probability of each token of an answer after its prompt; None if it is not to be had."""
-        ...
 
 
 @dataclass
@@ -150,18 +137,10 @@ def open_local(
 
 def _load(folder: Path, setting: Setting) -> Any:  # noqa: ANN401
     device, dtype = setting.device or "cpu", setting.dtype or "float32"
+    load = partial(load_base_model, str(folder), device=device, attention=setting.attention)
     if dtype != "int8":
-        model = load_base_model(str(folder), dtype=dtype, device=device, attention=setting.attention)
-    elif device == "cpu":
-        model = _round_to_int8(
-            load_base_model(str(folder), dtype="float32", device=device, attention=setting.attention)
-        )
-    else:
-        require_packages("bitsandbytes")
-        model = load_base_model(
-            str(folder), quantize="int8", dtype="float16", device=device, attention=setting.attention
-        )
-    return model.eval()
+        return load(dtype=dtype).eval()
+    return (_round_to_int8(load(dtype="float32")) if device == "cpu" else load(quantize="int8", dtype="float16")).eval()
 
 
 def _round_to_int8(model: Any) -> Any:  # noqa: ANN401
