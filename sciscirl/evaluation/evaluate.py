@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -166,7 +165,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
-    with _locked(config.out):
+    with locked_folder(config.out, user="evaluation", option=_OPTION):
         _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
             await _ask_here(evaluator, subject.local_model)
@@ -196,7 +195,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
-    with _locked(config.out):
+    with locked_folder(config.out, user="evaluation", option=_OPTION):
         return {
             name: save_evaluation(
                 judged,
@@ -217,10 +216,6 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> Ta
     if not rules.table.is_balanced:
         return rules
     return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
-
-
-def _locked(folder: Path) -> AbstractContextManager[None]:
-    return locked_folder(folder, user="evaluation", option=_OPTION)
 
 
 def _check_unused(folder: Path) -> None:

@@ -145,7 +145,6 @@ def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
 
 
 def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
-    """Read the evaluations of one name, in order of steps."""
     pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
@@ -157,7 +156,6 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
 
 
 def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
-    """Return the percentile interval of each row."""
     return [percentile_interval(row, level) or (math.nan, math.nan) for row in drawn]
 
 

@@ -162,9 +162,8 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
 
 def _choose_port(wanted: int) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a closed port of an earlier server lingers for a minute
+        # A closed port of an earlier server lingers for a minute.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, wanted))
         except OSError as error:

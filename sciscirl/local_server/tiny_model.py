@@ -209,7 +209,8 @@ def _prime(
     for step in range(config.priming_steps):
         # The form of an answer hardly depends on the prompt, so most steps see only the prompt's end, which is cheap.
         start = -_PROMPT_END if step < 0.8 * config.priming_steps else 0
-        rows = [(random.choice(prompts)[start:], _encode_answer(tokenizer, next(answers))) for _ in range(_BATCH_SIZE)]
+        texts = [next(answers) + _TURN_ENDS for _ in range(_BATCH_SIZE)]
+        rows = [(random.choice(prompts)[start:], tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         longest = max(len(prompt) + len(answer) for prompt, answer in rows)
         tokens = torch.full((_BATCH_SIZE, longest), _SPECIAL_TOKENS.index(_END_OF_TEXT))
         is_answer = torch.zeros((_BATCH_SIZE, longest), dtype=torch.bool)
@@ -230,7 +231,3 @@ def _encode_prompt(tokenizer: PreTrainedTokenizerFast, view: PaperView, config: 
     messages: list[Any] = render_prompt(view, config.style, config.contract)
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return tokenizer.encode(str(text), add_special_tokens=False)
-
-
-def _encode_answer(tokenizer: PreTrainedTokenizerFast, answer: str) -> list[int]:
-    return tokenizer.encode(answer + _TURN_ENDS, add_special_tokens=False)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.metrics import AVERAGED
+from sciscirl.metrics.metrics import AVERAGED, Counts, Floats
 from sciscirl.metrics.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task.papers import VOCABULARIES
 
@@ -22,8 +21,6 @@ N_PAIRED_RESAMPLES: Final = 2000
 _SEED_MAX: Final = 2**128  # the width of Philox's key
 _RESAMPLES_MAX: Final = 1_000_000
 _BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Table = pl.DataFrame | Iterable[Mapping[str, Any]]
 
 

@@ -81,17 +81,7 @@ def prediction_schema(target: TargetName) -> pl.Schema:
 def make_prediction(
     openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
 ) -> dict[str, str | float | bool | None]:
-    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> from sciscirl.task.rewards import REWARDS, score_answer
-        >>> text = '{"disruption_label": "neutral", "confidence": 0.5}'
-        >>> answer = parse_answer(text, "two_keys")
-        >>> row = make_prediction("W1", "neutral", answer, score_answer(answer, "neutral", REWARDS["soft"]), text)
-        >>> row["label"], row["reward"]
-        ('neutral', 0.75)
-    """
+    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column."""
     parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
     row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
     row |= {name: getattr(answer, name) for name in _OF_ANSWER}

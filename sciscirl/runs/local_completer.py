@@ -15,6 +15,14 @@ from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWith
 from tinker_cookbook.tokenizer_utils import Tokenizer
 
 
+def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
+    """Return tokens, mask and positions, (rows, longest): what is sampled next is in the last place of every row."""
+    longest = max(map(len, rows))
+    tokens = torch.tensor([[0] * (longest - len(row)) + [*row] for row in rows], device=device)
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
+    return tokens, mask, (mask.cumsum(1) - 1).clamp(min=0)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Request:
     prompt: list[int]
@@ -82,12 +90,8 @@ class LocalCompleter(TokenCompleter):
     @torch.no_grad()
     def _complete(self, batch: Sequence[_Request]) -> list[TokensWithLogprobs]:
         answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
-        longest = max(len(request.prompt) for request in batch)
-        # Padding is on the left: what is sampled next is then in the last place of every row.
-        tokens = torch.tensor([[0] * (longest - len(request.prompt)) + request.prompt for request in batch])
-        mask = torch.tensor([[0] * (longest - len(request.prompt)) + [1] * len(request.prompt) for request in batch])
-        tokens, mask = tokens.to(self.model.device), mask.to(self.model.device)
-        positions, cache = (mask.cumsum(1) - 1).clamp(min=0), None
+        tokens, mask, positions = pad_left([request.prompt for request in batch], self.model.device)
+        cache = None
         is_open = [True] * len(batch)
         for place in range(max(request.n_tokens for request in batch)):
             output = self.model(

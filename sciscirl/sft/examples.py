@@ -37,12 +37,6 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
 
     A release has only labels. So the justification and signals of four keys are the same text for every paper, and the
     confidence is the same number; with probabilities it is that of the right label.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> paper = Paper("W1", PaperView("On sleep", "We sleep.", 2001, 3, None), Gold("neutral", None))
-        >>> gold_answer(paper, TaskRules(contract="two_keys"))
-        '{"disruption_label": "neutral", "confidence": 1.0}'
     """
     if not 0 <= confidence <= 1:
         msg = f"confidence is {confidence!r}, needs a number from 0 to 1."

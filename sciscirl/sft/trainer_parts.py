@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.runs.folder import open_store
-from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.runs.local_completer import LocalCompleter, pad_left
 from sciscirl.sft.checkpoints import enter_checkpoint
 from sciscirl.sft.examples import Example
 
@@ -40,21 +40,14 @@ def collate(examples: Sequence[Example]) -> dict[str, Any]:
         >>> batch["logits_to_keep"], batch["labels"].tolist()
         (3, [[-100, 7, 8], [-100, -100, 9]])
     """
-    longest = max(len(example.tokens) for example in examples)
-    kept = max(len(example.tokens) - example.n_prompt for example in examples) + 1
-
-    def row(example: Example) -> tuple[list[int], list[int], list[int]]:
-        n_padding, answer = longest - len(example.tokens), example.tokens[example.n_prompt :]
-        tokens = [0] * n_padding + list(example.tokens)
-        mask = [0] * n_padding + [1] * len(example.tokens)
-        return tokens, mask, [_IGNORED] * (kept - len(answer)) + list(answer)
-
-    tokens, mask, labels = (torch.tensor(part) for part in zip(*map(row, examples), strict=True))
+    answers = [example.tokens[example.n_prompt :] for example in examples]
+    kept = max(map(len, answers)) + 1
+    tokens, mask, positions = pad_left([example.tokens for example in examples])
     return {
         "input_ids": tokens,
         "attention_mask": mask,
-        "position_ids": (mask.cumsum(1) - 1).clamp(min=0),
-        "labels": labels,
+        "position_ids": positions,
+        "labels": torch.tensor([[_IGNORED] * (kept - len(answer)) + [*answer] for answer in answers]),
         "logits_to_keep": kept,
     }
 

@@ -109,21 +109,6 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
     An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
     and digits, whatever their case. A telling word has five letters or more, and is neither a label nor one of a few
     dozen common words.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer, render_answer
-        >>> view = PaperView("On sleep", "Mice kept awake forget a learned maze.", 2001, 3, None)
-        >>> first, final = (
-        ...     render_answer("neutral", "four_keys", justification=words, signals=["a learned maze"])
-        ...     for words in ("It is one finding among many.", "Memory loss in animals was known, as objected; but the "
-        ...                   "maze task itself was older, so neither side gains.")
-        ... )
-        >>> answers = [parse_answer(text, "four_keys") for text in (first, final)]
-        >>> judge_by_rubric(Episode(
-        ...     view=view, first=answers[0], first_text=first, challenge="Others know memory loss in animals already.",
-        ...     final=answers[1], final_text=final,
-        ... ))
-        Reasoning(grounded=True, responsive=True, own_words=True)
     """
     if not episode.final.is_valid:
         return Reasoning()

@@ -21,7 +21,7 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.runs.local_completer import LocalCompleter, pad_left
 from sciscirl.runs.local_model import load_base_model
 from sciscirl.studies.repro.settings import Setting
 
@@ -52,14 +52,12 @@ class LocalRunner:
     @torch.no_grad()
     async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Return the log-probability of each token of an answer after its prompt, all answers in one pass."""
-        rows = [prompt + answer for prompt, answer in pairs]
-        longest, n_kept = max(map(len, rows)), max(len(answer) for _, answer in pairs)
-        tokens = torch.tensor([[0] * (longest - len(row)) + row for row in rows], device=self.model.device)
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=self.model.device)
+        tokens, mask, positions = pad_left([prompt + answer for prompt, answer in pairs], self.model.device)
+        n_kept = max(len(answer) for _, answer in pairs)
         logits = self.model(
             input_ids=tokens,
             attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            position_ids=positions,
             use_cache=False,
             logits_to_keep=n_kept + 1,
         ).logits
