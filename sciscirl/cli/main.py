@@ -16,10 +16,7 @@ from sciscirl.cli.flags import call, list_options, make_parser, read_words
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    0: done. 1: the user can mend it. 2: wrong usage. 3: the model collapsed and the run ended. 130: interrupted.
-    """
+    """Return the exit status: 0 done, 1 the user can mend it, 2 wrong usage, 3 the model collapsed, 130 interrupted."""
     open_terminal()
     return end_well(_run_and_tell, sys.argv[1:] if words is None else words)
 

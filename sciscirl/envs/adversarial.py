@@ -181,11 +181,7 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
-    """Make the challenger and the judge that the rules name; they sample from the Tinker server at ``base_url``.
-
-    If one of them is ``model``, the model in training, it has the same chat format, ``renderer_name``. SciSciRLError if
-    the cookbook knows no chat format for a model.
-    """
+    """Make challenger and judge, at ``base_url``; one that is ``model``, in training, has its ``renderer_name``."""
     challenger, judge = (
         None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)
         for who in (rules.challenger, rules.judge)

@@ -178,11 +178,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
-    """Let the cheap baselines judge the same papers; each writes into a folder below ``config.out``.
-
-    Returns the metrics by name of the baseline. SciSciRLError if there is nothing to learn from, or the split is the
-    one that baselines learn from.
-    """
+    """Let the baselines judge the same papers, each into a folder below ``config.out``. Return metrics by name."""
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
     if config.split == "train":

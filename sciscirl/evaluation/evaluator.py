@@ -150,11 +150,7 @@ def build_evaluator(
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Build the evaluator of the held-out split of a run in ``folder``, of the class ``kind``.
-
-    ``builder`` and ``preset`` are those of the run, for reinforcement learning or supervised training. The temperature
-    is by default the preset's. PromptError if a paper does not fit under the cap even without its abstract.
-    """
+    """Build the evaluator of the held-out split of a run in ``folder`` (PromptError if a paper does not fit)."""
     papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
     return kind(

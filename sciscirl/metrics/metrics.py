@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -107,7 +108,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
     else:
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
     metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
-    return metrics | {name: _mean(frame[name]) for name in _REWARDS if name in frame.columns}
+    return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
 def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -244,12 +245,8 @@ def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, flo
     gaps = [abs(one.confidence_sum - one.n_right) for one in bin_by_confidence(confidence, hits)]
     metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(gaps) / len(sure)}
     stated = confidence.drop_nulls()
-    return metrics | ({"mean_confidence": _mean(stated)} if len(stated) else {})
+    return metrics | ({"mean_confidence": fmean(stated)} if len(stated) else {})
 
 
 def _share(flags: pl.Series) -> float:
     return int(flags.sum()) / len(flags)
-
-
-def _mean(values: pl.Series) -> float:
-    return math.fsum(values) / len(values)

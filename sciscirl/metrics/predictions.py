@@ -97,12 +97,7 @@ def make_prediction(
 
 
 def find_target(predictions: pl.DataFrame) -> TargetName:
-    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels.
-
-    Example:
-        >>> find_target(pl.DataFrame({"gold": ["novel"]}))
-        'novelty'
-    """
+    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels."""
     if "gold_disruption" in predictions.columns:
         return "joint"
     gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)

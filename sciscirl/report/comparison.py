@@ -81,11 +81,7 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
 
 
 def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None = None) -> Comparison:
-    """Compare predictions on disk, given as ``PATH`` or ``NAME=PATH`` (``find_predictions``).
-
-    ``out`` is a folder for ``comparison.json`` and a picture for each metric; None: write nothing. PredictionsError if
-    there are none at a path, two have one name, they cannot be compared, or ``out`` is the folder of a release.
-    """
+    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``."""
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
     tables, slices = read_named(words)

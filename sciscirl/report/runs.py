@@ -141,7 +141,7 @@ def read_run(folder: Path, name: str) -> Run:
     problems: list[str] = []
     rows = list(_read_lines(folder / METRICS_FILE, problems))
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
-    steps = [row for row in rows if any(map(_is_of_training, row))]
+    steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
     kind: Kind = "sft" if settings.get("backend") else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
@@ -231,10 +231,6 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
         for name, value in row.items()
         if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST  # False of NaN
     }
-
-
-def _is_of_training(name: str) -> bool:
-    return name.startswith(("env/", "train_")) or name == "progress"
 
 
 def _is_finished(folder: Path) -> bool:

@@ -230,7 +230,9 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
         if reference is not None:
             texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
-        tables.append(_pairs(comparison))
+        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"]
+        rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
+        tables.append(Table(f"Pairs of runs, task {comparison.target}", head, rows))
         pictures += [
             Picture(f"difference_{metric}", plot_differences(comparison, metric), _say_differences(comparison, metric))
             for metric in COMPARED
@@ -242,13 +244,6 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             "has right, adjusted by Holm for the number of pairs."
         )
     return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
-
-
-def _pairs(comparison: Comparison) -> Table:
-    rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
-    return Table(
-        f"Pairs of runs, task {comparison.target}", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows
-    )
 
 
 def _say_differences(comparison: Comparison, metric: str) -> str:

@@ -242,7 +242,6 @@ def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int
     }
 
 
-_LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
 _LOSS: Final = "train_mean_nll"  # of supervised runs
 _NAN: Final = float("nan")
 
@@ -269,7 +268,7 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
             said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
             pictures.append(
                 Picture(f"predicted_{slug(run.name)}{end}",
-                        plot_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
+                        plot_lines(lines, title=title, y_label="share", colours={**COLOURS, INVALID: "#111111"}),
                         f"Predicted shares of {run.name} over training steps: {said}.")
             )  # fmt: skip
     losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}

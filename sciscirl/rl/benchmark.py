@@ -53,10 +53,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
 
 
 def register_benchmark(release: str, rules: TaskRules, split: SplitName = "test") -> DisruptionBenchmark:
-    """Enter the benchmark into the cookbook's registry, so that ``run_benchmark("sciscirl_disruption", ...)`` works.
-
-    Its name ends as the task is called: ``sciscirl_novelty``, ``sciscirl_joint``. A later call replaces it.
-    """
+    """Enter ``sciscirl_disruption`` (the end is the task) into the cookbook's registry; a later call replaces it."""
     benchmark = DisruptionBenchmark(release, rules, split, f"sciscirl_{rules.target}")
     register(benchmark)
     return benchmark

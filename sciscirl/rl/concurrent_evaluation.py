@@ -24,10 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentEvaluator(LabelEvaluator):
-    """Starts an evaluation and returns; writes its metrics, as a row for its step, when it ends.
-
-    One evaluation at a time: the next waits for the one before, and raises its error.
-    """
+    """Evaluates while training goes on, one evaluation at a time: the next waits, and raises the error before."""
 
     _running: tuple[int, asyncio.Task[None]] | None = None
 

@@ -17,11 +17,6 @@ def choose_renderer(model_name: str) -> str:
     Example:
         >>> choose_renderer("Qwen/Qwen3-8B")
         'qwen3_disable_thinking'
-        >>> choose_renderer("models/mine")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: the cookbook knows no chat format for 'models/mine'. Name one: renderer=qwen3,
-        renderer=llama3, renderer=role_colon or another of tinker_cookbook.renderers.get_renderer.
     """
     try:
         names = model_info.get_recommended_renderer_names(model_name)

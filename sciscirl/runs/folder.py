@@ -145,7 +145,12 @@ def begin_run(
     keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
     checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
-    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or _is_before(row["step"], step))
+
+    def is_kept(row: Mapping[str, Any]) -> bool:
+        taken = row.get("step")
+        return taken is None or (isinstance(taken, int | float) and taken < step)
+
+    keep_rows(folder / METRICS_FILE, is_kept)
     return step
 
 
@@ -232,10 +237,6 @@ def _is_checkpoint(row: Mapping[str, Any]) -> bool:
         and all(isinstance(text, str | None) for text in texts)
         and all(number is None or is_whole(number) for number in numbers)
     )
-
-
-def _is_before(taken: object, step: int) -> bool:
-    return isinstance(taken, int | float) and taken < step
 
 
 def open_store(folder: str | Path) -> TrainingRunStore:

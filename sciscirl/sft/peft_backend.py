@@ -160,15 +160,15 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
 
 
 def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  # noqa: ANN401 (PeftModel)
-    """Put a fresh adapter on every linear layer of the base model but the last.
-
-    Without dropout, which would have DoRA compute the base's output twice.
+    """Put a fresh adapter on every linear layer but the last; dropout would have DoRA compute the base's output twice.
 
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
+    from accelerate.utils import parse_flag_from_env
     from peft import LoraConfig, get_peft_model
 
-    preset, is_sharded = resolve_preset(options), arguments.parallel_mode.value == "distributed" and _has_fsdp()
+    preset, is_distributed = resolve_preset(options), arguments.parallel_mode.value == "distributed"
+    is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
     device = None if is_sharded else str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False
@@ -202,12 +202,6 @@ def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> Non
         for name in ADAPTER_FILES:
             shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
         write_json(kept / TRAINED_ON_FILE, trained_on)
-
-
-def _has_fsdp() -> bool:
-    from accelerate.utils import parse_flag_from_env
-
-    return parse_flag_from_env("ACCELERATE_USE_FSDP")
 
 
 def collate(examples: Sequence[Example]) -> dict[str, Any]:

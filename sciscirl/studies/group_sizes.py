@@ -157,9 +157,7 @@ def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
 
 
 def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.DataFrame:
-    """Put each group size into one row of GROUP_SIZES: means over the steps, and median speeds.
-
-    The median, because the first step of a server is slow. ``tests`` are the last held-out metrics by group size.
+    """Put each group size into a row of GROUP_SIZES: means, and median speeds, as a server's first step is slow.
 
     Example:
         >>> steps = pl.DataFrame([{"group_size": 4, "step": step, "rollouts": 8, "mean_reward": step / 2,

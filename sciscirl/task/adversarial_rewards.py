@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
@@ -141,12 +142,12 @@ def score_episode(
     if not episode.final.is_valid:
         return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
     hits = {column: episode.final.labels[column] == label for column, label in gold.items()}
-    right = float(all(hits.values())) if rules.credit == "both" else _mean(map(float, hits.values()))
+    right = float(all(hits.values())) if rules.credit == "both" else fmean(map(float, hits.values()))
     correctness = 2 * right - 1
     reasoning = rules.reasoning * awarded / N_STEPS
     adaptation = 0.0
     if episode.first.is_valid:
-        adaptation = _mean(
+        adaptation = fmean(
             hit * (rules.defence if episode.first.labels[column] == gold[column] else rules.revision)
             for column, hit in hits.items()
         )
@@ -154,11 +155,6 @@ def score_episode(
     correctness, reasoning, adaptation = (round(part, 9) for part in (correctness, reasoning, adaptation))
     total = round(math.fsum((correctness, reasoning, adaptation)), 9)
     return AdversarialParts(correctness, reasoning, adaptation, total)
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = [*values]
-    return math.fsum(numbers) / len(numbers)
 
 
 def _read_reasons(text: str) -> tuple[str, list[str]]:

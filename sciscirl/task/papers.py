@@ -101,13 +101,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName)
 
 
 def count_labels(papers: Iterable[Paper], target: TargetName) -> tuple[tuple[str, int], ...]:
-    """Count the papers of each label of a task, in the order of the vocabularies. A label may have 0.
-
-    Example:
-        >>> view = PaperView("On sleep", None, 2001, 3, None)
-        >>> count_labels([Paper("W1", view, Gold("neutral", None))], "disruption")
-        (('disruptive', 0), ('consolidating', 0), ('neutral', 1))
-    """
+    """Count the papers of each label of a task, in the order of the vocabularies. A label may have 0."""
     counts = Counter(label for paper in papers for label in paper.labels(target).values())
     return tuple((label, counts[label]) for column in TARGETS[target] for label in VOCABULARIES[column])
 

@@ -116,11 +116,9 @@ def _cell(value: str | float | None) -> str:
     """
     if value is None:
         return "-"
-    return f"{value:.2g}" if isinstance(value, float) and abs(value) < 0.01 else printable(_plain(value))
-
-
-def _plain(value: str | float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.2g}" if abs(value) < 0.01 else f"{value:.3f}".rstrip("0").rstrip(".")
+    return printable(value)
 
 
 def plot_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> None:
