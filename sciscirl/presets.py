@@ -202,7 +202,7 @@ def find_preset(name: str) -> Preset:
 
 
 def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
-    """Return the adversarial rules of a preset, with another challenger or judge (SciSciRLError without rules).
+    """Return a preset's adversarial rules, with the given challenger or judge (SciSciRLError if it has no rules).
 
     Example:
         >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger

@@ -181,7 +181,7 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
-    """Make challenger and judge, at ``base_url``; one that is ``model``, in training, has its ``renderer_name``."""
+    """Make the challenger and the judge. One that is ``model`` itself has its chat format, ``renderer_name``."""
     challenger, judge = (
         None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)
         for who in (rules.challenger, rules.judge)

@@ -41,7 +41,7 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
 
 
 def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Give labels by SHA-256 of seed and id, in the shares of the training split, which are the forecast."""
+    """Draw labels by SHA-256 of seed and id, in the shares of the training split. The forecast is these shares."""
     share, labels = _shares(train, column), VOCABULARIES[column]
     # Each label column has its own stream, so the two labels of one paper are independent.
     stream = "prior" if column == "disruption_label" else f"prior:{column}"

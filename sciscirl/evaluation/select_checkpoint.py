@@ -61,7 +61,7 @@ class SelectionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One evaluation of a run. Each interval is from low to high."""
+    """One evaluation of a run. Intervals are from low to high."""
 
     step: int  # before which it was made; 0 is the untrained model
     checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0

@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import platformdirs
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
 
@@ -55,7 +56,7 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     return python
 
 
-def _wait_for_others(folder: Path) -> AcquireReturnProxy:
+def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
     lock = FileLock(folder.with_suffix(".lock"))
     try:
         return lock.acquire(timeout=0)

@@ -53,7 +53,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
 
 
 def register_benchmark(release: str, rules: TaskRules, split: SplitName = "test") -> DisruptionBenchmark:
-    """Enter ``sciscirl_disruption`` (the end is the task) into the cookbook's registry; a later call replaces it."""
+    """Enter the benchmark as ``sciscirl_TASK`` into the cookbook's registry; a later call replaces it."""
     benchmark = DisruptionBenchmark(release, rules, split, f"sciscirl_{rules.target}")
     register(benchmark)
     return benchmark

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentEvaluator(LabelEvaluator):
-    """Evaluates while training goes on, one evaluation at a time: the next waits, and raises the error before."""
+    """Evaluates while training goes on. A further call waits for the last one first, and raises its error."""
 
     _running: tuple[int, asyncio.Task[None]] | None = None
 

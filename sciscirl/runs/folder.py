@@ -169,7 +169,7 @@ def expand_home(path: str) -> Path:
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
-    """Return the last checkpoint with ``state_path``, to resume, or ``sampler_path``, to sample; None without."""
+    """Return the last checkpoint that has ``state_path`` (to resume) or ``sampler_path`` (to sample), or None."""
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
 
 

@@ -39,7 +39,7 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
 
 
 def recover_checkpoint(run: Path) -> CheckpointRecord | None:
-    """Return the last whole checkpoint, None without any; raise if all are damaged, warn of those that are."""
+    """Return the last whole checkpoint, or None without any. Warn of damaged ones; raise if all are damaged."""
     damaged: dict[str, str] = {}
     for record in reversed(read_checkpoints(run)):
         place = find_weights(run, record)

@@ -77,7 +77,7 @@ def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
-    """List what a resumed run must share with its beginning; also the steps, as the learning rate falls to the last."""
+    """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
     renderer = make_papers_builder(options).renderer_name

@@ -160,7 +160,7 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
 
 
 def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  # noqa: ANN401 (PeftModel)
-    """Put a fresh adapter on every linear layer but the last; dropout would have DoRA compute the base's output twice.
+    """Put a fresh adapter on every linear layer but the last. Dropout would have DoRA compute the base twice.
 
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """

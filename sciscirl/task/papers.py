@@ -82,7 +82,7 @@ def short_name(column: str) -> str:
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
-    """Return the gold label of each label column, checked (ReleaseError). One label may stand alone.
+    """Return the gold label of each label column, checked (ReleaseError); for one column a label alone will do.
 
     Example:
         >>> name_gold("novel", "novelty")

@@ -38,7 +38,7 @@ class TaskRules:
             raise SciSciRLError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules with the papers' class counts if the reward is balanced (RewardError: too few)."""
+        """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
         if not REWARDS[self.reward].is_balanced:
             return self
         rules = replace(self, class_counts=count_labels(papers, self.target))
