@@ -40,13 +40,7 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
 
 
 def shares_said(answer: Answer) -> dict[str, float]:
-    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
-        {'novel': 1.0}
-    """
+    """Return how much of each label an answer says: its forecast, or 1 for each of its labels."""
     return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)
 
 
