@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-
 import polars as pl
 
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
@@ -13,7 +11,6 @@ from sciscirl.runs.folder import open_store
 from sciscirl.task.papers import TargetName
 
 
-@dataclass
 class TrainingWatch:
     """Checks the answers of a run in windows of whole batches, each once, when the batch after it is made.
 
@@ -22,16 +19,20 @@ class TrainingWatch:
     SciSciRLError if the action is unknown.
     """
 
-    run: str
-    target: TargetName
-    _: KW_ONLY
-    batch_size: int
-    action: CollapseAction = "warn"
-    config: CollapseConfig = field(default_factory=CollapseConfig)
-
-    def __post_init__(self) -> None:
-        check_action(self.action)
-        self.n_batches = -(-self.config.n_papers // self.batch_size)
+    def __init__(
+        self,
+        run: str,
+        target: TargetName,
+        *,
+        batch_size: int,
+        action: CollapseAction = "warn",
+        config: CollapseConfig | None = None,
+    ) -> None:
+        self.run = run
+        self.target: TargetName = target
+        self.action: CollapseAction = check_action(action)
+        self.config = config or CollapseConfig()
+        self.n_batches = -(-self.config.n_papers // batch_size)
 
     def __call__(self, batch: int) -> None:
         """Check the batches before this one, if they end a window.
