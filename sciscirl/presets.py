@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from sciscidata._support.terminal import align_columns
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
@@ -201,10 +202,7 @@ def find_preset(name: str) -> Preset:
 
 
 def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
-    """Return the adversarial rules of a preset, with another challenger or judge where one is given.
-
-    Raises:
-        SciSciRLError: if one is given and the preset is not adversarial.
+    """Return a preset's adversarial rules, with the given challenger or judge (SciSciRLError if it has no rules).
 
     Example:
         >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger
@@ -238,10 +236,7 @@ def render_presets() -> str:
         )
         for preset in PRESETS.values()
     ]
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-    )
+    return "\n".join(align_columns([head, *rows]))
 
 
 def describe(preset: Preset) -> dict[str, object]:

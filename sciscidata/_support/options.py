@@ -281,7 +281,8 @@ class OptionParser(TextParser):
             self._shown.setdefault(option.section, []).append(option.flag)
         self._main = main
         if any(option.flag not in main for option in options):
-            count = f"show all {len(options)} options, by section of the settings file"
+            sections = "section of the settings file" if "--config" in self._option_string_actions else "section"
+            count = f"show all {len(options)} options, by {sections}"
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=count)
 
     def format_help(self) -> str:

@@ -1,4 +1,4 @@
 """The ``sciscirl`` command: one subcommand per act, options as ``preset=exp4`` or ``--preset exp4``.
 
-Read first: ``command_line.py``.
+Read first: ``commands.py``.
 """

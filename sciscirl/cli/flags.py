@@ -137,11 +137,7 @@ def add_options(parser: OptionParser, command: Command, shown: Sequence[str] = (
 
 
 def read_words(parser: OptionParser, command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """Read a command line: options as ``--name value``, ``--name=value`` or ``name=value``.
-
-    Returns:
-        The values that are given, by the name of the option.
-    """
+    """Read the values that are given as ``--name value``, ``--name=value`` or ``name=value``, by name of the option."""
     found = parser.parse_args([*_as_flags(words, list_options(command))])
     return {key.rpartition(".")[2]: value for key, value in vars(found).items()}
 

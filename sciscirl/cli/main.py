@@ -16,13 +16,7 @@ from sciscirl.cli.flags import call, list_options, make_parser, read_words
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    0: done. 1: the user can mend it. 2: wrong usage. 3: the model collapsed and the run ended. 130: interrupted.
-
-    Args:
-        words: None takes those of this process.
-    """
+    """Return the exit status: 0 done, 1 the user can mend it, 2 wrong usage, 3 the model collapsed, 130 interrupted."""
     open_terminal()
     return end_well(_run_and_tell, sys.argv[1:] if words is None else words)
 
@@ -49,12 +43,7 @@ def _run_and_tell(words: Sequence[str]) -> int:
 
 
 def run(words: Sequence[str]) -> None:
-    """Run one command.
-
-    Raises:
-        SciSciDataError: as the command does; the message names flags instead of Python's options.
-        SystemExit: after ``--help``; or if the words cannot be read, after one line that says why.
-    """
+    """Run one command; its errors name flags. SystemExit after ``--help``, or if the words cannot be read."""
     if not words or words[0] in ("-h", "--help", "--version"):
         show(f"sciscirl {__version__}" if "--version" in words else render_commands())
         return

@@ -48,17 +48,11 @@ from sciscirl.task.rules import TaskRules
 
 @dataclass(frozen=True)
 class Opponents:
-    """The challenger and the judge of an answer, and what it then earns. Pickles if both do.
-
-    Attributes:
-        rules: what correctness, reasoning and adaptation are worth.
-        challenger: Agent B; any completer of messages.
-        judge: awards R_reasoning; None: the rubric does.
-    """
+    """The challenger (Agent B) and the judge of an answer, and what it then earns. Pickles if both do."""
 
     rules: AdversarialRules = field(default_factory=AdversarialRules)
     challenger: MessageCompleter = field(default_factory=RuleBasedChallenger)
-    judge: MessageCompleter | None = None
+    judge: MessageCompleter | None = None  # awards R_reasoning; None: the rubric does
 
 
 class AdversarialEnv(LabelEnv):
@@ -70,12 +64,6 @@ class AdversarialEnv(LabelEnv):
       model's turn ends. It also counts as the final answer, which is then invalid.
 
     The reward comes with the last turn. Training sees each turn as it was sampled, except that markup is escaped.
-
-    Args:
-        paper: the paper and its gold labels.
-        rules: labels, prompt and contract.
-        renderer: of the model's chat format.
-        opponents: challenger and judge, and what the answer earns.
     """
 
     def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer, opponents: Opponents) -> None:
@@ -88,10 +76,8 @@ class AdversarialEnv(LabelEnv):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Challenge a first answer; score the episode after the second.
 
-        Returns:
-            After the first turn no reward. After the last one the reward; its parts, the prediction and the effect of
-            the challenge, as metrics that can be averaged; and as logs a row of ``adversarial_schema`` without its
-            nulls.
+        The first turn has no reward. The last one has it; its parts, the prediction and the effect of the challenge, as
+        metrics that can be averaged; and as logs a row of ``adversarial_schema`` without its nulls.
         """
         text, answer, end = self._read(action, extra)
         if self._first is None:
@@ -180,12 +166,7 @@ class AdversarialGroupBuilder(LabelGroupBuilder):
 
 @chz.chz
 class AdversarialDatasetBuilder(LabelDatasetBuilder):
-    """As LabelDatasetBuilder, with opponents; ``reward`` is not used.
-
-    Attributes:
-        adversarial: what correctness, reasoning and adaptation are worth, and who challenges and judges.
-        base_url: the server that samples from challenger and judge; None: ``TINKER_BASE_URL``, else Tinker.
-    """
+    """As LabelDatasetBuilder, with opponents, which sample from the server ``base_url``; ``reward`` is not used."""
 
     adversarial: AdversarialRules = AdversarialRules()
     base_url: str | None = None
@@ -200,13 +181,7 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
 
 
 def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
-    """Make the challenger and the judge that the rules name; they sample from the Tinker server at ``base_url``.
-
-    If one of them is ``model``, the model in training, it has the same chat format, ``renderer_name``.
-
-    Raises:
-        SciSciRLError: the cookbook knows no chat format for a model.
-    """
+    """Make the challenger and the judge. One that is ``model`` itself has its chat format, ``renderer_name``."""
     challenger, judge = (
         None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)
         for who in (rules.challenger, rules.judge)

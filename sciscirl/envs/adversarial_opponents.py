@@ -71,17 +71,11 @@ _N_QUOTED: Final = 8  # words
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a challenger gets to know. There is no field for a score or a gold label, so none can leak.
+    """All that a challenger gets to know. There is no field for a score or a gold label, so none can leak."""
 
-    Attributes:
-        view: the paper as the model saw it.
-        answer: a valid answer of the model, as written.
-        target: which labels it names.
-    """
-
-    view: PaperView
-    answer: str
-    target: TargetName
+    view: PaperView  # as the model saw it
+    answer: str  # valid, as written
+    target: TargetName  # which labels it names
 
 
 def render_challenge_prompt(seen: Seen) -> list[Message]:
@@ -99,12 +93,7 @@ async def ask_challenger(challenger: MessageCompleter, seen: Seen) -> str:
 
 
 def render_request(challenge: str, question: str) -> Message:
-    """Write what the model is asked after its first answer: to meet the challenge; or, if ``""``, to correct its form.
-
-    Args:
-        challenge: from ``ask_challenger``.
-        question: the question that ended the prompt (``prompts.render_question``).
-    """
+    """Ask a model after its first answer to meet the challenge; or, if that is ``""``, to correct its form."""
     objection = escape_markup(json.dumps(challenge, ensure_ascii=False))
     text = _REQUEST if challenge else _MEND
     return Message(role="user", content=text.format(objection=objection, question=question))
@@ -150,15 +139,7 @@ def _quote(record: dict[str, Any], key: bytes) -> str:
 
 
 class ModelCompleter(MessageCompleter):
-    """A base model on a Tinker server, not trained. Pickles: it connects when it is first used.
-
-    Args:
-        model: a base model that the server offers, or the folder of the one that it serves.
-        renderer_name: its chat format; None: the model's own, without thinking.
-        base_url: the server; None: ``TINKER_BASE_URL``, else Tinker.
-        max_tokens: the most that it may say.
-        temperature: of sampling.
-    """
+    """A base model on a Tinker server, not trained. Pickles: it connects when it is first used."""
 
     def __init__(
         self,

@@ -23,8 +23,7 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
     ``-share_penalty * excess`` of its label; for a forecast the mean over its probabilities, for two labels the mean of
     both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
     predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
-
-    ``excess`` of a label is its share among recent valid answers, minus its share in the training split.
+    The excess of a label is its share among recent valid answers, minus its share in the training split.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -41,20 +40,12 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
 
 
 def shares_said(answer: Answer) -> dict[str, float]:
-    """Return how much of each label an answer says: its forecast, or 1 for each of its labels.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> shares_said(parse_answer('{"novelty_label": "novel", "confidence": 1}', "two_keys", "novelty"))
-        {'novel': 1.0}
-    """
+    """Return how much of each label an answer says: its forecast, or 1 for each of its labels."""
     return dict(answer.forecast) or dict.fromkeys(answer.labels.values(), 1.0)
 
 
 def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return ``shares_said`` for a row of ``predictions.make_prediction``; nothing for an invalid answer.
-
-    Nulls may be missing, as in the logs of a rollout.
+    """Return ``shares_said`` for a row of predictions, whose nulls may be missing; nothing for an invalid answer.
 
     Example:
         >>> shares_in_row({"is_valid": True, "label_disruption": "neutral", "label_novelty": "novel"})
@@ -77,9 +68,8 @@ class ShareTracker:
     pickled tracker loses its memory: answers that another process sampled are not counted here, and then the excess
     stays 0 (``count_answers`` shows it).
 
-    Args:
-        class_counts: training papers of each label; each label is due its share among them.
-        window: the excess is taken over the last batches that together have this many valid answers, or over all.
+    Each label is due its share in ``class_counts``. The excess is taken over the last batches that together have
+    ``window`` valid answers, or over all.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -101,12 +91,7 @@ class ShareTracker:
         self._count(batch, shares_said(answer))
 
     def recall(self, batch: int, read_rows: Callable[[int], Iterable[Mapping[str, Any]]]) -> None:
-        """Count the answers of earlier batches again, as many as the window needs, for a resumed run.
-
-        Args:
-            batch: the batch at which the run continues.
-            read_rows: returns the rows of predictions of an earlier batch.
-        """
+        """Count the answers of batches before ``batch`` again, as many as the window needs, for a resumed run."""
         for earlier in range(batch - 1, -1, -1):
             if self.count_answers(batch) >= self.window:
                 break
@@ -119,10 +104,7 @@ class ShareTracker:
             self._n_answers[batch] += 1
 
     def find_excess(self, batch: int) -> dict[str, float]:
-        """Return for each label its share in the batches before this one, minus the share that it is due.
-
-        From -1 to 1, adding up to 0 over a vocabulary; all 0 if nothing was counted.
-        """
+        """Return the share of each label in earlier batches, minus its due share; 0 if nothing was counted."""
         recent = Counter[str]()
         for earlier in self._find_recent(batch):
             recent.update(self._said[earlier])

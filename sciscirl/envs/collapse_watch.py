@@ -14,26 +14,9 @@ from sciscirl.task.papers import TargetName
 class TrainingWatch:
     """Checks the answers of a run in windows of whole batches, each once, when the batch after it is made.
 
-    It reads the rollouts that the cookbook's loop wrote into the run folder, and keeps no memory. So a run that was
+    It reads the rollouts that the cookbook's loop wrote into the folder ``run``, and keeps no memory. So a run that was
     killed and resumed is judged as if it had never stopped, and answers that another process sampled count too.
-
-    Args:
-        run: the folder.
-        target: the task.
-        batch_size: papers in a batch.
-        action: what to do about a collapse, as in CollapseAlarm.
-        config: papers in a window, windows in a row that make a collapse, and the thresholds.
-
-    Raises:
-        SciSciRLError: on construction; the action is unknown.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as run:
-        ...     watch = TrainingWatch(run, "disruption", batch_size=16, action="stop")
-        ...     watch(batch=32)  # no answer, no sign
-        >>> watch.n_batches
-        16
+    SciSciRLError if the action is unknown.
     """
 
     def __init__(
@@ -54,9 +37,8 @@ class TrainingWatch:
     def __call__(self, batch: int) -> None:
         """Check the batches before this one, if they end a window.
 
-        Raises:
-            CollapseError: the model has collapsed and the action is ``"stop"``. It holds the metrics of the last
-                window, each after ``train/``.
+        CollapseError, with the metrics of the last window, each after ``train/``, if the model has collapsed and the
+        action is ``"stop"``.
         """
         if self.action == "off" or batch == 0 or batch % self.n_batches:
             return

@@ -6,14 +6,16 @@ import hashlib
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any, Final, overload
 
 import chz
+from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
-from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
+from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutResult, RolloutStrategy
+from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
 
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
@@ -40,13 +42,9 @@ def order_papers(
     The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library, and adding or
     removing a paper keeps the order of all others.
 
-    Args:
-        papers: in any order.
-        seed: another seed gives another order.
-        epoch: another epoch gives another order.
-        interleave: spread each class evenly, so that any stretch has the classes in about the proportions of the whole.
-            With equal class counts, the counts in a batch then differ by at most one.
-        target: whose labels are the classes; in the joint task every pair of labels is a class.
+    ``interleave`` spreads each class evenly, so that any stretch has the classes in about the proportions of the whole.
+    With equal class counts, the counts in a batch then differ by at most one. A class is a label of the target; in the
+    joint task every pair of labels.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -75,12 +73,7 @@ def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
 
 
 class Epochs(Sequence[Paper]):
-    """The same papers epoch after epoch, each time in another order, which is computed when needed.
-
-    Args:
-        papers: of one epoch, in any order; kept as the attribute ``papers``.
-        n_shown: the length over all epochs; the last one may be incomplete.
-        seed, interleave, target: as for ``order_papers``.
+    """The same papers epoch after epoch, each in another order; ``n_shown`` in all. An order is made when needed.
 
     Example:
         >>> from sciscirl.task.papers import Gold, PaperView
@@ -109,7 +102,6 @@ class Epochs(Sequence[Paper]):
         return Epochs(self.papers, min(n_shown, len(self)), *self._order.args[1:], **self._order.keywords)
 
     def __len__(self) -> int:
-        """Return the length over all epochs."""
         return self._n_shown
 
     @overload
@@ -117,7 +109,6 @@ class Epochs(Sequence[Paper]):
     @overload
     def __getitem__(self, index: slice) -> list[Paper]: ...
     def __getitem__(self, index: int | slice) -> Paper | list[Paper]:
-        """Return one paper, or those of a slice."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         epoch, place = divmod(range(len(self))[index], len(self.papers))
@@ -127,11 +118,7 @@ class Epochs(Sequence[Paper]):
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
-    """Check before a run that every paper fits into its prompt.
-
-    Raises:
-        PromptError: a paper does not fit under ``rules.max_paper_tokens`` even without its abstract.
-    """
+    """Check before a run that every paper fits into its prompt, at least without its abstract (PromptError)."""
     for paper in papers.papers if isinstance(papers, Epochs) else papers:
         # A token has at least one byte, so for most papers no token has to be counted.
         if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
@@ -140,20 +127,7 @@ def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> 
 
 @dataclass(eq=False)
 class LabelDataset(RLDataset):
-    """Batches of groups over a list of papers.
-
-    Attributes:
-        papers: in the order in which they are shown.
-        rules: labels, prompt, contract and reward.
-        renderer: from ``get_renderer``.
-        batch_size: groups in a batch.
-        group_size: answers in a group.
-        n_spares: spare papers of each group, for dynamic sampling: the next ones of its class outside its batch.
-        tracker: counts what was said recently, for a reward with a batch term.
-        watch: called before each batch is made.
-        keep_rest: whether to keep a last, smaller batch: yes for evaluation, no for training with equal steps.
-        make_group: makes a group, from the arguments of LabelGroupBuilder.
-    """
+    """Batches of groups over papers, in the order in which they are shown."""
 
     papers: Sequence[Paper]
     rules: TaskRules
@@ -161,22 +135,17 @@ class LabelDataset(RLDataset):
     _: KW_ONLY
     batch_size: int
     group_size: int
-    n_spares: int = 0
-    tracker: ShareTracker | None = None
-    watch: TrainingWatch | None = None
-    keep_rest: bool = False
-    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder
+    n_spares: int = 0  # of each group, for dynamic sampling: the next ones of its class outside its batch
+    tracker: ShareTracker | None = None  # counts what was said recently, for a reward with a batch term
+    watch: TrainingWatch | None = None  # called before each batch is made
+    keep_rest: bool = False  # keep a last, smaller batch: yes for evaluation, no for training with equal steps
+    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder  # or another with its arguments
 
     def __post_init__(self) -> None:
         check_positive(batch_size=self.batch_size, group_size=self.group_size)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
-        """Return the groups of one step.
-
-        Raises:
-            IndexError: there is no batch of that number.
-            CollapseError: the batches before it show a collapsed model, and the run is set to stop then.
-        """
+        """Return the groups of one step; the watch may raise CollapseError because of the batches before it."""
         if not 0 <= index < len(self):
             msg = f"batch {index} of {len(self)}"
             raise IndexError(msg)
@@ -218,8 +187,40 @@ class LabelDataset(RLDataset):
         return spares
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return (len(self.papers) + (self.batch_size - 1 if self.keep_rest else 0)) // self.batch_size
+
+
+@dataclass(frozen=True)
+class DynamicSampling(RolloutStrategy):
+    """Samples a group again, on the next of its spare papers, while its rewards are all equal.
+
+    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others; its
+    synchronous mode trains on what is left, and this strategy fills the batch there. Spare papers are of the same
+    class, so the classes keep their shares: taking any next paper would favour the classes that the model is unsure
+    about. If the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are
+    neither trained on nor logged. ``inner`` collects the answers of one group.
+
+    Source: dynamic sampling, Yu et al. 2025 (DAPO), arXiv:2503.14476.
+    """
+
+    inner: RolloutStrategy = field(default_factory=FailFast)
+
+    @property
+    def catches_group_errors(self) -> bool:
+        """As the inner strategy."""
+        return self.inner.catches_group_errors
+
+    async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
+        """Collect the answers to a paper, or to the first of its spares whose rewards differ."""
+        result = await self.inner.execute(env_group_builder, policy)
+        if not isinstance(env_group_builder, LabelGroupBuilder):
+            return result
+        for paper in env_group_builder.spares:
+            rewards = {sum(step.reward for step in trajectory.transitions) for trajectory in result.trajectories}
+            if len(rewards) > 1:
+                break
+            result = await self.inner.execute(replace(env_group_builder, paper=paper), policy)
+        return result
 
 
 @chz.chz
@@ -365,11 +366,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
 def name_fields(
     preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
 ) -> dict[str, Any]:
-    """Return the fields of a builder that follow from a preset, for reinforcement learning and for supervised training.
-
-    Raises:
-        SciSciRLError: no renderer is named, and the cookbook knows none for the model.
-    """
+    """Return the fields of a builder that follow from a preset, for both ways to train."""
     return {
         "release": release,
         "model_name": preset.model,

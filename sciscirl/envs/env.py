@@ -125,7 +125,7 @@ class LabelGroupBuilder(EnvGroupBuilder):
         renderer: from ``get_renderer``, so that it pickles.
         group_size: number of answers.
         spares: papers of the same class to ask about instead if the rewards are all equal
-            (``dynamic_sampling.DynamicSampling``).
+            (``dataset.DynamicSampling``).
         excess: how much too often each label was said recently, for the batch term; empty: no batch term.
         tracker: counts the labels that the answers of this group say.
         batch: the number of the batch, for the tracker.
@@ -190,13 +190,11 @@ def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> PaperView:
 
 
 def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:
-    """Decode sampled tokens: the frame of the renderer is removed, everything that the model wrote is kept.
+    """Decode sampled tokens, and say whether the model ended the text by itself.
 
-    A renderer parses thinking and tool calls out of an answer. They are not allowed here. So if there are any, the text
-    stays as it was sampled, and the contract sees them.
-
-    Returns:
-        The text, and whether the model ended it by itself.
+    The frame of the renderer is removed, everything that the model wrote is kept. A renderer parses thinking and tool
+    calls out of an answer. They are not allowed here. So if there are any, the text stays as it was sampled, and the
+    contract sees them.
     """
     sampled = str(renderer.tokenizer.decode(action))
     try:

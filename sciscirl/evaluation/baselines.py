@@ -41,10 +41,7 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
 
 
 def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
-    """Give labels at random, in the proportions of the training split. The forecast is its shares.
-
-    The label of a paper depends on the seed, its id and those proportions alone (SHA-256).
-    """
+    """Draw labels by SHA-256 of seed and id, in the shares of the training split. The forecast is these shares."""
     share, labels = _shares(train, column), VOCABULARIES[column]
     # Each label column has its own stream, so the two labels of one paper are independent.
     stream = "prior" if column == "disruption_label" else f"prior:{column}"
@@ -96,19 +93,11 @@ def run_baseline(
 ) -> pl.DataFrame:
     """Let a baseline judge the held-out papers, each label column on its own.
 
-    Args:
-        name: one of BASELINES.
-        train: papers with labels.
-        test: papers to judge.
-        seed: of the random baseline.
-        rules: labels, contract and reward, as for a model; a balanced reward is fitted to ``train``.
+    ``rules`` are as for a model; a balanced reward is fitted to ``train``. Returns predictions (``prediction_schema``)
+    in the order of ``test``; every answer is valid. Confidence is the forecast of the label; for two labels the
+    product.
 
-    Returns:
-        Predictions (``prediction_schema``), in the order of ``test``; every answer is valid. Confidence is the forecast
-        of the label; for two labels the product.
-
-    Raises:
-        SciSciRLError: there is no training paper, or the classifier finds no words or only one class.
+    SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
     """
     if not train:
         msg = "the release has no training papers to learn from. Build one with n_train > 0."

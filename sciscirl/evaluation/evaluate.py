@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -166,7 +165,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
-    with _locked(config.out):
+    with locked_folder(config.out, user="evaluation", option=_OPTION):
         _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
             await _ask_here(evaluator, subject.local_model)
@@ -179,15 +178,7 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
-    """Let the cheap baselines judge the same papers; each writes into a folder below ``config.out``.
-
-    Returns:
-        Metrics by name of the baseline.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        SciSciRLError: there is nothing to learn from, or the split is the one that baselines learn from.
-    """
+    """Let the baselines judge the same papers, each into a folder below ``config.out``. Return metrics by name."""
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
     if config.split == "train":
@@ -200,7 +191,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
-    with _locked(config.out):
+    with locked_folder(config.out, user="evaluation", option=_OPTION):
         return {
             name: save_evaluation(
                 judged,
@@ -212,11 +203,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
 
 
 def evaluate_predictions(path: Path) -> dict[str, float]:
-    """Recompute metrics and intervals from a predictions file: no release, no server.
-
-    Raises:
-        PredictionsError: the file does not exist, or holds no table of predictions.
-    """
+    """Recompute metrics and intervals from a predictions file: no release, no server."""
     return measure(read_predictions(path))
 
 
@@ -225,10 +212,6 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> Ta
     if not rules.table.is_balanced:
         return rules
     return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
-
-
-def _locked(folder: Path) -> AbstractContextManager[None]:
-    return locked_folder(folder, user="evaluation", option=_OPTION)
 
 
 def _check_unused(folder: Path) -> None:
@@ -275,11 +258,7 @@ class Subject:
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
-    """Find preset, chat format and checkpoint, from the options or from a run folder.
-
-    Raises:
-        SciSciRLError: the folder holds no run, or one without a checkpoint to sample from, or of another preset.
-    """
+    """Find preset, chat format and checkpoint, from the options or from a run folder (SciSciRLError)."""
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
@@ -422,9 +401,8 @@ def save_evaluation(
 ) -> dict[str, float]:
     """Write predictions, metrics and settings into ``config.out``; return the metrics.
 
-    Raises:
-        StorageError: they cannot be written. Predictions, which may have cost money, are then kept in the system's
-            folder for temporary files, unless that is full too; the message says where.
+    StorageError if they cannot be written. Predictions, which may have cost money, are then kept in the system's folder
+    for temporary files, unless that is full too; the message says where.
     """
     metrics = measure(predictions)
     try:

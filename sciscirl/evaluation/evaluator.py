@@ -38,26 +38,12 @@ class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, and computes the published metrics and more.
 
     It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It adds a
-    temperature, sees all answers together (a macro-F1 is not a mean over papers), and writes them down.
+    temperature (0 is greedy), sees all answers together (a macro-F1 is not a mean over papers), and writes them down.
 
-    Args:
-        papers: held-out papers, in the order in which their predictions are written.
-        rules: labels, prompt, contract and reward, as in training.
-        renderer: from ``get_renderer``.
-        max_tokens: of an answer.
-        temperature: of sampling; 0 is greedy.
-        group_size: answers to each paper; every one counts.
-        name: stands before every metric, and in the names of files.
-        folder: where to write predictions; None: nowhere.
-        alarm: checks every evaluation; adds metrics, and may end the run.
-        opponents: challenger and judge; None: the answers are not challenged.
-
-    Raises:
-        ReleaseError: on construction; there is no paper.
-
-    Attributes:
-        predictions: one row for each answer of the last evaluation.
-        judged: step and metrics of the last evaluation that did not end the run.
+    ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
+    adds metrics, and may end the run. Without opponents the answers are not challenged. ``predictions`` has one row for
+    each answer of the last evaluation, ``judged`` step and metrics of the last one that did not end the run.
+    ReleaseError if there is no paper.
     """
 
     def __init__(
@@ -117,11 +103,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     ) -> dict[str, float]:
         """Judge any completer of tokens. An error of the server is raised, not counted as a wrong answer.
 
-        Returns:
-            The metrics of ``measure_predictions``, each after the name of this evaluator and a slash.
-
-        Raises:
-            CollapseError: the alarm ends the run. Predictions and rollouts are written by then.
+        Returns the metrics of ``measure_predictions``, each after the name of this evaluator and a slash. CollapseError
+        if the alarm ends the run; predictions and rollouts are written by then.
         """
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
@@ -167,15 +150,7 @@ def build_evaluator(
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Build the evaluator of the held-out split of a run in ``folder``, of the class ``kind``.
-
-    ``builder`` and ``preset`` are those of the run, for reinforcement learning or supervised training. The temperature
-    is by default the preset's.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        PromptError: a paper does not fit under the cap even without its abstract.
-    """
+    """Build the evaluator of the held-out split of a run in ``folder`` (PromptError if a paper does not fit)."""
     papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
     return kind(

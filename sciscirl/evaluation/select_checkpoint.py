@@ -45,16 +45,7 @@ class SelectionConfig:
         level: of the intervals.
         seed: of the bootstrap.
 
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
-
     Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
-
-    Example:
-        >>> SelectionConfig(metric="loss")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: SelectionConfig.metric is 'loss', needs one of macro_f1, min_class_recall, ...
     """
 
     metric: Criterion = "macro_f1"
@@ -70,27 +61,18 @@ class SelectionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One evaluation of a run.
+    """One evaluation of a run. Intervals are from low to high."""
 
-    Attributes:
-        step: the training step before which it was made; 0 is the untrained model.
-        checkpoint: weights of that step, on a server or in a folder; None if not kept, and for step 0.
-        score: the metric, with its interval from ``low`` to ``high``.
-        behind: how far behind the best evaluation that can be chosen; negative for a better one without a checkpoint.
-        behind_se: standard error of that difference; its interval is from ``behind_low`` to ``behind_high``.
-        signs: of collapse, by the default thresholds.
-    """
-
-    step: int
-    checkpoint: str | None
-    score: float
+    step: int  # before which it was made; 0 is the untrained model
+    checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0
+    score: float  # the metric
     low: float
     high: float
-    behind: float
-    behind_se: float
+    behind: float  # the best that can be chosen; negative for a better one without a checkpoint
+    behind_se: float  # standard error of that difference
     behind_low: float
     behind_high: float
-    signs: tuple[str, ...]
+    signs: tuple[str, ...]  # of collapse, by the default thresholds
 
     @property
     def can_be_chosen(self) -> bool:
@@ -109,24 +91,11 @@ class Selection:
 
 
 def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Choose among the evaluated checkpoints of a run.
+    """Choose among the evaluated checkpoints of the run in ``folder``.
 
-    The papers that chose a checkpoint flatter it: report its metrics on other papers.
-
-    Args:
-        folder: of a run; its ``predictions`` and ``checkpoints.jsonl`` are read.
-        config: metric, rule and bootstrap.
-
-    Raises:
-        RunFolderError: the folder holds no run, no evaluation of that name, or no evaluation whose weights were kept.
-        PredictionsError: a file of predictions is damaged, or the files are not of the same papers.
-
-    Example:
-        >>> select_checkpoint(Path("no-such-run"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path
-        of a training run.
+    The papers that chose a checkpoint flatter it: report its metrics on other papers. RunFolderError if the folder
+    holds no run, no evaluation of that name, or no evaluation whose weights were kept. PredictionsError if a file of
+    predictions is damaged, or the files are not of the same papers.
     """
     if not (folder / RUN_FILE).is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
@@ -176,7 +145,6 @@ def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
 
 
 def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
-    """Read the evaluations of one name, in order of steps."""
     pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
@@ -188,7 +156,6 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
 
 
 def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
-    """Return the percentile interval of each row."""
     return [percentile_interval(row, level) or (math.nan, math.nan) for row in drawn]
 
 

@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
 
@@ -28,20 +29,14 @@ _COMPLETE: Final = "complete"  # made last: an environment without it is the res
 
 
 def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path:
-    """Make the server's environment, unless it is there.
+    """Make the server's environment, unless it is there; return the interpreter to start the server with.
 
     The folder's name holds a hash of the pins and Python's version. A set-up that was killed or failed starts again;
     two at a time wait for each other. Each file must have its pinned SHA-256, and nothing is built from source.
+    ``cuda`` is JAX with CUDA 13 for an NVIDIA GPU; else for the CPU alone. ``cache`` is the parent of environments; by
+    default the user's cache folder for sciscirl.
 
-    Args:
-        cuda: JAX with CUDA 13 for an NVIDIA GPU; else for the CPU alone.
-        cache: parent of environments; by default the user's cache folder for sciscirl.
-
-    Returns:
-        The interpreter to start the server with.
-
-    Raises:
-        LocalServerError: no network, no space, no wheel for this platform, or a file with another SHA-256.
+    LocalServerError: no network, no space, no wheel for this platform, or a file with another SHA-256.
     """
     pins = _REQUIREMENTS.read_text("utf-8")
     extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []
@@ -51,7 +46,7 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        with _wait_for_others(folder):
             if not (folder / _COMPLETE).exists():
                 logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
                 _install(folder, python, pins, extra)
@@ -59,6 +54,15 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
         msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
         raise LocalServerError(msg) from error
     return python
+
+
+def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("waiting for another process, which sets up the server's environment in %s", folder)
+        return lock.acquire()
 
 
 def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:

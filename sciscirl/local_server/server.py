@@ -50,16 +50,6 @@ class LocalServerConfig:
         sample_batch: answers sampled in one pass.
         train_batch: sequences in one training pass. Both sizes are fixed, so that no other size has to be compiled.
         seconds_to_start: how long loading the model may take.
-
-    Raises:
-        LocalServerError: on construction, if the folder holds no model, or a value is impossible.
-
-    Example:
-        >>> LocalServerConfig(model=Path("no-such-model"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.LocalServerError: no-such-model holds no model: it has no config.json. Name a model directory as
-        Transformers saves it, or make a small one with get_tiny_model (sciscirl serve --tiny).
     """
 
     model: Path
@@ -105,18 +95,11 @@ class LocalServer:
 
 @contextmanager
 def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
-    """Run the server while the block runs.
+    """Run the server while the block runs; it begins when the model is loaded.
 
-    Args:
-        config: what to serve.
-        python: the server's interpreter, from ``environment.set_up_environment``.
-
-    Yields:
-        The running server, its model loaded.
-
-    Raises:
-        LocalServerError: the port is in use, the state folder cannot be written or has another server, or the server
-            ends before its model is loaded (with the last error of its log).
+    ``python`` is the server's interpreter, from ``environment.set_up_environment``. LocalServerError if the port is in
+    use, the state folder cannot be written or has another server, or the server ends before its model is loaded (with
+    the last error of its log).
     """
     with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)
@@ -179,9 +162,8 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
 
 def _choose_port(wanted: int) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a closed port of an earlier server lingers for a minute
+        # A closed port of an earlier server lingers for a minute.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, wanted))
         except OSError as error:

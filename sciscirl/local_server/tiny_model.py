@@ -58,15 +58,6 @@ class TinyModelConfig:
         style: the prompt before these answers.
         contract: the keys of these answers.
         seed: of weights, answers and their order.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
-
-    Example:
-        >>> TinyModelConfig(broken_share=2)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: TinyModelConfig.broken_share is 2, needs a number from 0 to 1.
     """
 
     priming_steps: Annotated[int, Meta(ge=0)] = 500
@@ -82,19 +73,7 @@ class TinyModelConfig:
 def get_tiny_model(
     views: Sequence[PaperView] = (), config: TinyModelConfig | None = None, *, cache: Path | None = None
 ) -> Path:
-    """Make the tiny model, or reuse the one that was made from the same papers and settings.
-
-    Args:
-        views: as for ``make_tiny_model``.
-        config: how to make it.
-        cache: parent of models; by default the user's cache folder for sciscirl.
-
-    Returns:
-        The model directory; a hash of what it was made from is in its name.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
+    """Return the folder of the tiny model, made unless it is in the cache under a hash of papers and settings."""
     config = config or TinyModelConfig()
     parts = [Path(__file__).read_bytes(), repr((config, list(views))).encode(), *map(str.encode, _texts(views))]
     made_from = hashlib.sha256(b"\0".join(parts))
@@ -103,10 +82,7 @@ def get_tiny_model(
 
 
 def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyModelConfig | None = None) -> None:
-    """Fill an existing folder with a model that Transformers, SkyRL and Tinker's clients read.
-
-    Tokenizer and priming are made from the prompts of ``views``; by default of the prompts' three invented papers.
-    """
+    """Fill a folder with a model made from prompts of ``views``, by default of the three invented papers."""
     import torch
     from transformers.utils.logging import disable_progress_bar
 
@@ -233,7 +209,8 @@ def _prime(
     for step in range(config.priming_steps):
         # The form of an answer hardly depends on the prompt, so most steps see only the prompt's end, which is cheap.
         start = -_PROMPT_END if step < 0.8 * config.priming_steps else 0
-        rows = [(random.choice(prompts)[start:], _encode_answer(tokenizer, next(answers))) for _ in range(_BATCH_SIZE)]
+        texts = [next(answers) + _TURN_ENDS for _ in range(_BATCH_SIZE)]
+        rows = [(random.choice(prompts)[start:], tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         longest = max(len(prompt) + len(answer) for prompt, answer in rows)
         tokens = torch.full((_BATCH_SIZE, longest), _SPECIAL_TOKENS.index(_END_OF_TEXT))
         is_answer = torch.zeros((_BATCH_SIZE, longest), dtype=torch.bool)
@@ -254,7 +231,3 @@ def _encode_prompt(tokenizer: PreTrainedTokenizerFast, view: PaperView, config: 
     messages: list[Any] = render_prompt(view, config.style, config.contract)
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     return tokenizer.encode(str(text), add_special_tokens=False)
-
-
-def _encode_answer(tokenizer: PreTrainedTokenizerFast, answer: str) -> list[int]:
-    return tokenizer.encode(answer + _TURN_ENDS, add_special_tokens=False)

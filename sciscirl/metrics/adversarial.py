@@ -20,10 +20,8 @@ _PARTS: Final = ("correctness", "reasoning", "adaptation")
 def adversarial_schema(target: TargetName) -> pl.Schema:
     """Return the columns of the predictions of challenged answers.
 
-    The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply. The
-    parts of the reward are ``reward_correctness``, ``reward_reasoning`` and ``reward_adaptation``. Further columns:
-    ``first_label``, once for each label as ``label`` is; ``first_is_valid``, ``first_problem``, ``first_text``; and
-    ``challenge``, null if there was none.
+    The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply.
+    ``first_label`` is there once for each label, as ``label`` is; ``challenge`` is null if there was none.
 
     Example:
         >>> [name for name in adversarial_schema("joint") if name.startswith(("reward", "first"))]
@@ -63,22 +61,17 @@ def make_adversarial_prediction(
 def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
     """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over the answers that have the key.
 
-    An answer that is not valid is wrong, here as everywhere.
+    ``first`` and ``final`` are labels by label column, empty for an answer that is not valid; it is wrong, as
+    everywhere.
 
-    Args:
-        gold: the gold labels, by label column.
-        first: the labels of the first answer; empty if it is not valid.
-        final: the labels of the final answer; empty if it is not valid.
-
-    Returns:
-        - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all
-          answers, which add up to 1. A joint answer is right if both labels are.
-        - ``flip_rate/right_to_wrong``: among the answers that were right at first. ``flip_rate/wrong_to_right``: among
-          those that were wrong at first. ``flip_rate/changed_while_wrong``: the share with another label in the end,
-          among those that were wrong and valid both times.
-        - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and
-          each as ``first/disruption/label_match`` and so on.
-        - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
+    - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all answers,
+      which add up to 1. A joint answer is right if both labels are.
+    - ``flip_rate/right_to_wrong``: among the answers that were right at first. ``flip_rate/wrong_to_right``: among
+      those that were wrong at first. ``flip_rate/changed_while_wrong``: the share with another label in the end, among
+      those that were wrong and valid both times.
+    - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and each
+      as ``first/disruption/label_match`` and so on.
+    - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
 
     Example:
         >>> flips = flip_metrics({"novelty_label": "novel"}, {"novelty_label": "balanced"}, {"novelty_label": "novel"})

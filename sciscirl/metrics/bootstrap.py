@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.metrics import AVERAGED
+from sciscirl.metrics.metrics import AVERAGED, Counts, Floats
 from sciscirl.metrics.predictions import INVALID, check_predictions, split_by_label
 from sciscirl.task.papers import VOCABULARIES
 
@@ -22,31 +21,18 @@ N_PAIRED_RESAMPLES: Final = 2000
 _SEED_MAX: Final = 2**128  # the width of Philox's key
 _RESAMPLES_MAX: Final = 1_000_000
 _BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Table = pl.DataFrame | Iterable[Mapping[str, Any]]
 
 
 def bootstrap_intervals(
     predictions: Table, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
 ) -> dict[str, float]:
-    """Compute percentile intervals for the metrics that a model is chosen by.
+    """Compute percentile intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``.
 
-    A resample (:func:`resample_metrics`) that leaves a metric undefined is left out of its interval.
-
-    Args:
-        predictions: as for :func:`metrics.measure_predictions`.
-        n_resamples: at most a million; more make the ends of the intervals steadier.
-        level: share of resamples inside.
-        seed: from 0.
-
-    Returns:
-        ``NAME/low`` and ``NAME/high``, for ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``,
-        ``format_strict_ok`` and each ``recall/C`` that is defined. In the joint task, under the names that
-        ``measure_predictions`` uses; each resample has the same papers for both labels.
-
-    Raises:
-        PredictionsError: as :func:`metrics.measure_predictions`; or an option is out of range.
+    The metrics are ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``, ``format_strict_ok`` and
+    each defined ``recall/C``, in the joint task under the names of ``measure_predictions``; each resample has the same
+    papers for both labels. A resample (:func:`resample_metrics`) that leaves a metric undefined is left out of its
+    interval. ``level`` is the share of resamples inside. PredictionsError as for :func:`resample_metrics`.
 
     Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
 
@@ -88,20 +74,12 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
     """Compute metrics of several evaluations of the same papers, all on the same resamples of these papers.
 
     Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox. NumPy guarantees that
-    this stream never changes, so the same predictions in the same order give the same resamples everywhere.
+    this stream never changes, so the same predictions in the same order give the same resamples everywhere. Without
+    ``openalex_id``, each row is a paper.
 
-    Args:
-        tables: each as for :func:`metrics.measure_predictions`. Without ``openalex_id``, each row is a paper.
-        n_resamples: at most a million.
-        seed: from 0.
-
-    Returns:
-        By name (those of :func:`bootstrap_intervals`), an array (tables, resamples); NaN where a resample leaves the
-        metric undefined.
-
-    Raises:
-        PredictionsError: as :func:`metrics.measure_predictions`; or the tables hold other papers, or another order;
-            or an option is out of range.
+    Returns an array (tables, resamples) for each name in :func:`bootstrap_intervals`, NaN where a resample leaves the
+    metric undefined. PredictionsError as for :func:`metrics.measure_predictions`; or if the tables hold other papers,
+    or another order, or an option is out of range.
 
     Example:
         >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}

@@ -23,47 +23,25 @@ _SHARE: Final = "predicted_share/"
 class CollapseConfig:
     """When a model counts as collapsed: at least one sign in each of the last evaluations, or windows of training.
 
-    The defaults find the two published runs that lost a class, and no other: exp4 (least recall 0.007) and exp5
-    (0.013, and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
-
-    Attributes:
-        share_max: a sign if one label is a larger share of all answers.
-        entropy_min: a sign if the labels of valid answers have less entropy: 1 is all labels equally often, 0 is one
-            label only.
-        recall_min: a sign if the least recall of a class is lower.
-        n_evaluations: how many evaluations, or windows of training, in a row.
-        n_papers: papers in a window of training, with all answers to them.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
-
-    Example:
-        >>> CollapseConfig(share_max=80)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: CollapseConfig.share_max is 80, needs a number from 0 to 1.
+    The defaults find the two published runs that lost a class, and no other: exp4 (least recall 0.007) and exp5 (0.013,
+    and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
     """
 
-    share_max: Share = 0.8
-    entropy_min: Share = 0.5
-    recall_min: Share = 0.05
-    n_evaluations: PositiveInt = 2
-    n_papers: PositiveInt = 256
+    share_max: Share = 0.8  # a sign if one label is a larger share of all answers
+    entropy_min: Share = 0.5  # a sign if labels of valid answers have less entropy: 1 all equally often, 0 one only
+    recall_min: Share = 0.05  # a sign if the least recall of a class is lower
+    n_evaluations: PositiveInt = 2  # or windows of training, in a row
+    n_papers: PositiveInt = 256  # in a window of training, with all answers to them
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
 
 
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Measure how evenly the labels of one evaluation are spread.
+    """Measure how evenly the labels of one evaluation are spread; each metric has ``prefix`` before its name.
 
-    Args:
-        metrics: from ``metrics.measure_predictions``.
-        prefix: what stands before each name there.
-
-    Returns:
-        ``largest_share``, of all answers; and ``entropy`` of the labels of valid answers, if there are any, divided by
-        the entropy of equal class counts.
+    Returns ``largest_share``, of all answers; and ``entropy`` of the labels of valid answers, if there are any, divided
+    by the entropy of equal class counts.
 
     Example:
         >>> shares = {"disruptive": 0.5, "consolidating": 0.0, "neutral": 0.25, "invalid": 0.25}
@@ -81,11 +59,7 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 
 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
-    """List the signs of collapse in one evaluation.
-
-    Args:
-        metrics: from ``metrics.measure_predictions``, with any prefix; each label of a task is checked.
-        config: the thresholds.
+    """List the signs of collapse in the metrics of one evaluation, which may have prefixes; each label is checked.
 
     Example:
         >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
@@ -110,24 +84,10 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
 
 
 class CollapseAlarm:
-    """Watches the evaluations of a run, and warns or stops it.
+    """Watches the evaluations of a run, and warns or stops it, as ``action`` says.
 
-    Args:
-        config: the thresholds.
-        action: ``"warn"`` logs a warning, ``"stop"`` ends the run, ``"off"`` does nothing.
-        history: metrics of earlier evaluations of the run, oldest first.
-        watched: what the metrics are of, in words, for the message.
-
-    Raises:
-        SciSciRLError: on construction; the action is unknown.
-
-    Example:
-        >>> alarm = CollapseAlarm(CollapseConfig(n_evaluations=1), "stop")
-        >>> metrics = {"predicted_share/neutral": 1.0, "predicted_share/disruptive": 0.0, "min_class_recall": 0.0}
-        >>> alarm(metrics, step=50)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.CollapseError: the model has collapsed: at step 50 predicted_share/neutral 1.000 > 0.8, ...
+    ``history`` are metrics of earlier evaluations of the run, oldest first; ``watched`` says in the message what the
+    metrics are of. SciSciRLError if the action is unknown.
     """
 
     def __init__(
@@ -143,14 +103,10 @@ class CollapseAlarm:
         self._signs = [find_signs(metrics, config) for metrics in history]
 
     def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> dict[str, float]:
-        """Check one more evaluation.
+        """Check one more evaluation; return further metrics for the log, with the same prefix.
 
-        Returns:
-            Further metrics for the log, with the same prefix: ``collapse/largest_share``, ``collapse/entropy`` and
-            ``collapse/alarm`` (1 or 0).
-
-        Raises:
-            CollapseError: the model has collapsed and the action is ``"stop"``. It holds all metrics of the evaluation.
+        They are ``collapse/largest_share``, ``collapse/entropy`` and ``collapse/alarm`` (1 or 0). CollapseError, with
+        all metrics of the evaluation, if the model has collapsed and the action is ``"stop"``.
         """
         if self.action == "off":
             return {}
@@ -176,17 +132,7 @@ class CollapseAlarm:
 
 
 def check_action(action: str) -> CollapseAction:
-    """Return an action on collapse, checked.
-
-    Raises:
-        SciSciRLError: the action is unknown.
-
-    Example:
-        >>> check_action("panic")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: collapse is 'panic', needs one of warn, stop, off.
-    """
+    """Return an action on collapse, checked (SciSciRLError)."""
     if action not in get_args(CollapseAction):
         msg = f"collapse is {action!r}, needs one of {', '.join(get_args(CollapseAction))}."
         raise SciSciRLError(msg)

@@ -30,9 +30,6 @@ class CompareConfig:
         n_resamples: of the papers, for the intervals.
         level: of the intervals.
         seed: of the resamples.
-
-    Raises:
-        PredictionsError: on construction, if a value is impossible.
     """
 
     reference: str | None = None
@@ -55,26 +52,15 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """Two models, paper by paper.
-
-    Attributes:
-        left: the name of one model.
-        right: the name of the other.
-        only_left: number of papers that only left answers right.
-        only_right: number of papers that only right answers right.
-        p: two-sided p-value of McNemar's exact test: how likely such unequal counts are if neither model is better.
-            1 if no paper tells them apart.
-        p_holm: ``p`` adjusted for all pairs by Holm's procedure.
-        differences: left minus right, for each of COMPARED.
-    """
+    """Two models, paper by paper."""
 
     left: str
     right: str
-    only_left: int
-    only_right: int
-    p: float
-    p_holm: float
-    differences: Mapping[str, Estimate]
+    only_left: int  # papers that only left answers right
+    only_right: int  # papers that only right answers right
+    p: float  # of McNemar's exact test, two-sided; 1 if no paper tells them apart
+    p_holm: float  # adjusted for all pairs by Holm's procedure
+    differences: Mapping[str, Estimate]  # left minus right, for each of COMPARED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,11 +150,7 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
 
 
 def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Sort tables of predictions by paper, after checking that they are of the same papers.
-
-    Raises:
-        PredictionsError: as ``compare_predictions``.
-    """
+    """Sort tables of predictions by paper, after checking that they are of the same papers (PredictionsError)."""
     if len(tables) < 2:
         msg = f"there is nothing to compare {', '.join(tables) or 'with nothing'} with. Give two predictions or more."
         raise PredictionsError(msg)
@@ -206,12 +188,8 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 def mcnemar_exact(only_left: int, only_right: int) -> float:
     """Return the two-sided p-value of McNemar's exact test: twice the smaller binomial tail, at most 1.
 
-    Computed in whole numbers, which is exact for any counts; SciPy's binomtest agrees within 1e-12, and takes a second
-    to import.
-
-    Args:
-        only_left: papers that only one model answers right.
-        only_right: papers that only the other model answers right.
+    The counts are papers that only one of the models answers right. Computed in whole numbers, which is exact for any
+    counts; SciPy's binomtest agrees within 1e-12, and takes a second to import.
 
     Source: McNemar 1947, doi:10.1007/BF02295996.
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -107,7 +108,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
     else:
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
     metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
-    return metrics | {name: _mean(frame[name]) for name in _REWARDS if name in frame.columns}
+    return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
 def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -129,16 +130,12 @@ def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float
 def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
     """Measure how often rewards tie within a group, the answers to one prompt. A tie leaves nothing to learn from.
 
-    Args:
-        rewards_by_group: the total rewards of each group, one per answer.
+    Over the groups with two answers or more (empty without one):
 
-    Returns:
-        Over the groups with two answers or more (empty without one):
-
-        - ``reward_tie_group_rate``: share of groups in which a reward repeats.
-        - ``reward_uniform_group_rate``: share in which all are equal.
-        - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
-        - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
+    - ``reward_tie_group_rate``: share of groups in which a reward repeats.
+    - ``reward_uniform_group_rate``: share in which all are equal.
+    - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
+    - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
 
     Example:
         >>> tie_metrics([[1.05, 1.05], [1.05, -0.55]])["reward_uniform_group_rate"]
@@ -185,11 +182,7 @@ class ConfidenceBin(NamedTuple):
 
 
 def bin_by_confidence(confidence: pl.Series, right: pl.Series) -> list[ConfidenceBin]:
-    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first.
-
-    Args:
-        confidence: Float64, 0 to 1; null, of an invalid answer, counts as 1.
-        right: Boolean.
+    """Sort answers into ten bins of equal width, (0, 0.1] and so on, 0 in the first. A null confidence counts as 1.
 
     Example:
         >>> bin_by_confidence(pl.Series([0.9, 0.85, None]), pl.Series([True, False, False]))[8:]
@@ -252,12 +245,8 @@ def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, flo
     gaps = [abs(one.confidence_sum - one.n_right) for one in bin_by_confidence(confidence, hits)]
     metrics = {"brier": math.fsum((sure - right) ** 2) / len(sure), "ece": math.fsum(gaps) / len(sure)}
     stated = confidence.drop_nulls()
-    return metrics | ({"mean_confidence": _mean(stated)} if len(stated) else {})
+    return metrics | ({"mean_confidence": fmean(stated)} if len(stated) else {})
 
 
 def _share(flags: pl.Series) -> float:
     return int(flags.sum()) / len(flags)
-
-
-def _mean(values: pl.Series) -> float:
-    return math.fsum(values) / len(values)

@@ -81,17 +81,7 @@ def prediction_schema(target: TargetName) -> pl.Schema:
 def make_prediction(
     openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
 ) -> dict[str, str | float | bool | None]:
-    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> from sciscirl.task.rewards import REWARDS, score_answer
-        >>> text = '{"disruption_label": "neutral", "confidence": 0.5}'
-        >>> answer = parse_answer(text, "two_keys")
-        >>> row = make_prediction("W1", "neutral", answer, score_answer(answer, "neutral", REWARDS["soft"]), text)
-        >>> row["label"], row["reward"]
-        ('neutral', 0.75)
-    """
+    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column."""
     parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
     row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
     row |= {name: getattr(answer, name) for name in _OF_ANSWER}
@@ -107,12 +97,7 @@ def make_prediction(
 
 
 def find_target(predictions: pl.DataFrame) -> TargetName:
-    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels.
-
-    Example:
-        >>> find_target(pl.DataFrame({"gold": ["novel"]}))
-        'novelty'
-    """
+    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels."""
     if "gold_disruption" in predictions.columns:
         return "joint"
     gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)
@@ -122,9 +107,8 @@ def find_target(predictions: pl.DataFrame) -> TargetName:
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, or both for the joint task.
 
-    Returns:
-        Tables with columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
-        each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
+    The tables have columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
+    each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
 
     Example:
         >>> rows = pl.DataFrame({"gold_disruption": ["neutral"], "gold_novelty": ["novel"], "is_json": [False]})
@@ -145,15 +129,7 @@ def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make a frame of predictions, and refuse a table that no evaluation can have written.
-
-    Args:
-        predictions: a frame, or rows of :func:`make_prediction`; at least gold label, label and confidence of each
-            answer, ``is_json`` and ``is_valid``.
-
-    Raises:
-        PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or label and
-            confidence are null in a valid answer, or set in an invalid one.
+    """Make a frame of predictions, and refuse a table that no evaluation can have written (PredictionsError).
 
     Example:
         >>> check_predictions([])
@@ -232,33 +208,20 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
 def collect_predictions(
     groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
 ) -> pl.DataFrame:
-    """Read the rows that the environments logged, in the order of groups and of the answers in each.
-
-    Args:
-        groups: of rollouts.
-        target: the task.
-        schema: the columns; None: those of ``prediction_schema``.
-    """
+    """Read the rows that the environments logged, in the order of groups and of the answers in each."""
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
     schema = schema or prediction_schema(target)
     return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
 
 
 def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
-    """Write a table of predictions as Parquet, completely or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write a table of predictions as Parquet, completely or not at all."""
     with atomic_file(path) as unfinished:
         predictions.write_parquet(unfinished)
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """Read a file of predictions and check it with ``check_predictions``. The order of the file is kept.
-
-    Raises:
-        PredictionsError: the file does not exist, or holds no table of predictions.
+    """Read a file of predictions in its order; PredictionsError if it is missing, or holds no table of predictions.
 
     Example:
         >>> read_predictions(Path("no-such.parquet"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,21 +16,13 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compar
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
 from sciscirl.report.runs import SPLIT, name_folders
-from sciscirl.runs.folder import RUN_FILE, refuse_release
+from sciscirl.runs.folder import RUN_FILE, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
 
 
 def find_predictions(path: Path) -> Path:
-    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run.
-
-    Example:
-        >>> find_predictions(Path("no-such-evaluation"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: no-such-evaluation holds no predictions. Give a predictions file, the folder
-        of an evaluation, or that of a training run which was evaluated.
-    """
+    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
     if path.is_file():
         return path
     found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SPLIT}_*.parquet"))
@@ -45,11 +36,7 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, str | None]]:
-    """Read predictions that are given as ``PATH`` or ``NAME=PATH``.
-
-    Returns:
-        The tables by name, and for each the SHA-256 of its release's manifest, None if no ``run.json`` states it.
-    """
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and the SHA-256 of the manifest of each release, if stated."""
     given = [_split(word) for word in words]
     files = [find_predictions(path) for _, path in given]
     folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
@@ -94,18 +81,7 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
 
 
 def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None = None) -> Comparison:
-    """Compare predictions on disk.
-
-    Args:
-        words: ``PATH`` or ``NAME=PATH`` of each; see ``find_predictions``.
-        config: how.
-        out: a folder for ``comparison.json`` and a picture for each metric; None: write nothing.
-
-    Raises:
-        PredictionsError: if there are none at a path, two have one name, they cannot be compared, or ``out`` is the
-            folder of a release.
-        StorageError: if the result cannot be written.
-    """
+    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``."""
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
     tables, slices = read_named(words)
@@ -114,8 +90,7 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     if out is not None:
         from sciscirl.report.figures import plot_differences
 
-        with atomic_file(path_inside(out, "comparison.json", stated_by="a comparison")) as path:
-            path.write_text(json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
         for metric in COMPARED:
             with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
                 path.write_bytes(plot_differences(comparison, metric))

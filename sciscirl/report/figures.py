@@ -74,10 +74,7 @@ def plot_lines(
     is_share: bool = True,
     colours: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Plot values over steps, a line for each run (or part), with intervals as bars and bands.
-
-    The order of ``lines`` decides marks, dashes and, unless given by name, colours; ``is_share``: the axis is 0 to 1.
-    """
+    """Plot values over steps, a line for each run or part, with intervals; ``is_share``: the axis is 0 to 1."""
     with _look():
         figure, axes = _canvas(2.5 + 0.19 * ((len(lines) + 1) // 2))
         for number, (name, line) in enumerate(lines.items()):

@@ -29,46 +29,27 @@ Kind = Literal["rl", "sft", "evaluation", "baseline"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """One judgement of a model on held-out papers.
+    """One judgement of a model on held-out papers."""
 
-    Attributes:
-        step: of training, before which it was made; 0 where nothing was trained.
-        metrics: of ``evaluate.measure``; without intervals if read from the log of a run.
-        predictions: the answers behind them; None if the file is missing or damaged.
-    """
-
-    step: int
-    metrics: Mapping[str, float]
-    predictions: pl.DataFrame | None
+    step: int  # of training, before which it was made; 0 where nothing was trained
+    metrics: Mapping[str, float]  # of evaluate.measure; without intervals if read from the log of a run
+    predictions: pl.DataFrame | None  # the answers behind them; None if the file is missing or damaged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A training run or an evaluation, as its folder records it.
+    """A training run or an evaluation, as its folder records it."""
 
-    Attributes:
-        name: of the folder, with as many parents as tell it from the other runs.
-        kind: how it was trained; ``"evaluation"`` and ``"baseline"`` were not.
-        facts: ``run.json``.
-        rows: ``metrics.jsonl``, finite numbers only; no rows of an evaluation.
-        evaluations: by step.
-        usage: tokens; None if not logged.
-        n_steps: training steps that were logged.
-        is_finished: the final weights were kept, or it is an evaluation.
-        is_stopped: ended because the model had collapsed.
-        problems: what could not be read.
-    """
-
-    name: str
+    name: str  # of the folder, with as many parents as tell it from the other runs
     kind: Kind
-    facts: Mapping[str, Any]
-    rows: tuple[Mapping[str, float], ...]
-    evaluations: tuple[Evaluation, ...]
-    usage: Usage | None
-    n_steps: int
-    is_finished: bool
-    is_stopped: bool
-    problems: tuple[str, ...]
+    facts: Mapping[str, Any]  # run.json
+    rows: tuple[Mapping[str, float], ...]  # metrics.jsonl, finite numbers only; none of an evaluation
+    evaluations: tuple[Evaluation, ...]  # by step
+    usage: Usage | None  # tokens; None if not logged
+    n_steps: int  # training steps that were logged
+    is_finished: bool  # the final weights were kept, or it is an evaluation
+    is_stopped: bool  # ended because the model had collapsed
+    problems: tuple[str, ...]  # what could not be read
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -116,13 +97,7 @@ class Run:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of training runs and of evaluations; damage is listed in ``Run.problems``.
-
-    Args:
-        folders: log_paths of training, or what an evaluation wrote.
-
-    Raises:
-        RunFolderError: a folder is neither, cannot be read, or is given twice.
+    """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
     Example:
         >>> read_runs([Path("no-such-run")])
@@ -166,7 +141,7 @@ def read_run(folder: Path, name: str) -> Run:
     problems: list[str] = []
     rows = list(_read_lines(folder / METRICS_FILE, problems))
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
-    steps = [row for row in rows if any(map(_is_of_training, row))]
+    steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
     kind: Kind = "sft" if settings.get("backend") else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
@@ -256,10 +231,6 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
         for name, value in row.items()
         if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST  # False of NaN
     }
-
-
-def _is_of_training(name: str) -> bool:
-    return name.startswith(("env/", "train_")) or name == "progress"
 
 
 def _is_finished(folder: Path) -> bool:

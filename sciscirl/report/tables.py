@@ -25,57 +25,43 @@ _COLUMNS: Final = (
     "label_match", "parse_ok", "format_strict_ok", "recall/disruptive", "recall/consolidating", "recall/neutral",
     "invalid", "macro_f1",
 )  # fmt: skip
-_EXP5_COLUMNS: Final = (
+_EXP5: Final = (
     "label_match", "macro_f1", "predicted_share/disruptive", "recall/disruptive", "min_class_recall"
 )  # fmt: skip
 
 
-def _table(columns: tuple[str, ...], *rows: tuple[float, ...]) -> tuple[Mapping[str, float], ...]:
-    return tuple(MappingProxyType(dict(zip(columns, row, strict=True))) for row in rows)
+def _table(columns: tuple[str, ...], rows: Mapping[Any, tuple[float, ...]]) -> Mapping[Any, Mapping[str, float]]:
+    return MappingProxyType({key: MappingProxyType(dict(zip(columns, row, strict=True))) for key, row in rows.items()})
 
 
 #: Published metrics by preset, on 500 held-out papers (145 disruptive, 166 consolidating, 189 neutral, which follows
 #: from the recalls). Macro-F1 is approximate. Model: presets.HISTORICAL_MODEL. Source: the note "Tinker, smol-RL and
 #: QDoRA", part 2 (2026).
-PUBLISHED_RUNS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
-    dict(
-        zip(
-            ("baseline", "exp1", "exp2", "exp3", "exp4"),
-            _table(
-                _COLUMNS,
-                (0.326, 0.966, 0.918, 0.0897, 0.2108, 0.6085, 0.082, 0.288),
-                (0.316, 0.974, 0.960, 0.2414, 0.4096, 0.2910, 0.040, 0.317),
-                (0.362, 0.978, 0.976, 0.0621, 0.7048, 0.2910, 0.024, 0.309),
-                (0.356, 0.944, 0.906, 0.1034, 0.4458, 0.4709, 0.094, 0.337),
-                (0.396, 0.998, 0.998, 0.0069, 0.2831, 0.7937, 0.002, 0.292),
-            ),
-            strict=True,
-        )
-    )
+PUBLISHED_RUNS: Final[Mapping[str, Mapping[str, float]]] = _table(
+    _COLUMNS,
+    {
+        "baseline": (0.326, 0.966, 0.918, 0.0897, 0.2108, 0.6085, 0.082, 0.288),
+        "exp1": (0.316, 0.974, 0.960, 0.2414, 0.4096, 0.2910, 0.040, 0.317),
+        "exp2": (0.362, 0.978, 0.976, 0.0621, 0.7048, 0.2910, 0.024, 0.309),
+        "exp3": (0.356, 0.944, 0.906, 0.1034, 0.4458, 0.4709, 0.094, 0.337),
+        "exp4": (0.396, 0.998, 0.998, 0.0069, 0.2831, 0.7937, 0.002, 0.292),
+    },
 )
 #: By step, metrics of Exp5 on 2,000 held-out papers, 693 of them disruptive. The same source.
-PUBLISHED_EXP5: Final[Mapping[int, Mapping[str, float]]] = MappingProxyType(
-    dict(
-        zip(
-            (0, 250, 500, 2000),
-            _table(
-                _EXP5_COLUMNS,
-                (0.3360, 0.3003, 0.0955, 0.0823, 0.0823),
-                (0.3445, 0.2489, 0.8295, 0.8009, 0.0132),
-                (0.3495, 0.1819, 0.9885, 0.9928, 0.0000),
-                (0.3465, 0.1716, 1.0000, 1.0000, 0.0000),
-            ),
-            strict=True,
-        )
-    )
+PUBLISHED_EXP5: Final[Mapping[int, Mapping[str, float]]] = _table(
+    _EXP5,
+    {
+        0: (0.3360, 0.3003, 0.0955, 0.0823, 0.0823),
+        250: (0.3445, 0.2489, 0.8295, 0.8009, 0.0132),
+        500: (0.3495, 0.1819, 0.9885, 0.9928, 0.0000),
+        2000: (0.3465, 0.1716, 1.0000, 1.0000, 0.0000),
+    },
 )
 
 
 _KINDS: Final = {
     "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
 }  # fmt: skip
-_PUBLISHED: Final = tuple(PUBLISHED_RUNS["baseline"])
-_EXP5: Final = tuple(PUBLISHED_EXP5[0])
 _TIES: Final = (
     "reward_uniform_group_rate", "reward_tie_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean"
 )  # fmt: skip
@@ -177,7 +163,7 @@ def view_published(runs: Sequence[Run]) -> Section | None:
         return None
     rows: list[list[str]] = []
     for name, metrics in PUBLISHED_RUNS.items():
-        rows.append([f"{name}, published", str(PUBLISHED_STEP), "500", *(show(metrics[one]) for one in _PUBLISHED)])
+        rows.append([f"{name}, published", str(PUBLISHED_STEP), "500", *(show(metrics[one]) for one in _COLUMNS)])
         rows += [_beside(run) for run in ours if _preset(run) == name]
     rows += [_beside(run) for run in ours if _preset(run) not in PUBLISHED_RUNS]
     trajectory = [
@@ -197,7 +183,7 @@ def view_published(runs: Sequence[Run]) -> Section | None:
         "The published runs are of another model and other papers: a figure here that differs from theirs is not by "
         "itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced classes.",
         [
-            Table("Every run at its last evaluation", [*head, *_PUBLISHED], rows),
+            Table("Every run at its last evaluation", [*head, *_COLUMNS], rows),
             Table("Exp5: every correct disruptive answer paid three times", [*head, *_EXP5], trajectory),
         ],
     )
@@ -214,7 +200,7 @@ def _beside(run: Run) -> list[str]:
     if last is None:
         return [run.name]
     step = f"{last.step:,}" if run.kind in {"rl", "sft"} else ABSENT
-    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name)) for name in _PUBLISHED)]
+    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name)) for name in _COLUMNS)]
 
 
 def view_comparison(runs: Sequence[Run]) -> Section | None:
@@ -244,7 +230,9 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
         if reference is not None:
             texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
-        tables.append(_pairs(comparison))
+        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"]
+        rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
+        tables.append(Table(f"Pairs of runs, task {comparison.target}", head, rows))
         pictures += [
             Picture(f"difference_{metric}", plot_differences(comparison, metric), _say_differences(comparison, metric))
             for metric in COMPARED
@@ -256,13 +244,6 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             "has right, adjusted by Holm for the number of pairs."
         )
     return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
-
-
-def _pairs(comparison: Comparison) -> Table:
-    rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
-    return Table(
-        f"Pairs of runs, task {comparison.target}", ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"], rows
-    )
 
 
 def _say_differences(comparison: Comparison, metric: str) -> str:

@@ -91,27 +91,30 @@ def view_balance(runs: Sequence[Run]) -> Section:
         if not judged:
             continue
         names = (*vocabulary, INVALID)
-        shares = {"gold": _gold_shares(judged[0], label)} if len({_gold_key(one, label) for one in judged}) == 1 else {}
+        golds = [_count_gold(run, one, label) for run, one in judged]
+        is_same = all(counts == golds[0] for counts in golds)
+        shares = {"gold": {name: n / sum(golds[0].values()) for name, n in golds[0].items()}} if is_same else {}
         shares |= {
             run.name: {name: run.metric(one, label, f"predicted_share/{name}") or 0.0 for name in names}
             for run, one in judged
         }
-        said = "; ".join(f"{name}: {_say_shares(held)}" for name, held in shares.items())
-        pictures.append(
+        said = "; ".join(
+            f"{name}: " + ", ".join(f"{each} {share:.0%}" for each, share in held.items())
+            for name, held in shares.items()
+        )
+        recalls = {run.name: _recalls(run, one, label) for run, one in judged}
+        pictures += [
             Picture(
                 f"shares_{label}",
                 plot_shares(shares, title=f"What is answered: {label}"),
                 f"Shares of the labels of {label}. {said}.",
-            )
-        )
-        recalls = {run.name: _recalls(run, one, label) for run, one in judged}
-        pictures.append(
+            ),
             Picture(
                 f"recall_{label}",
                 plot_recalls(recalls, title=f"Recall of each class: {label}", chance=1 / len(vocabulary)),
                 f"Recall of each class of {label} with intervals; the table has the numbers.",
-            )
-        )
+            ),
+        ]
         head = ["run", *(f"recall {name}" for name in vocabulary), "balanced accuracy", "MCC", "macro-F1"]
         metrics = (*(f"recall/{name}" for name in vocabulary), "balanced_accuracy", "mcc", "macro_f1")
         rows = [[run.name, *(_show_of(run, one, label, name) for name in metrics)] for run, one in judged]
@@ -126,20 +129,8 @@ def view_balance(runs: Sequence[Run]) -> Section:
     )
 
 
-def _gold_shares(judged: tuple[Run, Evaluation], label: str) -> dict[str, float]:
-    run, one = judged
-    held = _confusion(run, one, label)
-    total = sum(sum(row.values()) for row in held.values())
-    return {gold: sum(row.values()) / total for gold, row in held.items()}
-
-
-def _gold_key(judged: tuple[Run, Evaluation], label: str) -> tuple[int, ...]:
-    run, one = judged
-    return tuple(sum(row.values()) for row in _confusion(run, one, label).values())
-
-
-def _say_shares(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+def _count_gold(run: Run, one: Evaluation, label: str) -> dict[str, int]:
+    return {gold: sum(row.values()) for gold, row in _confusion(run, one, label).items()}
 
 
 def _recalls(run: Run, one: Evaluation, label: str) -> dict[str, Estimate]:
@@ -251,7 +242,6 @@ def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int
     }
 
 
-_LABEL_COLOURS: Final = {**COLOURS, INVALID: "#111111"}
 _LOSS: Final = "train_mean_nll"  # of supervised runs
 _NAN: Final = float("nan")
 
@@ -278,7 +268,7 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
             said = ", ".join(f"{name} {line.values[0]:.0%} to {line.values[-1]:.0%}" for name, line in lines.items())
             pictures.append(
                 Picture(f"predicted_{slug(run.name)}{end}",
-                        plot_lines(lines, title=title, y_label="share", colours=_LABEL_COLOURS),
+                        plot_lines(lines, title=title, y_label="share", colours={**COLOURS, INVALID: "#111111"}),
                         f"Predicted shares of {run.name} over training steps: {said}.")
             )  # fmt: skip
     losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}

@@ -22,16 +22,10 @@ BENCHMARK: Final = "sciscirl_disruption"
 
 @dataclass
 class DisruptionBenchmark(BenchmarkBuilder):
-    """One environment for each paper of a split.
+    """One environment for each paper of a split, as ``name`` in the cookbook's registry.
 
     Its score is label_match. The cookbook's runner counts an answer as wrong if the server failed; for results to
     publish use ``evaluator.LabelEvaluator``, which raises.
-
-    Attributes:
-        release: the folder of a release.
-        rules: prompt, contract and reward.
-        split: ``"test"`` or ``"train"``.
-        name: in the registry.
     """
 
     release: str
@@ -59,13 +53,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
 
 
 def register_benchmark(release: str, rules: TaskRules, split: SplitName = "test") -> DisruptionBenchmark:
-    """Enter the benchmark into the cookbook's registry, so that ``run_benchmark("sciscirl_disruption", ...)`` works.
-
-    Its name ends as the task is called: ``sciscirl_novelty``, ``sciscirl_joint``.
-
-    Returns:
-        What was registered. A later call replaces it.
-    """
+    """Enter the benchmark as ``sciscirl_TASK`` into the cookbook's registry; a later call replaces it."""
     benchmark = DisruptionBenchmark(release, rules, split, f"sciscirl_{rules.target}")
     register(benchmark)
     return benchmark

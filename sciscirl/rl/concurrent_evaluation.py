@@ -24,10 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConcurrentEvaluator(LabelEvaluator):
-    """Starts an evaluation and returns; writes its metrics, as a row for its step, when it ends.
-
-    One evaluation at a time: the next waits for the one before, and raises its error. Arguments as LabelEvaluator.
-    """
+    """Evaluates while training goes on. A further call waits for the last one first, and raises its error."""
 
     _running: tuple[int, asyncio.Task[None]] | None = None
 
@@ -59,11 +56,7 @@ class ConcurrentEvaluator(LabelEvaluator):
             self._running = None
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """Cancel the running evaluation, because the run has ended.
-
-        Returns:
-            Its step and error (CancelledError if it was still running); None if all is well.
-        """
+        """Cancel the running evaluation, as the run has ended; return its step and error, if any."""
         if self._running is None:
             return None
         (step, judging), self._running = self._running, None

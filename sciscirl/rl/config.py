@@ -15,8 +15,7 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder
-from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
-from sciscirl.envs.dynamic_sampling import DynamicSampling
+from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm

@@ -162,10 +162,7 @@ def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
 async def evaluate_last(
     folder: Path, evaluator: LabelEvaluator, *, step: int | None = None, base_url: str | None = None
 ) -> None:
-    """Judge the trained model: the cookbook's loops evaluate before a step, and so miss the last one.
-
-    ``step`` is the number of steps of the last checkpoint, if its record does not tell.
-    """
+    """Judge the trained model, which the cookbook's loops do not; ``step`` is for checkpoints that name none."""
     checkpoint = find_checkpoint(folder, "sampler_path")
     step = step if step is not None or checkpoint is None else checkpoint.batch
     if checkpoint is None or step is None:

@@ -12,18 +12,11 @@ from sciscirl.runs.local_model import load_errors
 
 
 def choose_renderer(model_name: str) -> str:
-    """Name the chat format of a model that the cookbook knows, without thinking if possible.
-
-    The contracts allow nothing before the JSON, and ``<think>`` costs a point.
+    """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
 
     Example:
         >>> choose_renderer("Qwen/Qwen3-8B")
         'qwen3_disable_thinking'
-        >>> choose_renderer("models/mine")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: the cookbook knows no chat format for 'models/mine'. Name one: renderer=qwen3,
-        renderer=llama3, renderer=role_colon or another of tinker_cookbook.renderers.get_renderer.
     """
     try:
         names = model_info.get_recommended_renderer_names(model_name)

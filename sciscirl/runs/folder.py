@@ -37,23 +37,11 @@ _DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
 def locked_folder(
     folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
 ) -> Generator[None]:
-    """Lock a folder, made if needed, until the block or the process ends.
+    """Lock a folder, made if needed, by its file ``.lock``, until the block or the process ends.
 
-    Args:
-        folder: holds the lock as ``.lock``.
-        user: what works in it, for the message.
-        option: the option that names the folder, for the message.
-        error: the class to raise.
-
-    Raises:
-        SciSciRLError: another process holds the folder, it cannot be written, a link leads out of it, or it is a
-            release, which must stay as its manifest describes it.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home, locked_folder(Path(home, "run")):
-        ...     [path.name for path in Path(home, "run").iterdir()]
-        ['.lock']
+    ``error`` is raised if another process holds the folder, it cannot be written, a link leads out of it, or it is a
+    release, which must stay as its manifest describes it. The message names ``user``, what works in it, and ``option``,
+    which names the folder.
     """
     refuse_release(folder, option, error)
     in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
@@ -124,23 +112,14 @@ def begin_run(
     steps_per_epoch: int = 0,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
-    """Write ``run.json`` into a new folder, or check that the run there is the same one.
+    """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
     On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
+    ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
+    that numbers the steps of each epoch from 0. ``find`` returns the checkpoint to go on from, or raises; None: the
+    last one. Without a checkpoint the run begins at step 0.
 
-    Args:
-        folder: of the run.
-        release: the folder of a release.
-        settings: everything that decides what the run does, in JSON types.
-        resume: go on from the last checkpoint; without one, begin at step 0.
-        steps_per_epoch: of a loop that numbers the steps of each epoch from 0.
-        find: returns the checkpoint to go on from, or raises; None: the last one.
-
-    Returns:
-        The step at which training begins.
-
-    Raises:
-        SciSciRLError: the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
+    SciSciRLError if the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
     """
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
@@ -166,7 +145,12 @@ def begin_run(
     keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
     checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
-    keep_rows(folder / METRICS_FILE, lambda row: row.get("step") is None or _is_before(row["step"], step))
+
+    def is_kept(row: Mapping[str, Any]) -> bool:
+        taken = row.get("step")
+        return taken is None or (isinstance(taken, int | float) and taken < step)
+
+    keep_rows(folder / METRICS_FILE, is_kept)
     return step
 
 
@@ -185,10 +169,7 @@ def expand_home(path: str) -> Path:
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
-    """Return the last checkpoint of a run, None without one; unreadable lines are skipped.
-
-    ``key`` is the kind of weights that it needs: ``"state_path"`` to resume, ``"sampler_path"`` to sample.
-    """
+    """Return the last checkpoint that has ``state_path`` (to resume) or ``sampler_path`` (to sample), or None."""
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
 
 
@@ -256,10 +237,6 @@ def _is_checkpoint(row: Mapping[str, Any]) -> bool:
         and all(isinstance(text, str | None) for text in texts)
         and all(number is None or is_whole(number) for number in numbers)
     )
-
-
-def _is_before(taken: object, step: int) -> bool:
-    return isinstance(taken, int | float) and taken < step
 
 
 def open_store(folder: str | Path) -> TrainingRunStore:

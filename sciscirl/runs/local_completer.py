@@ -6,13 +6,21 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import tinker
 import torch
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.tokenizer_utils import Tokenizer
+
+
+def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
+    """Return tokens, mask and positions, (rows, longest): what is sampled next is in the last place of every row."""
+    longest = max(map(len, rows))
+    tokens = torch.tensor([[0] * (longest - len(row)) + [*row] for row in rows], device=device)
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
+    return tokens, mask, (mask.cumsum(1) - 1).clamp(min=0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,37 +32,23 @@ class _Request:
     answer: asyncio.Future[TokensWithLogprobs]
 
 
+@dataclass(eq=False)
 class LocalCompleter(TokenCompleter):
     """Answers with a model in this process; requests made at the same time share a batch.
 
     Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
     hardware or batches add numbers in another order, which can still tip a tie.
-
-    Args:
-        model: as ``load_local_model`` gives it; asked in the mode in which it is.
-        tokenizer: for stop conditions that are text.
-        max_tokens: of an answer.
-        temperature: of sampling; 0 is greedy.
-        seed: of sampling.
-        batch_size: prompts in one pass.
     """
 
-    def __init__(
-        self,
-        model: Any,  # noqa: ANN401 (PreTrainedModel or PeftModel)
-        tokenizer: Tokenizer,
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-        seed: int = 0,
-        batch_size: int = 16,
-    ) -> None:
-        self.model = model
-        self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
-        self.temperature = temperature
-        self.seed = seed
-        self.batch_size = batch_size
+    model: Any  # PreTrainedModel or PeftModel, asked in the mode in which it is
+    tokenizer: Tokenizer  # for stop conditions that are text
+    _: KW_ONLY
+    max_tokens: int  # of an answer
+    temperature: float = 1.0  # 0 is greedy
+    seed: int = 0
+    batch_size: int = 16  # prompts in one pass
+
+    def __post_init__(self) -> None:
         self._asked: Counter[tuple[int, ...]] = Counter()
         self._waiting: list[_Request] = []
         self._worker: asyncio.Task[None] | None = None
@@ -62,12 +56,7 @@ class LocalCompleter(TokenCompleter):
     async def __call__(
         self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
     ) -> TokensWithLogprobs:
-        """Complete a prompt.
-
-        Returns:
-            The tokens, the last of them the one that stopped it; their log-probabilities at temperature 1; and
-            ``"length"`` if it was cut off.
-        """
+        """Complete a prompt: tokens with the one that stopped it, and their log-probabilities at temperature 1."""
         prompt = model_input.to_ints()
         copy = self._asked[tuple(prompt)]  # several answers to one prompt differ
         self._asked[tuple(prompt)] += 1
@@ -101,12 +90,8 @@ class LocalCompleter(TokenCompleter):
     @torch.no_grad()
     def _complete(self, batch: Sequence[_Request]) -> list[TokensWithLogprobs]:
         answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
-        longest = max(len(request.prompt) for request in batch)
-        # Padding is on the left: what is sampled next is then in the last place of every row.
-        tokens = torch.tensor([[0] * (longest - len(request.prompt)) + request.prompt for request in batch])
-        mask = torch.tensor([[0] * (longest - len(request.prompt)) + [1] * len(request.prompt) for request in batch])
-        tokens, mask = tokens.to(self.model.device), mask.to(self.model.device)
-        positions, cache = (mask.cumsum(1) - 1).clamp(min=0), None
+        tokens, mask, positions = pad_left([request.prompt for request in batch], self.model.device)
+        cache = None
         is_open = [True] * len(batch)
         for place in range(max(request.n_tokens for request in batch)):
             output = self.model(

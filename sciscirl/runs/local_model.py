@@ -27,14 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def require_packages(*names: str) -> None:
-    """Make sure that packages of the ``sft`` extra are installed.
-
-    Example:
-        >>> require_packages("torch", "nosuchpackage")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: nosuchpackage is not installed. Install that: python3 scripts/install.py rl sft
-    """
+    """Make sure that packages of the ``sft`` extra are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py rl sft"
@@ -49,20 +42,14 @@ def load_base_model(
     device: str | None = None,
     attention: str | None = None,
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
-    """Load a causal language model.
+    """Load a causal language model, from the Hugging Face hub or a folder.
 
     Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``: FSDP shards only tensors of
-    the same type as the other weights, and mixed precision with another type would turn them into noise.
+    the same type as the other weights, and mixed precision with another type would turn them into noise. ``"int8"`` is
+    bitsandbytes' LLM.int8. ``dtype`` is that of weights that are not quantised, and of computation; None: as saved.
+    Without a device the caller places the model. ``attention`` is the kernel, as Transformers names it.
 
-    Args:
-        name: on the Hugging Face hub, or a folder.
-        quantize: ``"nf4"``, ``"int8"`` (bitsandbytes' LLM.int8) or ``"none"``.
-        dtype: of weights that are not quantised, and of computation; None: as saved.
-        device: where to put it; None: the caller places it.
-        attention: the kernel, as Transformers names it; None: its default.
-
-    Raises:
-        SciSciRLError: if it cannot be loaded, or bitsandbytes is not installed.
+    SciSciRLError if it cannot be loaded, or bitsandbytes is not installed.
 
     Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314, and 2022, LLM.int8, arXiv:2208.07339; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
     """
@@ -117,22 +104,13 @@ def find_base_model(folder: Path) -> str:
 
 
 def load_local_model(folder: Path, *, dtype: Precision | None = None, device: str | None = None) -> Any:  # noqa: ANN401
-    """Load a model, or an adapter on its base model, to be asked.
+    """Load a model, or an adapter on its base model, to be asked: a PreTrainedModel, or a PeftModel.
 
     An adapter trained on a quantised base corrects its rounding, and DoRA's magnitudes are measured on it. So it gets
-    the rounded weights, dequantised, and not the original ones.
+    the rounded weights, dequantised, and not the original ones. A ``dtype`` of None is the one as saved, or as the
+    adapter was trained; a ``device`` of None is the GPU if there is one.
 
-    Args:
-        folder: as Transformers or PEFT saves it.
-        dtype: of weights and of what is computed; None: as saved, or as the adapter was trained.
-        device: None: the GPU if there is one.
-
-    Returns:
-        A PreTrainedModel, or a PeftModel.
-
-    Raises:
-        SciSciRLError: if the folder holds neither, or what is damaged or cannot be loaded; or a package is not
-            installed.
+    SciSciRLError if the folder holds neither, or what is damaged or cannot be loaded; or a package is not installed.
     """
     import torch
 
@@ -162,11 +140,7 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
 
 @contextmanager
 def load_errors(what: str, name: str) -> Generator[None]:
-    """Say in one line that what somebody else's code loads is not there, or damaged.
-
-    Args:
-        what: is loaded: a model, its tokenizer, an adapter.
-        name: on the Hugging Face hub, or a folder.
+    """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
 
     Example:
         >>> with load_errors("model", "mine/model"):

@@ -67,15 +67,8 @@ def estimate_usage(
 ) -> Usage:
     """Estimate the tokens of a run from above, with prompts of average length.
 
-    Args:
-        prompt_tokens: of an average prompt.
-        max_tokens: of an answer.
-        n_steps: of training.
-        batch_size: papers per step.
-        group_size: answers per paper.
-        n_evaluations: of the test split.
-        n_test: answers per evaluation.
-        n_spares: how often a group may be sampled again; only its last answers are trained on.
+    ``n_test`` counts the answers of one evaluation. ``n_spares`` is how often a group may be sampled again; only its
+    last answers are trained on.
 
     Example:
         >>> estimate_usage(

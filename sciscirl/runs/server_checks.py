@@ -56,26 +56,14 @@ def find_server(base_url: str | None = None) -> str:
 
 
 def check_server(model_name: str, base_url: str | None = None, *, needs_training: bool = True) -> None:
-    """Make sure that the server answers, accepts the key, and offers the base model (for training).
-
-    The SDK itself would retry for minutes.
-    """
+    """Make sure that the server answers, accepts the key, and offers the model. The SDK would retry for minutes."""
     url = find_server(base_url)
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
 
 
 def check_weights(**paths: str | None) -> None:
-    """Refuse what cannot be a path of weights on a server; None is allowed.
-
-    Example:
-        >>> check_weights(checkpoint="tinker://0123:train:0/sampler_weights/000050", load_checkpoint=None)
-        >>> check_weights(checkpoint="runs/exp4")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: checkpoint is 'runs/exp4', needs a path as checkpoints.jsonl of a run has them:
-        tinker://MODEL/CHECKPOINT.
-    """
+    """Refuse what cannot be a path of weights on a server; None is allowed."""
     for name, path in paths.items():
         if path is not None and not re.fullmatch(r"tinker://[^/]+/.+", path):
             msg = (
@@ -162,9 +150,6 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
 
     ``with tinker.ServiceClient()`` closes the session too, but SDK 0.38 may then wait forever: its heartbeat task can
     miss its cancellation (1 of 40). Here closing takes half a minute at most, and a failure is only logged.
-
-    Raises:
-        ConfigError: as ``find_server``.
     """
     service = tinker.ServiceClient(base_url=find_server(base_url))
     status: Literal["success", "errored", "interrupted"] = "interrupted"
@@ -183,10 +168,7 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
 
 @contextmanager
 def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]:
-    """Turn the errors of the SDK that a user can solve into one line (SciSciRLError).
-
-    ``hint`` follows the message of a failure after the start.
-    """
+    """Turn the errors of the SDK that a user can solve into one line; ``hint`` ends it if a run had begun."""
     url, end = resolve_base_url(base_url), f".{hint}" if hint else ""
     try:
         yield

@@ -39,10 +39,7 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
 
 
 def recover_checkpoint(run: Path) -> CheckpointRecord | None:
-    """Return the last whole checkpoint of a run, None if there are no checkpoints; raise if all are damaged.
-
-    Damaged ones after it are named in a warning and lose their lines.
-    """
+    """Return the last whole checkpoint, or None without any. Warn of damaged ones; raise if all are damaged."""
     damaged: dict[str, str] = {}
     for record in reversed(read_checkpoints(run)):
         place = find_weights(run, record)

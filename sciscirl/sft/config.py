@@ -58,16 +58,13 @@ def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
 
 
 def make_examples(options: SftOptions) -> GoldExamples:
-    """Read the training split into the examples of all steps, in order.
-
-    Returns:
-        ``batch_size`` examples for each step: all epochs, or ``max_steps`` if that is fewer.
-    """
+    """Read the training split into ``batch_size`` examples for each step, in order: all epochs, or ``max_steps``."""
     builder, batch_size = make_papers_builder(options), resolve_preset(options).batch_size
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
     n_steps = min(len(papers) // batch_size, options.max_steps or len(papers))
-    examples = GoldExamples(papers.first(n_steps * batch_size), rules, renderer, confidence=options.confidence)
+    shown = papers.first(n_steps * batch_size)
+    examples = GoldExamples(papers=shown, rules=rules, renderer=renderer, confidence=options.confidence)
     _ = examples[0]  # a renderer that does not do is said before anything is loaded
     return examples
 
@@ -80,10 +77,7 @@ def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
-    """List the settings that a resumed run must share with its beginning.
-
-    The number of steps is among them, unlike in reinforcement learning: the learning rate falls towards the last step.
-    """
+    """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
     renderer = make_papers_builder(options).renderer_name

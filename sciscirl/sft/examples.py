@@ -25,17 +25,11 @@ MARKS = ("⟦", "⟧")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One paper's prompt and its gold answer.
-
-    Attributes:
-        openalex_id: of the paper.
-        tokens: the prompt as for sampling, then the answer and the end of the turn.
-        n_prompt: the first so many tokens are the prompt; only the others are trained on.
-    """
+    """One paper's prompt and its gold answer."""
 
     openalex_id: str
-    tokens: tuple[int, ...]
-    n_prompt: int
+    tokens: tuple[int, ...]  # the prompt as for sampling, then the answer and the end of the turn
+    n_prompt: int  # the first so many tokens are the prompt; only the others are trained on
 
 
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
@@ -43,12 +37,6 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
 
     A release has only labels. So the justification and signals of four keys are the same text for every paper, and the
     confidence is the same number; with probabilities it is that of the right label.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> paper = Paper("W1", PaperView("On sleep", "We sleep.", 2001, 3, None), Gold("neutral", None))
-        >>> gold_answer(paper, TaskRules(contract="two_keys"))
-        '{"disruption_label": "neutral", "confidence": 1.0}'
     """
     if not 0 <= confidence <= 1:
         msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
@@ -76,19 +64,16 @@ def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confide
     return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
 
 
+@dataclass(eq=False, kw_only=True)
 class GoldExamples(Sequence[Example]):
     """The examples of papers in training order, each built when used; a paper may come several times."""
 
-    def __init__(
-        self, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0
-    ) -> None:
-        self.papers = papers
-        self.rules = rules
-        self.renderer = renderer
-        self.confidence = confidence
+    papers: Sequence[Paper]
+    rules: TaskRules
+    renderer: Renderer
+    confidence: float
 
     def __len__(self) -> int:
-        """Return the number of examples, of all epochs."""
         return len(self.papers)
 
     @overload
@@ -96,7 +81,6 @@ class GoldExamples(Sequence[Example]):
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """Return one example, or some, in order."""
         if isinstance(index, slice):
             return [self._build(paper) for paper in self.papers[index]]
         return self._build(self.papers[index])

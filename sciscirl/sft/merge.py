@@ -15,23 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 def merge_adapter(adapter: Path, out: Path, *, dtype: Precision = "bfloat16", device: str = "cpu") -> Path:
-    """Merge an adapter into the weights that it was trained on.
+    """Merge an adapter, or that of a run, into the weights that it was trained on; ``out`` must not exist yet.
 
     A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be rounded away.
-    Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it.
-
-    Args:
-        adapter: its folder, or that of the run that made it.
-        out: a folder that does not exist yet; gets weights, configuration, tokenizer and chat template.
-        dtype: of the merged weights.
-        device: where to compute; the whole model has to fit there in ``dtype``.
-
-    Returns:
-        ``out``.
-
-    Raises:
-        SciSciRLError: if there is no adapter, ``out`` exists, or the base model cannot be loaded.
-        StorageError: if ``out`` cannot be written.
+    Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it. The whole model has to
+    fit on the device in ``dtype``. ``out`` gets weights, configuration, tokenizer and chat template.
 
     Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
     """

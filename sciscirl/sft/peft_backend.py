@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments, set_seed
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import PeftSftOptions
 from sciscirl.runs.folder import (
     ADAPTER,
@@ -23,16 +36,12 @@ from sciscirl.runs.folder import (
     find_checkpoint,
     find_weights,
     locked_folder,
+    open_store,
     write_json,
 )
-from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import (
-    ADAPTER_FILES,
-    TRAINED_ON_FILE,
-    load_base_model,
-    require_packages,
-)
-from sciscirl.sft.checkpoints import CHECKPOINTS, recover_checkpoint
+from sciscirl.runs.local_completer import LocalCompleter, pad_left
+from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE, load_base_model, require_packages
+from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
     list_settings,
     make_evaluator,
@@ -41,28 +50,24 @@ from sciscirl.sft.config import (
     resolve_folder,
     resolve_preset,
 )
-from sciscirl.sft.trainer_parts import Judge, Recorder, collate, wait_for_all
+from sciscirl.sft.examples import Example
 
 logger = logging.getLogger(__name__)
 
+_IGNORED: Final = -100  # what Transformers' loss leaves out
 _OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
 
 
 def train_with_peft(options: PeftSftOptions) -> Path:
-    """Train an adapter; with one process, evaluate on the way and after the last step.
+    """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
 
     The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
     ``predictions`` a Parquet file for each evaluation, and at the end ``adapter``. Under ``accelerate launch`` every
     process calls this, and the first one writes.
 
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if an option is impossible, a package or the model is not to be had, or the folder is in use,
-            holds another run, or no whole checkpoint of this one although it had some.
-        StorageError: if the disk fails. The run can be resumed.
+    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
+    resumed.
     """
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
     folder, preset = resolve_folder(options, "peft"), resolve_preset(options)
@@ -155,15 +160,15 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
 
 
 def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  # noqa: ANN401 (PeftModel)
-    """Put a fresh adapter on every linear layer of the base model but the last.
-
-    Without dropout, which would have DoRA compute the base's output twice.
+    """Put a fresh adapter on every linear layer but the last. Dropout would have DoRA compute the base twice.
 
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
+    from accelerate.utils import parse_flag_from_env
     from peft import LoraConfig, get_peft_model
 
-    preset, is_sharded = resolve_preset(options), arguments.parallel_mode.value == "distributed" and _has_fsdp()
+    preset, is_distributed = resolve_preset(options), arguments.parallel_mode.value == "distributed"
+    is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
     device = None if is_sharded else str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False
@@ -199,7 +204,97 @@ def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> Non
         write_json(kept / TRAINED_ON_FILE, trained_on)
 
 
-def _has_fsdp() -> bool:
-    from accelerate.utils import parse_flag_from_env
+def collate(examples: Sequence[Example]) -> dict[str, Any]:
+    """Put examples into one batch, padded on the left, so that all answers end together.
 
-    return parse_flag_from_env("ACCELERATE_USE_FSDP")
+    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000 tokens
+    of vocabulary would take more memory than the model. Tensors are int64, (examples, longest), ``labels`` (examples,
+    ``logits_to_keep``) with -100 where nothing is trained on.
+
+    Example:
+        >>> batch = collate(
+        ...     [
+        ...         Example(openalex_id="W1", tokens=(5, 6, 7, 8), n_prompt=2),
+        ...         Example(openalex_id="W2", tokens=(5, 9), n_prompt=1),
+        ...     ]
+        ... )
+        >>> batch["input_ids"].tolist(), batch["position_ids"].tolist()
+        ([[5, 6, 7, 8], [0, 0, 5, 9]], [[0, 1, 2, 3], [0, 0, 0, 1]])
+        >>> batch["logits_to_keep"], batch["labels"].tolist()
+        (3, [[-100, 7, 8], [-100, -100, 9]])
+    """
+    answers = [example.tokens[example.n_prompt :] for example in examples]
+    kept = max(map(len, answers)) + 1
+    tokens, mask, positions = pad_left([example.tokens for example in examples])
+    return {
+        "input_ids": tokens,
+        "attention_mask": mask,
+        "position_ids": positions,
+        "labels": torch.tensor([[_IGNORED] * (kept - len(answer)) + [*answer] for answer in answers]),
+        "logits_to_keep": kept,
+    }
+
+
+@dataclass(eq=False)
+class Recorder(TrainerCallback):
+    """Writes metrics and checkpoints as the cookbook's loops do, with their names and step numbers."""
+
+    folder: Path
+    trained_on: Mapping[str, str]
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: object,
+    ) -> None:
+        """Write the metrics of a step; the loop's summary of the whole run has no loss."""
+        if state.is_world_process_zero and logs and "loss" in logs:
+            metrics = {
+                "train_mean_nll": logs["loss"],
+                "learning_rate": logs["learning_rate"],
+                "grad_norm": logs["grad_norm"],
+                "progress": state.global_step / state.max_steps,
+            }
+            taken = state.global_step - 1
+            open_store(self.folder).write_metrics(metrics, step=taken)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Record a checkpoint, once every process has written its part."""
+        wait_for_all(args)
+        if state.is_world_process_zero:
+            enter_checkpoint(self.folder, state.global_step, self.trained_on)
+
+
+@dataclass(eq=False)
+class Judge(TrainerCallback):
+    """Evaluates the model before every ``every``-th step."""
+
+    evaluator: LabelEvaluator
+    completer: LocalCompleter
+    folder: Path
+    every: int
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Evaluate if it is time to."""
+        if state.global_step % self.every == 0:
+            self.judge(state.global_step)
+
+    def judge(self, step: int) -> None:
+        """Evaluate the model as it is, and write it down under ``step``."""
+        model = self.completer.model
+        was_training = model.training
+        model.eval()
+        export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+        store = open_store(self.folder)
+        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
+        store.write_metrics(asyncio.run(answers), step=step)
+        model.train(was_training)
+
+
+def wait_for_all(arguments: TrainingArguments) -> None:
+    """Wait until every process of the run is here."""
+    if arguments.distributed_state is not None:
+        arguments.distributed_state.wait_for_everyone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import chz
@@ -29,15 +30,12 @@ from sciscirl.sft.config import (
 from sciscirl.sft.examples import GoldExamples, to_datum
 
 
+@dataclass(eq=False)
 class GoldDataset(SupervisedDataset):
-    """Batches of gold answers; all our epochs are one epoch of the cookbook's loop.
+    """Batches of gold answers. Our epochs are one of the cookbook's, which numbers batches from 0 in every epoch."""
 
-    That loop numbers batches from 0 in every epoch, and so would its metrics.
-    """
-
-    def __init__(self, examples: GoldExamples, batch_size: int) -> None:
-        self.examples = examples
-        self.batch_size = batch_size
+    examples: GoldExamples
+    batch_size: int
 
     def get_batch(self, index: int) -> list[tinker.Datum]:
         """Return the batch of one step."""
@@ -45,7 +43,6 @@ class GoldDataset(SupervisedDataset):
         return [to_datum(example) for example in self.examples[start : start + self.batch_size]]
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self.examples) // self.batch_size
 
     def set_epoch(self, seed: int = 0) -> None:
@@ -107,18 +104,11 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
 
 
 async def train_on_tinker(options: TinkerSftOptions) -> Path:
-    """Train, with evaluations on the way and one after the last step.
+    """Train, with evaluations on the way and one after the last step. Return the folder of the run.
 
     The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
-
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if an option is impossible, the folder is in use or holds another run, or the server is down,
-            refuses the key or does not offer the model.
-        StorageError: if the disk fails. The run can be resumed.
+    SciSciRLError if an option is impossible, the folder is in use or holds another run, or the server is down, refuses
+    the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
     """
     folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
     n_steps = len(make_examples(options)) // preset.batch_size

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from sciscidata._support.terminal import align_columns
 from sciscidata.plots import save
 from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -92,18 +93,11 @@ def plan_runs(options: GroupSizeOptions) -> dict[int, TrainOptions]:
 
 
 async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
-    """Train once with each group size, and compare.
+    """Train once with each group size, and compare: GROUP_SIZES, in the order of ``sizes`` (``summarize``).
 
     Runs lie in ``out/group_004`` and so on (see ``train_preset``), next to ``group_sizes.parquet``,
     ``group_sizes.csv``, ``steps.parquet`` (STEPS) and ``group_sizes.png``. Finished runs are kept; a stopped one goes
-    on at its last checkpoint.
-
-    Returns:
-        GROUP_SIZES, in the order of ``sizes``; see ``summarize``.
-
-    Raises:
-        SciSciRLError: as ``plan_runs`` and ``train_preset`` do, or the folder is in use.
-        StorageError: if the disk is full, or the folder cannot be written.
+    on at its last checkpoint. SciSciRLError as ``plan_runs`` and ``train_preset``, or if the folder is in use.
     """
     runs, out = plan_runs(options), expand_home(options.out)
     with locked_folder(out, user="sweep", option="folder: out="):
@@ -134,13 +128,11 @@ def _read_last_test(folder: Path) -> dict[str, float]:
 
 
 def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
-    """Read the training steps of a run's ``metrics.jsonl``.
+    """Read the training steps of a run's ``metrics.jsonl`` as STEPS; null where not logged.
 
-    Returns:
-        STEPS: ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and
-        ``correct_rate`` (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in
-        which they were sampled, ``rollouts_per_second`` by the whole of the step without evaluations; null where not
-        logged.
+    Ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and ``correct_rate``
+    (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in which they were sampled,
+    ``rollouts_per_second`` by the whole of the step without evaluations.
     """
     rows: list[dict[str, Any]] = []
     for row in open_store(folder).read_metrics():
@@ -165,9 +157,7 @@ def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
 
 
 def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.DataFrame:
-    """Put each group size into one row of GROUP_SIZES: means over the steps, and median speeds.
-
-    The median, because the first step of a server is slow. ``tests`` are the last held-out metrics by group size.
+    """Put each group size into a row of GROUP_SIZES: means, and median speeds, as a server's first step is slow.
 
     Example:
         >>> steps = pl.DataFrame([{"group_size": 4, "step": step, "rollouts": 8, "mean_reward": step / 2,
@@ -193,9 +183,7 @@ def _mean(values: pl.Series) -> float | None:
 
 def render_group_sizes(table: pl.DataFrame) -> str:
     """Write GROUP_SIZES as a table for a terminal, a column for each group size."""
-    rows = [[name, *(_cell(value) for value in table[name])] for name in table.columns]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(align_columns([[name, *map(_cell, table[name])] for name in table.columns]))
 
 
 def _cell(value: float | None) -> str:

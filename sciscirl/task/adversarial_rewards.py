@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
@@ -43,34 +44,14 @@ _COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdversarialRules:
-    """What a challenged answer earns, and who challenges and judges it.
+    """What a challenged answer earns, and who challenges and judges it. RewardError if revision is above defence."""
 
-    Attributes:
-        credit: R_correctness of two labels. ``"both"``: +1 if both are right, else -1, as published; ``"mean"``: the
-            mean of +1 or -1 for each. For one label they are the same.
-        reasoning: the most that R_reasoning can be.
-        revision: R_adaptation of a label that was wrong at first and right in the end.
-        defence: R_adaptation of a label that was right both times.
-        challenger: Agent B: ``"rules"``, or a base model that the server offers. It is not trained.
-        judge: a base model that awards R_reasoning; None: the rubric does.
-
-    Raises:
-        RewardError: on construction; a value is out of range (reasoning 0 to 0.3, revision and defence 0 to 0.2), or
-            revision is above defence, so being wrong at first would pay.
-
-    Example:
-        >>> AdversarialRules(revision=0.2, defence=0.1)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RewardError: revision is 0.2, above defence 0.1: a wrong start would pay. Raise defence.
-    """
-
-    credit: Credit = "both"
-    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3
-    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
-    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2
-    challenger: str = BY_RULES
-    judge: str | None = None
+    credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
+    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be
+    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # R_adaptation of a label that was wrong, then right
+    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # the same, right both times
+    challenger: str = BY_RULES  # Agent B: BY_RULES, or a base model that the server offers; not trained
+    judge: str | None = None  # a base model that awards R_reasoning; None: the rubric does
 
     def __post_init__(self) -> None:
         check_fields(self, RewardError)
@@ -81,22 +62,13 @@ class AdversarialRules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Episode:
-    """One episode: the paper, the first answer, the challenge and the final answer. It has no field for a gold label.
+    """One episode: paper, first answer, challenge and final answer. There is no field for a gold label."""
 
-    Attributes:
-        view: the paper as the model saw it.
-        first: the answer before the challenge.
-        first_text: the text of ``first``.
-        challenge: the objection; ``""`` if the first answer was not valid and met none.
-        final: the answer after the challenge; if the first one was cut off and there was no second turn, that one.
-        final_text: the text of ``final``.
-    """
-
-    view: PaperView
+    view: PaperView  # the paper as the model saw it
     first: Answer
     first_text: str
-    challenge: str
-    final: Answer
+    challenge: str  # "" if the first answer was not valid and met none
+    final: Answer  # the first answer, if that was cut off and there was no second turn
     final_text: str
 
 
@@ -104,13 +76,12 @@ class Episode:
 class Reasoning:
     """The three criteria of the rubric; each is worth a third of R_reasoning.
 
-    Attributes:
-        grounded: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
-            words in a row, with at least one telling word.
-        responsive: the justification takes up at least two telling words of the challenge that the first
-            justification did not have.
-        own_words: the justification has 8 to 120 words. At least half of its runs of four words occur in it only once,
-            and not in the first justification, the challenge, the title or the abstract.
+    - ``grounded``: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
+      words in a row, with at least one telling word.
+    - ``responsive``: the justification takes up at least two telling words of the challenge that the first
+      justification did not have.
+    - ``own_words``: the justification has 8 to 120 words. At least half of its runs of four words occur in it only
+      once, and not in the first justification, the challenge, the title or the abstract.
     """
 
     grounded: bool = False
@@ -139,21 +110,6 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
     An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
     and digits, whatever their case. A telling word has five letters or more, and is neither a label nor one of a few
     dozen common words.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer, render_answer
-        >>> view = PaperView("On sleep", "Mice kept awake forget a learned maze.", 2001, 3, None)
-        >>> first, final = (
-        ...     render_answer("neutral", "four_keys", justification=words, signals=["a learned maze"])
-        ...     for words in ("It is one finding among many.", "Memory loss in animals was known, as objected; but the "
-        ...                   "maze task itself was older, so neither side gains.")
-        ... )
-        >>> answers = [parse_answer(text, "four_keys") for text in (first, final)]
-        >>> judge_by_rubric(Episode(
-        ...     view=view, first=answers[0], first_text=first, challenge="Others know memory loss in animals already.",
-        ...     final=answers[1], final_text=final,
-        ... ))
-        Reasoning(grounded=True, responsive=True, own_words=True)
     """
     if not episode.final.is_valid:
         return Reasoning()
@@ -172,20 +128,12 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
 def score_episode(
     episode: Episode, gold: Mapping[str, str], rules: AdversarialRules, n_steps: int | None = None
 ) -> AdversarialParts:
-    """Reward one episode.
+    """Reward one episode; ``gold`` has the label of each label column.
 
-    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``. R_adaptation is the mean
-    over the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0; 0 if the first answer is
-    not valid. A final answer that is not valid earns -1 in all.
-
-    Args:
-        episode: what happened.
-        gold: the label of each label column of the task (``Paper.labels``).
-        rules: what each part is worth.
-        n_steps: 0 to N_STEPS, as a judge awarded; None: as the rubric awards.
-
-    Raises:
-        RewardError: ``n_steps`` is not from 0 to N_STEPS.
+    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps`` is what a
+    judge awarded, None: the rubric's. R_adaptation is the mean over the labels of ``revision`` (wrong, then right),
+    ``defence`` (right both times) or 0; 0 if the first answer is not valid. A final answer that is not valid earns -1
+    in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):
@@ -194,12 +142,12 @@ def score_episode(
     if not episode.final.is_valid:
         return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
     hits = {column: episode.final.labels[column] == label for column, label in gold.items()}
-    right = float(all(hits.values())) if rules.credit == "both" else _mean(map(float, hits.values()))
+    right = float(all(hits.values())) if rules.credit == "both" else fmean(map(float, hits.values()))
     correctness = 2 * right - 1
     reasoning = rules.reasoning * awarded / N_STEPS
     adaptation = 0.0
     if episode.first.is_valid:
-        adaptation = _mean(
+        adaptation = fmean(
             hit * (rules.defence if episode.first.labels[column] == gold[column] else rules.revision)
             for column, hit in hits.items()
         )
@@ -207,11 +155,6 @@ def score_episode(
     correctness, reasoning, adaptation = (round(part, 9) for part in (correctness, reasoning, adaptation))
     total = round(math.fsum((correctness, reasoning, adaptation)), 9)
     return AdversarialParts(correctness, reasoning, adaptation, total)
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = [*values]
-    return math.fsum(numbers) / len(numbers)
 
 
 def _read_reasons(text: str) -> tuple[str, list[str]]:

@@ -50,10 +50,8 @@ _FLAT_OBJECT: Final = re.compile(rf'\{{(?:{_STRING}|[^{{"}}])*+(\}}?)', re.DOTAL
 def read_json(text: str) -> tuple[Any, JsonProblem]:
     """Read one JSON value as RFC 8259 has it, where Python is more generous. Every number becomes a float.
 
-    Returns:
-        The value and ``""``, or None and the problem. An object with the same key twice counts as JSON without a value.
-
-    Source: RFC 8259.
+    Returns the value and ``""``, or None and the problem. An object with the same key twice counts as JSON without a
+    value.
 
     Example:
         >>> read_json('{"a": 1}')
@@ -106,8 +104,8 @@ def _depth(text: str) -> int:
 def contract_keys(contract: ContractName, target: TargetName = "disruption") -> tuple[str, ...]:
     """Return the keys of a contract, in the order in which prompts show them.
 
-    The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and
-    ``two_keys`` have one more label key, and ``probabilities`` has the six label names.
+    The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and ``two_keys``
+    have one more label key, and ``probabilities`` has the six label names.
 
     Example:
         >>> contract_keys("two_keys"), contract_keys("probabilities", "novelty")
@@ -122,34 +120,23 @@ def contract_keys(contract: ContractName, target: TargetName = "disruption") -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The verdict on one model output.
+    """The verdict on one model output. Labels, forecast and confidence are empty or None unless it is valid.
 
-    Attributes:
-        target: the task.
-        labels: the label of each label column; empty unless valid.
-        forecast: under ``probabilities``, the probability of each label name, adding up to 1 for each label column;
-            empty unless valid.
-        confidence: 0 to 1, None unless valid. Under ``probabilities`` the probability of the label; for two labels the
-            product.
-        is_json: the whole text is one JSON value (RFC 8259) of any type.
-        is_valid: it also keeps the contract.
-        tolerant_labels: labels that a lenient reader finds in JSON objects inside the text, where these agree. They
-            are reported, never rewarded.
-        tolerant_confidence: the confidence in the same object, if it is a number from 0 to 1.
-        has_think: the raw text ``<think>`` is anywhere in the output.
-        problem: the first reason why the output is not valid, ``""`` if it is.
+    Under ``probabilities``, ``forecast`` has the probability of each label name, adding up to 1 for each label column,
+    and ``confidence`` is that of the label; for two labels the product. A lenient reader finds ``tolerant_labels`` in
+    JSON objects inside the text, where these agree. They are reported, never rewarded.
     """
 
     target: TargetName = "disruption"
-    labels: Mapping[str, str]
+    labels: Mapping[str, str]  # by label column
     forecast: Mapping[str, float]
-    confidence: float | None
-    is_json: bool
-    is_valid: bool
+    confidence: float | None  # 0 to 1
+    is_json: bool  # the whole text is one JSON value (RFC 8259) of any type
+    is_valid: bool  # it also keeps the contract
     tolerant_labels: Mapping[str, str]
-    tolerant_confidence: float | None
-    has_think: bool
-    problem: Problem
+    tolerant_confidence: float | None  # in the same object, if it is a number from 0 to 1
+    has_think: bool  # the raw text <think> is anywhere in the output
+    problem: Problem  # the first reason why the output is not valid, "" if it is
 
     @property
     def label(self) -> str | None:
@@ -163,7 +150,7 @@ class Answer:
 
 
 def parse_answer(text: str, contract: ContractName, target: TargetName = "disruption") -> Answer:
-    """Judge one model output by its contract. Never raises.
+    """Judge one model output, as sampled and with its thinking, by its contract. Never raises.
 
     A valid answer is one JSON object with exactly the keys of the contract, each once:
 
@@ -176,11 +163,6 @@ def parse_answer(text: str, contract: ContractName, target: TargetName = "disrup
 
     Only JSON's own white space may stand before and after the object: no code fence, byte order mark or remark.
     ``<think>`` inside a string keeps the contract; the reward has a term of its own for it.
-
-    Args:
-        text: the output as sampled, with thinking. One that was cut off is no longer JSON.
-        contract: one of CONTRACTS.
-        target: which labels are asked for.
 
     Example:
         >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.6}', "two_keys")
@@ -224,17 +206,9 @@ def render_answer(
 ) -> str:
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
-    Args:
-        labels: the label, or one for each label column.
-        contract: one of CONTRACTS.
-        target: which labels are asked for.
-        confidence: under ``probabilities`` the probability of each label, rounded to four digits; the other labels
-            share the rest. It must be above 1/3 there, or the labels tie and the answer is not valid.
-        justification: of ``four_keys``.
-        signals: of ``four_keys``.
-
-    Raises:
-        ReleaseError: a label is missing or unknown.
+    Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the other labels share the
+    rest. It must be above 1/3 there, or the labels tie and the answer is not valid. ReleaseError if a label is missing
+    or unknown.
 
     Example:
         >>> render_answer("neutral", "two_keys", confidence=0.5)

@@ -33,21 +33,13 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PaperView:
-    """What a prompt may say about a paper. There is no field for a score or a label, so none can leak.
+    """What a prompt may say about a paper. There is no field for a score or a label, so none can leak."""
 
-    Attributes:
-        title: plain text, null where the release has none.
-        abstract: plain text, null where the release has none.
-        publication_year: calendar year.
-        cited_by_count: citations when the release was made, whatever the citation window of the score.
-        primary_field: OpenAlex field, for example ``"Neuroscience"``.
-    """
-
-    title: str | None
+    title: str | None  # plain text; None where the release has none, as for the others
     abstract: str | None
     publication_year: int | None
-    cited_by_count: int | None
-    primary_field: str | None
+    cited_by_count: int | None  # when the release was made, whatever the citation window of the score
+    primary_field: str | None  # of OpenAlex, for example "Neuroscience"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +82,7 @@ def short_name(column: str) -> str:
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName) -> dict[str, str]:
-    """Return the gold label of each label column of a task, checked.
-
-    Args:
-        labels: one label for each label column; or just the label, if the task has one.
-        target: the task.
-
-    Raises:
-        ReleaseError: a label is missing or not in its vocabulary.
+    """Return the gold label of each label column, checked (ReleaseError); for one column a label alone will do.
 
     Example:
         >>> name_gold("novel", "novelty")
@@ -116,13 +101,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: TargetName)
 
 
 def count_labels(papers: Iterable[Paper], target: TargetName) -> tuple[tuple[str, int], ...]:
-    """Count the papers of each label of a task, in the order of the vocabularies. A label may have 0.
-
-    Example:
-        >>> view = PaperView("On sleep", None, 2001, 3, None)
-        >>> count_labels([Paper("W1", view, Gold("neutral", None))], "disruption")
-        (('disruptive', 0), ('consolidating', 0), ('neutral', 1))
-    """
+    """Count the papers of each label of a task, in the order of the vocabularies. A label may have 0."""
     counts = Counter(label for paper in papers for label in paper.labels(target).values())
     return tuple((label, counts[label]) for column in TARGETS[target] for label in VOCABULARIES[column])
 

@@ -227,21 +227,12 @@ _CUT: Final = " …"
 def render_prompt(
     view: PaperView, style: PromptStyle, contract: ContractName, target: TargetName = "disruption"
 ) -> list[dict[str, str]]:
-    r"""Write the messages that ask for the label or labels of one paper.
+    r"""Write the messages that ask for the label or labels of one paper: system, then user.
 
-    Args:
-        view: what may be seen of the paper.
-        style: ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions that the
-            model should ask itself and three invented examples.
-        contract: which keys the answer must have.
-        target: which labels are asked for.
-
-    Returns:
-        A system and a user message, each with ``role`` and ``content``. The system message is the same for every
-        paper. The user message holds the paper as one line of JSON; no text of the paper can end that line.
-
-    Raises:
-        PromptError: style, contract or target is unknown.
+    Style ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions that the model
+    should ask itself and three invented examples. The system message is the same for every paper. The user message
+    holds the paper as one line of JSON; no text of the paper can end that line. PromptError if style, contract or
+    target is unknown.
 
     Example:
         >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)
@@ -311,8 +302,8 @@ def _either(names: list[str]) -> str:
 def render_record(view: PaperView) -> str:
     r"""Write what may be seen of a paper as one line of JSON without the special tokens of any tokenizer.
 
-    Whatever a tokenizer or chat template could take for markup becomes a JSON escape: line ends, and ``<`` and ``[``
-    before letters or marks. Reading the JSON gives the text back unchanged.
+    What a tokenizer or chat template could take for markup becomes a JSON escape: line ends, and ``<`` and ``[`` before
+    letters or marks. Reading the JSON gives the text back unchanged.
 
     Example:
         >>> print(render_record(PaperView("[INST] a\nb", None, 2001, 3, None)))
@@ -333,16 +324,11 @@ def escape_markup(text: str) -> str:
 
 
 def cap_view(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> PaperView:
-    """Shorten the abstract until the paper's record has at most ``n_tokens`` tokens.
+    """Shorten the abstract until the paper's record, as the prompt shows it, has at most ``n_tokens`` tokens.
 
     The abstract loses whole words from its end and gains ``…``. A run of more than 40 characters without a space is cut
-    every 40 characters. All other fields are kept.
-
-    The cap is for the record as the prompt shows it, without the rest of the prompt. ``count_tokens`` counts the tokens
-    of a text with the tokenizer of the model.
-
-    Raises:
-        PromptError: the record does not fit even without its abstract.
+    every 40 characters. All other fields are kept. ``count_tokens`` counts the tokens of a text with the model's
+    tokenizer. PromptError if the record does not fit even without its abstract.
 
     Example:
         >>> view = PaperView("Title", "one two three four", 2001, 3, None)

@@ -46,40 +46,25 @@ class RewardTable:
     labels. So every constant answer earns ``kept + correct / K + wrong * (K - 1) / K`` on average. A constant forecast
     earns the more, the nearer it is to the normed product of weights and shares, which is uniform.
 
-    Attributes:
-        name: by which presets and logs call it.
-        not_json: the parse part of an answer that is not JSON. Only ``think`` is added to it.
-        broken: the contract part of JSON that breaks the contract. It has no task part.
-        kept: the contract part of a valid answer.
-        correct: the task part of a valid answer with the right label, before weights.
-        wrong: the task part of a valid answer with another label.
-        adjacent: the task part of a valid answer whose label is ADJACENT to the right one; None: ``wrong``.
-        think: added to any case if the raw text ``<think>`` is anywhere in the answer.
-        class_weights: pairs of gold label and factor on ``correct``; a label without a pair has 1.
-        is_balanced: whether ``gold_weights`` apply.
-        gold_weights: pairs of gold label and factor on the whole task part, set by ``balance``.
-        share_penalty: L of the batch term ``-L * (share of the label among recent answers - its share in the training
-            split)``, see ``share_penalty.batch_term``.
-
-    Raises:
-        RewardError: on construction; a value is not finite, a weight is not positive or has an unknown label, or a
-            better case would not earn more than a worse one.
+    The batch term is ``-share_penalty * (share of the label among recent answers - its share in the training split)``,
+    see ``class_share_penalty.batch_term``. RewardError if a value is not finite, a weight is not positive or has an
+    unknown label, or a better case would not earn more than a worse one.
 
     Source: quadratic score, Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2; Gneiting & Raftery 2007,
     doi:10.1198/016214506000001437.
     """
 
     name: str
-    not_json: float = -1.0
-    broken: float
-    kept: float
-    correct: float
-    wrong: float
-    adjacent: float | None = None
-    think: float = -1.0
-    class_weights: tuple[tuple[str, float], ...] = ()
+    not_json: float = -1.0  # the parse part of an answer that is not JSON; only think is added to it
+    broken: float  # the contract part of JSON that breaks the contract; it has no task part
+    kept: float  # the contract part of a valid answer
+    correct: float  # the task part of a valid answer with the right label, before weights
+    wrong: float  # the task part of a valid answer with another label
+    adjacent: float | None = None  # the same, if that label is ADJACENT to the right one; None: wrong
+    think: float = -1.0  # added to any case if the raw text <think> is anywhere in the answer
+    class_weights: tuple[tuple[str, float], ...] = ()  # gold label and factor on correct; a label without a pair has 1
     is_balanced: bool = False
-    gold_weights: tuple[tuple[str, float], ...] = ()
+    gold_weights: tuple[tuple[str, float], ...] = ()  # gold label and factor on the whole task part, set by balance
     share_penalty: float = 0.0
 
     def __post_init__(self) -> None:
@@ -174,15 +159,10 @@ REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
 
 
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:
-    """Weight a balanced table by the class counts of a training split.
+    """Weight a balanced table by the counts of each label in a training split (``papers.count_labels``).
 
-    Args:
-        table: with ``is_balanced``.
-        counts: papers of each label, from ``papers.count_labels``.
-
-    Raises:
-        RewardError: a label has less than 1/MAX_WEIGHT of an even share of the papers, so a few papers would count as
-            much as all others; or the table is not balanced.
+    RewardError if the table is not balanced; or if a label has less than 1/MAX_WEIGHT of an even share of the papers,
+    so a few papers would count as much as all others.
 
     Example:
         >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]

@@ -17,31 +17,16 @@ from sciscirl.task.rewards import REWARDS, RewardTable, balance
 class TaskRules:
     """What the model is asked, how it must answer, and what the answer earns.
 
-    Attributes:
-        target: which labels are asked for.
-        style: which prompt (``prompts.render_prompt``).
-        contract: which keys the answer has.
-        reward: a name in ``rewards.REWARDS``.
-        max_paper_tokens: the cap for a paper's record; a longer abstract is cut. Not published.
-        class_counts: training papers of each label, the weights of a balanced reward. ``fitted`` sets it.
-
-    Raises:
-        SciSciRLError: on construction; a value is not allowed, or a reward with partial credit meets the contract
-            ``probabilities``, whose quadratic score pays for nearly right answers already.
-
-    Example:
-        >>> TaskRules(style="poem")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: TaskRules.style is 'poem', needs one of plain, ontology, checklist.
+    SciSciRLError if a reward with partial credit meets the contract ``probabilities``, whose quadratic score pays for
+    nearly right answers already.
     """
 
     target: TargetName = "disruption"
     style: PromptStyle = "plain"
     contract: ContractName = "four_keys"
-    reward: str = "soft"
-    max_paper_tokens: PositiveInt = 1024
-    class_counts: tuple[tuple[str, int], ...] = ()
+    reward: str = "soft"  # a name in rewards.REWARDS
+    max_paper_tokens: PositiveInt = 1024  # the cap for a paper's record; a longer abstract is cut. Not published
+    class_counts: tuple[tuple[str, int], ...] = ()  # training papers of each label; fitted sets it
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -53,11 +38,7 @@ class TaskRules:
             raise SciSciRLError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules with the class counts of the training papers, if the reward is balanced.
-
-        Raises:
-            RewardError: a label has too few papers.
-        """
+        """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
         if not REWARDS[self.reward].is_balanced:
             return self
         rules = replace(self, class_counts=count_labels(papers, self.target))
@@ -76,17 +57,7 @@ class TaskRules:
 
 
 def check_positive(**values: object) -> None:
-    """Refuse a value that is not a whole number of at least 1.
-
-    Raises:
-        SciSciRLError: one of ``values`` is not; the message has its name.
-
-    Example:
-        >>> check_positive(batch_size=0)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: batch_size is 0, needs a whole number of at least 1.
-    """
+    """Refuse a value that is not a whole number of at least 1 (SciSciRLError)."""
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             msg = f"{name} is {value!r}, needs a whole number of at least 1."

@@ -44,9 +44,7 @@ DIVERGENCE: Final = pl.Schema(
 
 
 def first_divergence(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Return the place, from 0, of the first token that differs; None if equal.
-
-    If one answer begins the other, that is the place after its end.
+    """Return the place, from 0, of the first token that differs, or after the shorter answer; None if equal.
 
     Example:
         >>> first_divergence([5, 6, 7], [5, 9]), first_divergence([5], [5, 6]), first_divergence([5], [5])
@@ -59,26 +57,18 @@ def first_divergence(left: Sequence[int], right: Sequence[int]) -> int | None:
 
 
 def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
-    """Compare a run with the reference.
+    """Compare a run with the reference, ANSWERS of the same prompts in the same order (ValueError).
 
-    Args:
-        answers: ANSWERS of the run.
-        reference: ANSWERS of the same prompts, in the same order.
+    Returns DIVERGENCE, a row for each mode in the order of the reference:
 
-    Returns:
-        DIVERGENCE, a row for each mode in the order of the reference:
-
-        - ``n``: prompts.
-        - ``identical_share``: share of prompts with the same tokens.
-        - ``first_divergence_median``, ``first_divergence_min``: place of the first token that differs, from 0, among
-          the answers that do differ; null where none does.
-        - ``logprob_difference_mean``, ``logprob_difference_max``: absolute difference in the log-probability (nats) of
-          the reference's tokens, over all of them, both in one pass over prompt and answer; null where one was not to
-          be had. This is what moves before any token does.
-        - ``label_flip_share``: share of prompts with another label; an invalid answer counts as a label of its own.
-
-    Raises:
-        ValueError: if they are not of the same prompts.
+    - ``n``: prompts.
+    - ``identical_share``: share of prompts with the same tokens.
+    - ``first_divergence_median``, ``first_divergence_min``: place of the first token that differs, from 0, among the
+      answers that do differ; null where none does.
+    - ``logprob_difference_mean``, ``logprob_difference_max``: absolute difference in the log-probability (nats) of the
+      reference's tokens, over all of them, both in one pass over prompt and answer; null where one was not to be had.
+      This is what moves before any token does.
+    - ``label_flip_share``: share of prompts with another label; an invalid answer counts as a label of its own.
 
     Example:
         >>> row = {"mode": "greedy", "openalex_id": "W1", "text": "", "logprobs": [-0.5, -0.5]}

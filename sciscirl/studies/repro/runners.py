@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tinker
 import torch
@@ -20,33 +21,16 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import load_base_model, require_packages
+from sciscirl.runs.local_completer import LocalCompleter, pad_left
+from sciscirl.runs.local_model import load_base_model
 from sciscirl.studies.repro.settings import Setting
 
 _log = logging.getLogger(__name__)
 
 
-class Runner(Protocol):
-    """A model under one setting."""
-
-    batch_size: int
-
-    def completer(self, temperature: float) -> TokenCompleter:
-        """Return what samples; 0 is greedy."""
-        ...
-
-    async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]] | None:
-        """Return the log-probability of each token of an answer after its prompt; None if it is not to be had."""
-        ...
-
-
 @dataclass
 class LocalRunner:
-    """A loaded model in evaluation mode that takes ``batch_size`` prompts at a time.
-
-    Random numbers depend on seed, prompt and place alone, so that only the probabilities decide what is sampled.
-    """
+    """A loaded model in evaluation mode. Random numbers depend on seed, prompt and place alone."""
 
     model: Any  # a PreTrainedModel
     tokenizer: Tokenizer
@@ -68,14 +52,12 @@ class LocalRunner:
     @torch.no_grad()
     async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Return the log-probability of each token of an answer after its prompt, all answers in one pass."""
-        rows = [prompt + answer for prompt, answer in pairs]
-        longest, n_kept = max(map(len, rows)), max(len(answer) for _, answer in pairs)
-        tokens = torch.tensor([[0] * (longest - len(row)) + row for row in rows], device=self.model.device)
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=self.model.device)
+        tokens, mask, positions = pad_left([prompt + answer for prompt, answer in pairs], self.model.device)
+        n_kept = max(len(answer) for _, answer in pairs)
         logits = self.model(
             input_ids=tokens,
             attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            position_ids=positions,
             use_cache=False,
             logits_to_keep=n_kept + 1,
         ).logits
@@ -153,18 +135,10 @@ def open_local(
 
 def _load(folder: Path, setting: Setting) -> Any:  # noqa: ANN401
     device, dtype = setting.device or "cpu", setting.dtype or "float32"
+    load = partial(load_base_model, str(folder), device=device, attention=setting.attention)
     if dtype != "int8":
-        model = load_base_model(str(folder), dtype=dtype, device=device, attention=setting.attention)
-    elif device == "cpu":
-        model = _round_to_int8(
-            load_base_model(str(folder), dtype="float32", device=device, attention=setting.attention)
-        )
-    else:
-        require_packages("bitsandbytes")
-        model = load_base_model(
-            str(folder), quantize="int8", dtype="float16", device=device, attention=setting.attention
-        )
-    return model.eval()
+        return load(dtype=dtype).eval()
+    return (_round_to_int8(load(dtype="float32")) if device == "cpu" else load(quantize="int8", dtype="float16")).eval()
 
 
 def _round_to_int8(model: Any) -> Any:  # noqa: ANN401

@@ -24,20 +24,15 @@ ELSEWHERE: Final = "elsewhere"
 class Setting:
     """How a model is asked. None: not chosen, as on a server.
 
-    Attributes:
-        batch_size: prompts in one pass; on a server, requests that wait for an answer at a time.
-        dtype: of weights and sums. ``"int8"`` rounds the weights of linear layers, by PyTorch's dynamic quantisation
-            on a CPU (activations are rounded too, by the range of their whole batch), by bitsandbytes on a GPU.
-        n_threads: of PyTorch within one operation, on the CPU.
-        attention: the kernel, as Transformers names it.
-        device: as PyTorch names it.
+    ``"int8"`` rounds the weights of linear layers, by PyTorch's dynamic quantisation on a CPU (activations are rounded
+    too, by the range of their whole batch), by bitsandbytes on a GPU.
     """
 
-    batch_size: int = 1
-    dtype: Dtype | None = None
-    n_threads: int | None = None
-    attention: Attention | None = None
-    device: str | None = None
+    batch_size: int = 1  # prompts in one pass; on a server, requests that wait for an answer at a time
+    dtype: Dtype | None = None  # of weights and sums
+    n_threads: int | None = None  # of PyTorch within one operation, on the CPU
+    attention: Attention | None = None  # the kernel, as Transformers names it
+    device: str | None = None  # as PyTorch names it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,15 +46,6 @@ class Axes:
         attentions: attention kernels of a local model.
         devices: devices of a local model, as PyTorch names them.
         n_repeats: how often the reference is run again.
-
-    Raises:
-        SciSciRLError: on construction, if a list is empty, has a value twice, or an impossible one.
-
-    Example:
-        >>> Axes(dtypes=("float8",))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: Axes.dtypes is ('float8',), needs ...
     """
 
     batch_sizes: Annotated[tuple[PositiveInt, ...], Meta(min_length=1)] = (1, 4, 16)
@@ -90,17 +76,11 @@ _AXES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One run of all prompts.
+    """One run of all prompts."""
 
-    Attributes:
-        axis: what differs from the reference (a field of Setting, REPEAT or ELSEWHERE), or ``"reference"``.
-        value: of that axis.
-        setting: the complete setting.
-    """
-
-    axis: str
-    value: str
-    setting: Setting
+    axis: str  # what differs from the reference (a field of Setting, REPEAT or ELSEWHERE), or "reference"
+    value: str  # of that axis
+    setting: Setting  # the complete one
 
     @property
     def name(self) -> str:
@@ -150,9 +130,6 @@ class ReproConfig:
         seed: of the sampled runs.
         axes: the settings.
         against: folders of sweeps of the same prompts and weights made elsewhere; their references are compared too.
-
-    Raises:
-        SciSciRLError: on construction, if values contradict each other or are impossible.
     """
 
     release: Path

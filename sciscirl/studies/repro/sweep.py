@@ -28,10 +28,10 @@ from sciscirl.evaluation.evaluate import fit_rules
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.presets import find_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.folder import describe_run, locked_folder
+from sciscirl.runs.folder import describe_run, locked_folder, write_json
 from sciscirl.runs.server_checks import check_server, open_sampling
 from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
-from sciscirl.studies.repro.runners import Runner, ServerRunner, describe_machine, hash_weights, open_local
+from sciscirl.studies.repro.runners import ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
 from sciscirl.studies.repro.table import make_table, plot_sweep, render_table
 from sciscirl.task.papers import TARGETS, Paper, read_split
@@ -71,6 +71,7 @@ class Sweep:
         """Describe in JSON types what all runs of this sweep share."""
         config = self.config
         reference = plan_cells(config.axes, on_server=config.model is not None)[0]
+        host = None if config.local_model else urlsplit(resolve_base_url(config.base_url)).hostname or ""
         settings = {
             "where": "server" if config.model else "local",
             "model": self.name,
@@ -80,59 +81,96 @@ class Sweep:
             "renderer": self.renderer_name,
             "split": config.split,
             "n_papers": len(self.papers),
-            "prompts_sha256": await hash_prompts(self.papers, self.rules, self.renderer),
+            "prompts_sha256": await self._hash_prompts(),
             "max_tokens": self.max_tokens,
             "temperature": config.temperature,
             "seed": config.seed,
             "reference": asdict(reference.setting),
-            "machine": describe_machine() if config.local_model else {"server": _host(config.base_url)},
+            "machine": describe_machine() if host is None else {"server": host},
         }
         return describe_run(config.release, settings)
 
     async def run(self, cell: Cell, reference: pl.DataFrame | None, advance: Advance) -> pl.DataFrame:
-        """Ask about every paper under one setting."""
+        """Ask about every paper under one setting, and score the answers of the reference.
+
+        ``reference`` is None for the reference itself, which scores its own answers. Returns ANSWERS, one row for each
+        mode and paper, in their order.
+        """
         config, setting = self.config, cell.setting
         async with AsyncExitStack() as stack:
             if config.model is not None:
-                client = await stack.enter_async_context(
-                    open_sampling(config.model, config.checkpoint, config.base_url)
-                )
+                opened = open_sampling(config.model, config.checkpoint, config.base_url)
+                client = await stack.enter_async_context(opened)
                 runner = ServerRunner(client, setting.batch_size, self.max_tokens, config.seed)
             else:
-                runner = stack.enter_context(
-                    open_local(
-                        Path(str(config.local_model)),
-                        self.renderer.tokenizer,
-                        setting,
-                        max_tokens=self.max_tokens,
-                        seed=config.seed,
-                    )
-                )
-            return await run_cell(
-                runner, self.papers, self.rules, self.renderer, self.modes, reference=reference, advance=advance
+                folder, tokenizer = Path(str(config.local_model)), self.renderer.tokenizer
+                opened = open_local(folder, tokenizer, setting, max_tokens=self.max_tokens, seed=config.seed)
+                runner = stack.enter_context(opened)
+            rows: list[dict[str, Any]] = []
+            for mode, temperature in self.modes.items():
+                completer = runner.completer(temperature)
+                said = reference.filter(mode=mode)["tokens"].to_list() if reference is not None else None
+                for start in range(0, len(self.papers), runner.batch_size):
+                    chunk = self.papers[start : start + runner.batch_size]
+                    prompts, answers = await self._ask(completer, chunk, mode)
+                    own = [row["tokens"] for row in answers]
+                    targets = own if said is None else said[start : start + len(chunk)]
+                    scores = await runner.score(list(zip(prompts, targets, strict=True)))
+                    for number, row in enumerate(answers):
+                        rows.append(row | {"reference_logprobs": scores[number] if scores else None})
+                    advance(len(chunk))
+        answers = pl.DataFrame(rows, schema=ANSWERS)
+        for column in ("logprobs", "reference_logprobs"):
+            if not answers[column].drop_nulls().explode().is_finite().all():
+                msg = "log-probabilities are not finite: the number format overflows in this model"
+                raise SciSciRLError(msg)
+        return answers
+
+    async def _ask(
+        self, completer: TokenCompleter, papers: Sequence[Paper], mode: str
+    ) -> tuple[list[list[int]], list[dict[str, Any]]]:
+        envs = [LabelEnv(paper, self.rules, self.renderer) for paper in papers]
+        asked = [await env.initial_observation() for env in envs]
+        replies = await asyncio.gather(*(completer(prompt, stop) for prompt, stop in asked))
+        rows: list[dict[str, Any]] = []
+        for env, reply in zip(envs, replies, strict=True):
+            step = await env.step(reply.tokens, extra={"stop_reason": reply.stop_reason})
+            labels = env.answer.labels if env.answer else {}
+            rows.append(
+                {
+                    "mode": mode,
+                    "openalex_id": env.paper.openalex_id,
+                    "text": step.logs.get("text", ""),
+                    "label": ", ".join(labels.values()) or INVALID,
+                    "tokens": reply.tokens,
+                    "logprobs": reply.maybe_logprobs,
+                }
             )
+        return [prompt.to_ints() for prompt, _ in asked], rows
+
+    async def _hash_prompts(self) -> str:
+        """Return the SHA-256 of all prompts as tokens: only runs with the same one are comparable."""
+        total = hashlib.sha256()
+        for paper in self.papers:
+            prompt, stop = await LabelEnv(paper, self.rules, self.renderer).initial_observation()
+            total.update(json.dumps([prompt.to_ints(), stop]).encode())
+        return total.hexdigest()
 
 
 async def run_sweep(config: ReproConfig) -> pl.DataFrame:
-    """Run what is not there yet, and write the table.
+    """Run what is not there yet, write the table (``make_table``), and return it.
 
     The folder then holds ``sweep.json`` (what all runs have in common), ``cells`` (of each run its answers and
     log-probabilities, and a record), and ``sweep.parquet``, ``sweep.csv``, ``sweep.md`` and ``sweep.png``. A run that
     this machine cannot do is a row with the reason, and is tried again when the sweep goes on.
 
-    Returns:
-        The table (``make_table``).
-
-    Raises:
-        ReleaseError: if the release is missing or was altered.
-        SciSciRLError: if the model or server is not to be had, the folder is of another sweep or in use, the
-            reference cannot be run, or a sweep to compare with is of other prompts or weights.
-        StorageError: if the disk is full, or the folder cannot be written.
+    SciSciRLError if the model or server is not to be had, the folder is of another sweep or in use, the reference
+    cannot be run, or a sweep to compare with is of other prompts or weights.
     """
     sweep = Sweep(config)
     facts = await sweep.describe()
     cells = plan_cells(config.axes, on_server=config.model is not None)
-    others = {_name_of(folder): folder for folder in config.against}
+    others = {folder.resolve().name: folder for folder in config.against}
     for folder in others.values():
         check_comparable(facts["settings"], folder)
     with locked_folder(config.out, user="sweep", option="folder: ReproConfig.out"):
@@ -145,14 +183,6 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
         table = make_table(config.out, cells, others)
         _write_results(config.out, table, facts)
     return table
-
-
-def _host(base_url: str | None) -> str:
-    return urlsplit(resolve_base_url(base_url)).hostname or ""
-
-
-def _name_of(folder: Path) -> str:
-    return folder.resolve().name
 
 
 async def _ensure(sweep: Sweep, cell: Cell, other: Path | None, advance: Advance) -> None:
@@ -207,83 +237,11 @@ def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) 
         plot_sweep(table, path, title=_title(facts["settings"]))
 
 
-async def hash_prompts(papers: Sequence[Paper], rules: TaskRules, renderer: Renderer) -> str:
-    """Return the SHA-256 of all prompts as tokens: only runs with the same one are comparable."""
-    total = hashlib.sha256()
-    for paper in papers:
-        prompt, stop = await LabelEnv(paper, rules, renderer).initial_observation()
-        total.update(json.dumps([prompt.to_ints(), stop]).encode())
-    return total.hexdigest()
-
-
-async def run_cell(
-    runner: Runner,
-    papers: Sequence[Paper],
-    rules: TaskRules,
-    renderer: Renderer,
-    modes: Mapping[str, float],
-    *,
-    reference: pl.DataFrame | None,
-    advance: Advance = lambda amount, note="": None,
-) -> pl.DataFrame:
-    """Ask about every paper, ``runner.batch_size`` at a time in their order, and score the reference's answers.
-
-    ``modes`` maps names to temperatures; ``reference`` is None for the reference itself, which scores its own answers.
-
-    Returns:
-        ANSWERS, one row for each mode and paper.
-    """
-    frames: list[pl.DataFrame] = []
-    for mode, temperature in modes.items():
-        completer = runner.completer(temperature)
-        rows: list[dict[str, Any]] = []
-        said = reference.filter(mode=mode)["tokens"].to_list() if reference is not None else None
-        for start in range(0, len(papers), runner.batch_size):
-            chunk = papers[start : start + runner.batch_size]
-            prompts, answers = await _ask(completer, chunk, rules, renderer, mode)
-            targets = said[start : start + len(chunk)] if said is not None else [row["tokens"] for row in answers]
-            scores = await runner.score(list(zip(prompts, targets, strict=True)))
-            for number, row in enumerate(answers):
-                rows.append(row | {"reference_logprobs": scores[number] if scores else None})
-            advance(len(chunk))
-        frames.append(pl.DataFrame(rows, schema=ANSWERS))
-    answers = pl.concat(frames)
-    for column in ("logprobs", "reference_logprobs"):
-        if not answers[column].drop_nulls().explode().is_finite().all():
-            msg = "log-probabilities are not finite: the number format overflows in this model"
-            raise SciSciRLError(msg)
-    return answers
-
-
-async def _ask(
-    completer: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, mode: str
-) -> tuple[list[list[int]], list[dict[str, Any]]]:
-    envs = [LabelEnv(paper, rules, renderer) for paper in papers]
-    asked = [await env.initial_observation() for env in envs]
-    replies = await asyncio.gather(*(completer(prompt, stop) for prompt, stop in asked))
-    rows: list[dict[str, Any]] = []
-    for env, reply in zip(envs, replies, strict=True):
-        step = await env.step(reply.tokens, extra={"stop_reason": reply.stop_reason})
-        labels = env.answer.labels if env.answer else {}
-        rows.append(
-            {
-                "mode": mode,
-                "openalex_id": env.paper.openalex_id,
-                "text": step.logs.get("text", ""),
-                "label": ", ".join(labels.values()) or INVALID,
-                "tokens": reply.tokens,
-                "logprobs": reply.maybe_logprobs,
-            }
-        )
-    return [prompt.to_ints() for prompt, _ in asked], rows
-
-
 def begin_sweep(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the facts of the sweep, or make sure that the folder holds the same sweep."""
     path = folder / SWEEP_FILE
     if not path.exists():
-        with atomic_file(path) as new:
-            new.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_json(path, facts)
         return
     older = _read_sweep(folder)
     for name, value in facts["settings"].items():

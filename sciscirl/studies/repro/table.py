@@ -46,10 +46,9 @@ _LEAST: Final = 1e-8  # nats: below single precision, so that all that is drawn 
 def make_table(folder: Path, cells: Sequence[Cell], others: Mapping[str, Path]) -> pl.DataFrame:
     """Compare every run with the reference; ``others`` are folders of other sweeps by the value of their cells.
 
-    Returns:
-        TABLE: ``axis`` and ``value`` that differ from the reference, ``status`` (``"measured"``, or ``"unsupported"``
-        with a ``reason``), and the columns of DIVERGENCE, null if not measured. The first rows, of axis
-        ``"decoding"``, compare the reference's log-probabilities while decoding with those of one pass.
+    Returns TABLE: ``axis`` and ``value`` that differ from the reference, ``status`` (``"measured"``, or
+    ``"unsupported"`` with a ``reason``), and the columns of DIVERGENCE, null if not measured. The first rows, of axis
+    ``"decoding"``, compare the reference's log-probabilities while decoding with those of one pass.
     """
     rows: list[dict[str, Any]] = []
     for cell in cells:
@@ -117,11 +116,9 @@ def _cell(value: str | float | None) -> str:
     """
     if value is None:
         return "-"
-    return f"{value:.2g}" if isinstance(value, float) and abs(value) < 0.01 else printable(_plain(value))
-
-
-def _plain(value: str | float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.2g}" if abs(value) < 0.01 else f"{value:.3f}".rstrip("0").rstrip(".")
+    return printable(value)
 
 
 def plot_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> None:

@@ -18,7 +18,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.envs.adversarial import AdversarialEnv, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.adversarial_opponents import ModelCompleter, RuleBasedChallenger
-from sciscirl.envs.dynamic_sampling import DynamicSampling
+from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure, render_metrics
 from sciscirl.evaluation.evaluator import LabelEvaluator

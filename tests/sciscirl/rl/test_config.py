@@ -14,7 +14,7 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.main import main
-from sciscirl.envs.dynamic_sampling import DynamicSampling
+from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.options import TrainOptions
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS

@@ -23,8 +23,7 @@ from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.local_model import load_local_model
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.merge import merge_adapter
-from sciscirl.sft.peft_backend import train_with_peft
-from sciscirl.sft.trainer_parts import Judge
+from sciscirl.sft.peft_backend import Judge, train_with_peft
 from sciscirl.task.papers import read_split
 from tests.sciscirl.toy import RENDERER
 

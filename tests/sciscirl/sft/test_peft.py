@@ -25,8 +25,7 @@ from sciscirl.sft import peft_backend
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.sft.merge import merge_adapter
-from sciscirl.sft.peft_backend import make_arguments, make_model, render_dry_run, train_with_peft
-from sciscirl.sft.trainer_parts import Recorder, collate
+from sciscirl.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
 from sciscirl.task.papers import VOCABULARIES, read_split
 from tests.sciscirl.toy import RENDERER
 
