@@ -18,6 +18,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 HOME = Path(__file__).resolve().parent.parent
+#: The order of functions on the reference pages: that of the flow.
+_VERBS = (
+    *("scan", "ingest", "compute", "draw", "build", "read", "verify", "export", "find", "train", "score"),
+    *("evaluate", "measure", "compare", "write", "plot"),
+)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
@@ -110,16 +115,16 @@ def render_api(package: str) -> str:
     """Show every public name of a package: its signature and its docstring."""
     doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
     parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
-    groups: dict[str, list[str]] = {"Functions": [], "Configurations and other classes": []}
     public = read_public(package)
-    for name in public:
-        groups["Functions" if name[0].islower() else "Configurations and other classes"].append(name)
-    for title, names in groups.items():
+    place = {verb: i for i, verb in enumerate(_VERBS)}
+    functions = sorted(filter(str.islower, public), key=lambda name: place.get(name.partition("_")[0], len(place)))
+    classes = sorted(set(public) - set(functions))
+    for title, names in (("Functions", functions), ("Configurations and other classes", classes)):
         if names:
             links = ", ".join(f"[`{name}`][{public[name]}]" for name in names)
             parts.append(f"**{title}**: {links}")
-    for name, where in public.items():
-        parts.append(f"::: {where}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}")
+    for name in (*functions, *classes):
+        parts.append(f"::: {public[name]}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}")
     return "\n\n".join(parts) + "\n"
 
 
