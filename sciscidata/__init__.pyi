@@ -33,6 +33,8 @@ from .sources.sciscinet.source import scan_sciscinet as scan_sciscinet
 from .sources.snapshot.source import SnapshotConfig as SnapshotConfig
 from .sources.synthetic.source import SyntheticConfig as SyntheticConfig
 from .sources.synthetic.source import scan_synthetic as scan_synthetic
+from .sources.tables.frames import from_tables as from_tables
+from .sources.tables.source import TablesConfig as TablesConfig
 from .stages import ingest as ingest
 from .stages import write_atypicality as write_atypicality
 from .stages import write_cd_index as write_cd_index

@@ -41,6 +41,7 @@ from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan
 from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+from sciscidata.sources.tables.source import TablesConfig, cached_tables, table_bytes
 from sciscidata.storage import real_path, scratch_folder
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         tables = scan_sciscinet(source)
         with reading(tables.tables), ExitStack() as scratch:
             yield _open_sciscinet(config, tables, scratch)
-    elif isinstance(source, SnapshotConfig | CorpusConfig):
+    elif isinstance(source, SnapshotConfig | CorpusConfig | TablesConfig):
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
@@ -94,7 +95,7 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
-    """Open a source that is a whole corpus. Records and snapshots are parsed into ``cache_dir`` once."""
+    """Open a source that is a whole corpus. Records, tables and snapshots are parsed into ``cache_dir`` once."""
     if isinstance(source, SyntheticConfig):
         return scan_synthetic(source)
     if isinstance(source, CorpusConfig):
@@ -107,6 +108,9 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
             # One folder per snapshot: later runs read only the parts that have changed.
             name = hashlib.sha256(os.fsencode(real_path(source.folder))).hexdigest()[:16]
             return ingest_snapshot(source, cache_dir / f"snapshot-{name}", advance)
+    if isinstance(source, TablesConfig):
+        with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
+            return cached_tables(source, cache_dir, advance)
     assert isinstance(source, RecordsConfig)
     n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:

@@ -23,8 +23,11 @@ from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
+from sciscidata.sources.tables.source import TablesConfig
 
-SourceConfig = RecordsConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
+SourceConfig = (
+    RecordsConfig | TablesConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
+)
 
 
 def default_cache_dir() -> Path:

@@ -17,6 +17,7 @@ from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_lab
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
+from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
@@ -92,7 +93,9 @@ def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     dated = dated if isinstance(dated, str) else None
     rules = DrawRules(source.eligibility, config.split, config.cd.window_years, dated)
     if source.read_works is not None:
-        return draw_before_text(labelled, source.read_works, rules, names=source.names)
+        result = draw_before_text(labelled, source.read_works, rules, names=source.names)
+        drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
+        return result._replace(works=with_original_ids(result.works, drawn))
     return draw_after_text(source.works, labelled, source.citations, rules)
 
 

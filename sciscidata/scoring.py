@@ -9,6 +9,7 @@ import polars as pl
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
 
 
@@ -43,7 +44,8 @@ def join_atypicality(
     def join() -> pl.DataFrame:
         # One after the other: the second finds the graph that the first has built and left in the cache.
         left = scored.collect()
-        return left.join(atypicality.collect(), on="work_id", how="left", maintain_order="left")
+        right = atypicality.collect().drop(ORIGINAL_ID, strict=False)  # the scores have it
+        return left.join(right, on="work_id", how="left", maintain_order="left")
 
     schema = {**scored.collect_schema(), **{name: ATYPICALITY[name] for name in names}}
     return pl.defer(join, schema=schema)

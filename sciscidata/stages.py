@@ -25,12 +25,14 @@ from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.records.ids import original_ids_beside
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import Table, reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
+from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
 from sciscidata.storage.year_parts import by_work_id
 
 
@@ -66,7 +68,7 @@ def ingest(
     if isinstance(source, OpenAlexConfig | CorpusConfig):
         msg = (
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
-            "(RecordsConfig.inputs), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
+            "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
         raise ConfigError(msg)
     if isinstance(source, SnapshotConfig):
@@ -75,6 +77,9 @@ def ingest(
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             return ingest_snapshot(source, out, advance, overwrite=overwrite)
+    if isinstance(source, TablesConfig):
+        with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
+            return ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
     inputs: list[Path] = []
     held: Mapping[str, Table] = {}
     if isinstance(source, SciSciNetConfig):
@@ -148,7 +153,8 @@ def write_cd_index(
     graph = open_corpus_graph(folder, cache_dir=cache_dir)
     focal = shard_range(graph, number - 1, n_shards)
     parts = cache_cd_index(graph, cache_dir, config, focal=focal)
-    return write_scores(by_work_id(parts, graph.work_ids[focal.start : focal.stop]), Path(out), facts, replace=replace)
+    scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
+    return write_scores(original_ids_beside(scores, scan_corpus(folder).works), Path(out), facts, replace=replace)
 
 
 def write_atypicality(
@@ -198,7 +204,8 @@ def write_atypicality(
     graph = open_corpus_graph(folder, cache_dir=cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
     parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
-    return write_scores(by_work_id(parts, graph.work_ids[: graph.n_known]), Path(out), facts, replace=replace)
+    scores = by_work_id(parts, graph.work_ids[: graph.n_known])
+    return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
 
 
 def _local_files(tables: SciSciNet) -> list[Path]:

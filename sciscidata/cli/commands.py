@@ -18,8 +18,8 @@ from sciscidata.errors import ConfigError
 if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
 
-_FILES: Final = ("records", "synthetic", "sciscinet", "snapshot")
-_SOURCE_FLAGS: Final = ("--source", "--input", "--sciscinet", "--snapshot")
+_FILES: Final = ("records", "tables", "synthetic", "sciscinet", "snapshot")
+_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 

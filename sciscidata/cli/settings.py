@@ -36,7 +36,9 @@ SECTIONS: Final[Mapping[str, type]] = SOURCES | {
 #: Named starting points of a section; other options go over them.
 _BASES: Final = {"cd": ("compat", CD_COMPAT), "novelty": ("compat", NOVELTY_COMPAT), "thresholds": ("preset", PRESETS)}
 #: Where sections share a name, its flag starts with the section (``--novelty-seed``), but not in these.
-_SHORT: Final = ("", "records", "cd", "eligibility", "split")
+_SHORT: Final = ("", "records", "cd", "thresholds", "eligibility", "split")
+#: Flags for several files that keep their plural, because it names what the files hold.
+_WHOLE_FLAGS: Final = ("works", "citations")
 #: Every name that a section has, some of them twice, and those of flags that are not settings.
 _NAMES: Final = [
     *("version", "help", "config", "texts"),
@@ -54,6 +56,8 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
     """
     if name == "folder":
         return f"--{section}"
+    if name in _WHOLE_FLAGS:
+        return f"--{name}"
     prefix = f"{section}-" if section not in _SHORT and (_NAMES.count(name) > 1 or name in _NAMES[:4]) else ""
     return f"--{prefix}{name.removesuffix('s') if hint.is_list else name}".replace("_", "-")
 
@@ -183,7 +187,7 @@ def _make(section: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
         return dataclasses.replace(getattr(kind, base)(given[base]), **{k: v for k, v in given.items() if k != base})
     needed = _needed(kind) if section in SOURCES else ""
     if needed and not given.get(needed):
-        what = "at least one file" if needed == "inputs" else "a folder"
+        what = "a folder" if needed == "folder" else "at least one file"
         msg = f"the source {section} needs {what}: {kind.__name__}.{needed}."
         raise ConfigError(msg)
     return kind(**given)

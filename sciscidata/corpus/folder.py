@@ -22,6 +22,7 @@ from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import Folder, check_fields
 from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
@@ -34,6 +35,7 @@ TABLES: dict[str, pl.Schema] = {
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
     "citations": CITATIONS,
 }
+ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
 #: Rows per group of each table: the texts of one group are the least that a query can read of them.
 ROWS_PER_GROUP = {"works": 4_096, "texts": 4_096, "citations": 65_536}
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
@@ -114,9 +116,17 @@ def scan_corpus(out: str | Path) -> Corpus:
     removed = _read_removed(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
     files = _Files(out, facts)
-    works = _source(out, _works_reader(files, stems, by_part), WORKS)
+    schema = works_schema(report.get(ORIGINAL_KEY))
+    works = _source(out, _works_reader(files, stems, by_part, list(schema)), schema)
     citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)
     return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
+
+
+def works_schema(original_id: object) -> pl.Schema:
+    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named: ``"String"`` or ``"Int64"``."""
+    dtype = {"String": pl.String(), "Int64": pl.Int64()}.get(str(original_id))
+    own = {} if dtype is None else {ORIGINAL_ID: dtype}
+    return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS})
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
@@ -335,9 +345,11 @@ def _citations_reader(files: _Files, stems: Sequence[str], removed: dict[str, pl
     return lambda columns, predicate, n_rows: _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
 
 
-def _works_reader(files: _Files, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series]) -> _Reader:
+def _works_reader(
+    files: _Files, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series], names: list[str]
+) -> _Reader:
     def read(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
-        columns = columns if columns is not None else list(WORKS)
+        columns = columns if columns is not None else names
         asked = set(columns) | set(predicate.meta.root_names() if predicate is not None else ())
         if asked.isdisjoint(TEXT) or not stems["texts"]:
 
@@ -383,7 +395,7 @@ def _with_text(
     files: _Files, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
     """Read works and their texts together; a row group without works left reads no text."""
-    structure = [name for name in TABLES["works"] if name in asked or name == _KEY]
+    structure = [name for name in (*TABLES["works"], ORIGINAL_ID) if name in asked or name == _KEY]
     text = [name for name in TEXT if name in asked]
     first = predicate if predicate is not None and set(predicate.meta.root_names()).isdisjoint(TEXT) else None
     keep = pl.col(_KEY).is_not_null() if removed is None else ~pl.col(_KEY).is_in(removed.implode())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -16,6 +17,7 @@ import polars as pl
 from sciscidata.corpus.folder import (
     INDEX,
     MADE_OF,
+    ORIGINAL_KEY,
     RECEIPTS,
     REMOVED_FILE,
     REMOVED_ROWS,
@@ -30,6 +32,7 @@ from sciscidata.corpus.folder import (
     scan_corpus,
 )
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
@@ -53,6 +56,7 @@ def write_corpus(
     inputs: Sequence[Path] = (),
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
+    found: Mapping[str, Any] = MappingProxyType({}),
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
@@ -64,7 +68,8 @@ def write_corpus(
     The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
     from: when the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
     made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
-    works and citations written or found.
+    works and citations written or found. ``found`` holds more facts for the report; it may be filled while the frames
+    are read.
 
     Raises SchemaMismatchError (a frame lacks a column or holds it in another dtype) and ReleaseExistsError (the folder
     holds another corpus and not ``overwrite``) when called; EmptyInputError if there is no work; StorageError if the
@@ -95,6 +100,9 @@ def write_corpus(
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
+        if (original := frames["works"].collect_schema().get(ORIGINAL_ID)) is not None:
+            columns.append(ORIGINAL_ID)
+        own = {} if original is None else {ORIGINAL_KEY: str(original)}
         n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
         n_citations, citations = _write_parts(
             frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
@@ -108,6 +116,8 @@ def write_corpus(
             files.setdefault(stem, {})[name] = described
         report = {
             **corpus.provenance,
+            **own,
+            **found,
             "works": n_works,
             "citations": n_citations,
             "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
@@ -226,7 +236,8 @@ def _write_parts(
         stem = f"part-{number:06}"
         for name in tables:
             target, content = out / name / f"{stem}.parquet", io.BytesIO()
-            rows = part.select(TABLES[name].names())
+            own = {ORIGINAL_ID} & {*part.columns} if name == "works" else ()
+            rows = part.select(*TABLES[name], *own)
             write_parquet(rows, content, compression_level=1, row_group_size=ROWS_PER_GROUP[name])
             if not _is_written(target, content.getbuffer()):
                 write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))

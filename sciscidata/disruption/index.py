@@ -17,6 +17,7 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
+from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
 from sciscidata.storage import cached_folder
 from sciscidata.storage.year_parts import part_path, write_part
@@ -82,7 +83,7 @@ def compute_cd_index(
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
         return score_graph(graph, config, n_threads=n_threads)
 
-    return pl.defer(score, schema=_score_schema(config))
+    return with_original_ids(pl.defer(score, schema=_score_schema(config)), works)
 
 
 def score_graph(

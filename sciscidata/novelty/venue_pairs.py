@@ -22,6 +22,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty.config import LOW_QUANTILE
+from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 _ROWS_AT_ONCE: Final = 1 << 20
@@ -289,13 +290,13 @@ def defer_scores(
     cache_dir: str | Path | None,
 ) -> pl.LazyFrame:
     """Check the columns now; at collect, build the graph, number its venues, and score both."""
-    works, citations = require_corpus(works, citations, stage)
+    facts, citations = require_corpus(works, citations, stage)
 
     def collect() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir)
-        return score(graph, venue_numbers(graph, works))
+        graph = build_graph(facts, citations, cache_dir=cache_dir)
+        return score(graph, venue_numbers(graph, facts))
 
-    return pl.defer(collect, schema=schema)
+    return with_original_ids(pl.defer(collect, schema=schema), works)
 
 
 def check_venues(graph: CitationGraph, venues: Int32Array) -> None:

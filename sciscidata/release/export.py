@@ -21,6 +21,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
 from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target
 from sciscidata.release.write_json_lines import render_lines
@@ -151,6 +152,7 @@ def write_labelled(
     check_threads(n_threads)
     folder = real_path(folder)
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
+    columns = [*_FROM_WORKS, *({ORIGINAL_ID} & {*texts.collect_schema()})]
     check_labelled(labelled)
     check_target(folder, can_replace=False)
     digest = hashlib.sha256()
@@ -160,7 +162,7 @@ def write_labelled(
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
         progress_bar("write labelled works", unit="works") as advance,
-        closing(_render(texts.select(_FROM_WORKS), LabelLookup(labelled), n_threads)) as rendered,
+        closing(_render(texts.select(columns), LabelLookup(labelled), n_threads)) as rendered,
     ):
         for batch in rendered:
             file.write(batch.lines)
@@ -269,7 +271,8 @@ def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -
     n_threads = n_threads or pl.thread_pool_size()
 
     def render(rows: pl.DataFrame) -> _Batch:
-        rows = labelled.add_to(rows).with_columns(openalex_id=pl.format("W{}", "work_id")).select(EXAMPLE.names())
+        rows = labelled.add_to(rows)
+        rows = rows.with_columns(released_id(ORIGINAL_ID in rows.columns)).select(EXAMPLE.names())
         classes = {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
         return _Batch(render_lines(rows), rows.height, classes)
 

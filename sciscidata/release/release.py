@@ -23,6 +23,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
+from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
@@ -260,8 +261,9 @@ def read_release(folder: str | Path) -> Release:
 
 
 def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+    original = [ORIGINAL_ID] if ORIGINAL_ID in texts.collect_schema() else []
     found = (
-        texts.select("work_id", *_FROM_WORKS)
+        texts.select("work_id", *original, *_FROM_WORKS)
         .join(rows.lazy().select("work_id"), on="work_id", how="semi")
         .collect(engine="streaming")
     )
@@ -282,7 +284,7 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.Data
         rows.with_columns(absent)
         .select(*DRAWN, *NOVELTY_COLUMNS)
         .join(found, on="work_id")
-        .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
+        .with_columns(released_id(bool(original)))
         .sort("split_key", "work_id")
     )
     return {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in SPLITS}

@@ -26,6 +26,7 @@ from sciscidata.label_thresholds import (
     uzzi_label,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
+from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DATA_FILES,
@@ -240,10 +241,12 @@ def _from_neighbours(score: pl.Expr, has: pl.Expr, has_not: pl.Expr) -> pl.Expr:
 
 
 def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Iterator[str]:
-    ids = frame["openalex_id"].str.extract("^W([0-9]+)$").cast(pl.Int64, strict=False)
+    ids = number_ids(frame["openalex_id"])
     if ids.null_count():
-        yield f"{split}: {ids.null_count():,} ids are not 'W' and a number"
+        yield f"{split}: {ids.null_count():,} works have no id"
         return
+    if repeated := len(ids) - ids.n_unique():
+        yield f"{split}: {repeated:,} works have the id of another, first {ids.filter(ids.is_duplicated())[0]}"
     keys = split_keys(ids, settings.seed)
     places = pl.DataFrame([keys, ids.alias("work_id")])
     if not places.equals(places.sort("split_key", "work_id")):

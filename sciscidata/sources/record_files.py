@@ -52,7 +52,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     """
     files: dict[Path, Path] = {}
     for given in inputs:
-        matches = _matches_of(given)
+        matches = matches_of(given)
         if not matches:
             what = "matches no file" if glob.has_magic(given) else "does not exist"
             msg = f"records input {given!r} {what}. Check the path; it is relative to {Path.cwd()}."
@@ -67,7 +67,7 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     return list(files.values())
 
 
-def _matches_of(given: str) -> list[Path]:
+def matches_of(given: str) -> list[Path]:
     """Expand an input: its existing part is a path, even with signs like ``[``; the rest is a pattern."""
     path = Path(expand_home(given))
     there = next(above for above in (path, *path.parents) if above.exists() or above == above.parent)
@@ -112,7 +112,7 @@ def read_pieces(
     """
     number = 1
     is_before_all = True  # only empty lines so far
-    blocks = whole_lines(_chunks(path, advance, limits), limits, gap or Gap(limits))
+    blocks = whole_lines(decompressed_chunks(path, advance, limits), limits, gap or Gap(limits))
     while (block := next(blocks, None)) is not None:
         if isinstance(block, CorruptRecordError):
             yield number, block
@@ -270,7 +270,9 @@ def _is_json(document: bytes) -> bool:
     return True
 
 
-def _chunks(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
+def decompressed_chunks(
+    path: Path, advance: Callable[[float], None] | None = None, limits: ReadLimits = DEFAULT_LIMITS
+) -> Iterator[bytes]:
     """Read and decompress a file; all bytes before a damage are yielded before the error."""
     beginning = next(raw_chunks(path), b"")[:2]
     opener: Opener | None = None

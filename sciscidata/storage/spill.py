@@ -1,7 +1,8 @@
-"""Split rows that exceed memory into numbered files on disk, to be read again file by file."""
+"""Split rows that exceed memory into files on disk, to be read again file by file, or sorted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class RowSpool:
@@ -49,7 +52,65 @@ class RowSpool:
         for number, (start, end) in zip(there.tolist(), pairwise(edges), strict=True):
             part: Any = ordered[start:end].to_arrow(compat_level=pl.CompatLevel.oldest())
             if number not in self._writers:
-                options = pa.ipc.IpcWriteOptions(compression="lz4")
-                file = pa.ipc.new_file(self.path(number), part.schema, options=options)
+                file = pa.ipc.new_file(self.path(number), part.schema, options=_LZ4)
                 self._writers[number] = self._files.enter_context(file)
             self._writers[number].write_table(part)
+
+
+def sort_on_disk(
+    batches: Iterable[pl.DataFrame], key: str, folder: Path, *, run_bytes: int = 192 << 20, batch_bytes: int = 1 << 20
+) -> Iterator[pl.DataFrame]:
+    """Sort rows that exceed memory; ``folder`` holds them meanwhile, in sorted runs that are merged.
+
+    Memory: about three times ``run_bytes``, then ``batch_bytes`` for each run.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> batches = [pl.DataFrame({"a": [4, 1]}), pl.DataFrame({"a": [2]}), pl.DataFrame({"a": [3, 0]})]
+        >>> with TemporaryDirectory() as home:
+        ...     [batch["a"].to_list() for batch in sort_on_disk(batches, "a", Path(home), run_bytes=1)]
+        [[0, 1, 2], [3, 4]]
+    """
+    paths, held, size = list[Path](), list[pl.DataFrame](), 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.estimated_size()
+        if size >= run_bytes:
+            paths.append(folder / f"run-{len(paths)}.arrow")
+            _write_run(pl.concat(held).sort(key), paths[-1], batch_bytes)
+            held, size = [], 0
+    with ExitStack() as stack:
+        runs = [_Run(key, stack.enter_context(pa.ipc.open_file(path))) for path in paths]
+        if held:
+            runs.append(_Run(key, None, pl.concat(held).sort(key)))
+        while runs := [run for run in runs if run.rows.height]:
+            last = min(run.rows[key][-1] for run in runs)
+            yield pl.concat([run.take(last) for run in runs]).sort(key)
+
+
+def _write_run(rows: pl.DataFrame, path: Path, batch_bytes: int) -> None:
+    table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    n = max(1, rows.height * batch_bytes // max(table.nbytes, 1))
+    with pa.ipc.new_file(path, table.schema, options=_LZ4) as file:
+        file.write_table(table, max_chunksize=n)
+
+
+class _Run:
+    """A sorted run, of which one batch is in memory."""
+
+    def __init__(self, key: str, reader: Any, rows: pl.DataFrame | None = None) -> None:  # noqa: ANN401
+        self._key, self._reader, self._next = key, reader, 0
+        self.rows: pl.DataFrame = self._load() if rows is None else rows
+
+    def _load(self) -> pl.DataFrame:
+        self._next += 1
+        loaded: Any = pl.from_arrow(self._reader.get_batch(self._next - 1))
+        return loaded
+
+    def take(self, last: int) -> pl.DataFrame:
+        """Hand out the rows up to a key that the batch in memory reaches."""
+        n = int(self.rows[self._key].search_sorted(last, side="right"))
+        part, self.rows = self.rows[:n], self.rows[n:]
+        if self.rows.is_empty() and self._reader is not None and self._next < self._reader.num_record_batches:
+            self.rows = self._load()
+        return part

@@ -1,0 +1,117 @@
+"""The number of an id given as text: the number that it writes, or a hash. Import late: numba loads slowly.
+
+The hash is XXH64 with seed 0 (Yann Collet, https://github.com/Cyan4973/xxHash, ``doc/xxhash_spec.md``).
+"""
+
+# numba infers types from the calls and reads no annotation.
+# pyright: basic
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from sciscidata._kernels.compile import kernel
+
+_P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+_P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+_64 = np.uint64(64)
+_LIMIT = np.uint64(1 << 62)
+_URL = np.frombuffer(b"https://openalex.org/", np.uint8)
+_ZERO, _NINE = np.uint64(ord("0")), np.uint64(9)
+_MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
+
+
+@register_jitable
+def _rotate(x, n):
+    return (x << np.uint64(n)) | (x >> (_64 - np.uint64(n)))
+
+
+@register_jitable
+def _byte(data, at):
+    return np.uint64(data[np.uint64(at)])  # an unsigned place is not tested for being below zero
+
+
+@register_jitable
+def _read4(data, at):
+    low = _byte(data, at) | _byte(data, at + 1) << np.uint64(8)
+    return low | _byte(data, at + 2) << np.uint64(16) | _byte(data, at + 3) << np.uint64(24)
+
+
+@register_jitable
+def _read8(data, at):
+    return _read4(data, at) | _read4(data, at + 4) << np.uint64(32)
+
+
+@register_jitable
+def _round(lane, word):
+    return _rotate(lane + word * _P2, 31) * _P1
+
+
+@register_jitable
+def xxh64(data, start, end):
+    """Hash the bytes from ``start`` to ``end``."""
+    at = start
+    if end - start >= 32:
+        a, b, c, d = _P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1
+        while at + 32 <= end:
+            a = _round(a, _read8(data, at))
+            b = _round(b, _read8(data, at + 8))
+            c = _round(c, _read8(data, at + 16))
+            d = _round(d, _read8(data, at + 24))
+            at += 32
+        h = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
+        for lane in (a, b, c, d):
+            h = (h ^ _round(np.uint64(0), lane)) * _P1 + _P4
+    else:
+        h = _P5
+    h += np.uint64(end - start)
+    while at + 8 <= end:
+        h = _rotate(h ^ _round(np.uint64(0), _read8(data, at)), 27) * _P1 + _P4
+        at += 8
+    if at + 4 <= end:
+        h = _rotate(h ^ (_read4(data, at) * _P1), 23) * _P2 + _P3
+        at += 4
+    while at < end:
+        h = _rotate(h ^ (_byte(data, at) * _P5), 11) * _P1
+        at += 1
+    h = (h ^ (h >> np.uint64(33))) * _P2
+    h = (h ^ (h >> np.uint64(29))) * _P3
+    return h ^ (h >> np.uint64(32))
+
+
+@register_jitable
+def _digits_from(data, start, end, letter):
+    """Return where the digits of an OpenAlex id begin: behind its letter, and the address before it."""
+    at = start
+    if end - start > _URL.size and data[start] == _URL[0]:
+        for i in range(_URL.size):
+            if data[start + i] != _URL[i]:
+                return start
+        at += _URL.size
+        return at + 1 if data[at] == letter else start
+    return at + 1 if end > at and data[at] == letter else at
+
+
+@kernel
+def number_texts(data, offsets, letter):
+    """Number every text, an empty one by -1; see ``records.ids.number_ids``."""
+    numbers = np.empty(offsets.size - 1, np.int64)
+    for i in range(numbers.size):
+        start, end = offsets[i], offsets[i + 1]
+        if start == end:
+            numbers[i] = -1
+            continue
+        first = _digits_from(data, start, end, letter)
+        n_digits = end - first
+        value = np.uint64(0)
+        plain = 0 < n_digits <= _MOST_DIGITS and (n_digits == 1 or _byte(data, first) != _ZERO)
+        at = first
+        while plain and at < end:
+            digit = _byte(data, at) - _ZERO
+            plain = digit <= _NINE
+            value = value * np.uint64(10) + digit
+            at += 1
+        if not (plain and value < _LIMIT):
+            value = _LIMIT | (xxh64(data, start, end) >> np.uint64(2))
+        numbers[i] = np.int64(value)
+    return numbers

@@ -1,0 +1,253 @@
+"""Which column of a table holds what, and from such a table to rows of WORKS and CITATIONS."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from sciscidata._support.validate import suggest
+from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
+from sciscidata.records.ids import ORIGINAL_ID, number_ids, plain_ids
+from sciscidata.schemas import CITATIONS, WORKS
+
+logger = logging.getLogger(__name__)
+
+#: What a column may hold, and the name by which it is found where no other is given ("": none).
+OF_WORKS: Final[Mapping[str, str]] = {
+    "id": "work_id",
+    "year": "publication_year",
+    "date": "",
+    "venue": "source_id",
+    "title": "title",
+    "abstract": "abstract",
+    "field": "primary_field",
+    "references": "",
+}
+OF_CITATIONS: Final[Mapping[str, str]] = {"citing": "citing_id", "cited": "cited_id"}
+#: Columns of WORKS that are read where a table has them under their own name.
+_KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi")
+_TEXTS: Final = {"title": "title", "abstract": "abstract", "field": "primary_field"}
+#: Words in the names that people give to such columns; for suggestions only.
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "doi", "number", "node", "patent", "key"),
+    "year": ("year", "date"),
+    "citing": ("citing", "source", "from"),
+    "cited": ("cited", "target", "to", "reference"),
+}
+_FLAGS: Final = {None: None, "true": True, "false": False, "1": True, "0": False}
+_DOI_PREFIX: Final = r"^\s*(?:https?://(?:dx\.)?doi\.org/|doi:)\s*"
+FIRST_YEAR, LAST_YEAR = 1_000, 2_100
+_YEAR: Final = r"^\s*([0-9]{4})(?:\.0*|[-/T ].*)?\s*$"  # 2001, 2001.0, 2001-05-09
+
+Names = Mapping[str, str | Sequence[str] | None]
+
+
+def find_columns(
+    there: Sequence[str], roles: Mapping[str, str], given: Names, *, table: str, owner: str = ""
+) -> dict[str, str]:
+    """Find the column of each role.
+
+    Args:
+        there: columns of the table.
+        roles: OF_WORKS or OF_CITATIONS.
+        given: the column of a role; of several, the first that is there; None: the default name.
+        table: its name in messages.
+        owner: the class of the options, for messages.
+
+    Raises:
+        SchemaMismatchError: a column is missing, or is there twice.
+        ConfigError: one column is named for two roles.
+
+    Example:
+        >>> find_columns(["pid", "year"], OF_WORKS, {"id": "pid", "year": ("date", "year")}, table="works")
+        {'id': 'pid', 'year': 'year'}
+        >>> find_columns(["pid", "year"], OF_WORKS, {"id": "pid"}, table="works")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.SchemaMismatchError: works has no column 'publication_year'; it has pid, year. Name the column
+        of the year. Did you mean year='year'?
+    """
+    owner = f"{owner}." if owner else ""
+    found: dict[str, str] = {}
+    for role, own in roles.items():
+        name = given.get(role)
+        listed = [name] if isinstance(name, str) else [*name] if name else []
+        at = next((column for column in listed or [own] if column in there), None)
+        is_needed = role in ("id", "citing", "cited") or (role == "year" and not given.get("date"))
+        if at is not None:
+            found[role] = at
+        elif is_needed or isinstance(name, str):
+            near = _near(role, (listed or [own])[0], there)
+            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
+            msg = (
+                f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {', '.join(there) or 'none'}."
+                f" Name the column of the {role}.{hint}"
+            )
+            raise SchemaMismatchError(msg)
+    for column, n in Counter(found.values()).items():
+        if n > 1:
+            twice = " and ".join(f"{owner}{role}" for role, name in found.items() if name == column)
+            msg = f"{twice} are both {column!r}, need a column each. Name another column for one of them."
+            raise ConfigError(msg)
+        if [*there].count(column) > 1:
+            msg = f"{table} has two columns {column!r}, needs one. Rename or drop the other."
+            raise SchemaMismatchError(msg)
+    return found
+
+
+def _near(role: str, wanted: str, there: Sequence[str]) -> str:
+    """Return the column that somebody may have meant, "" if none is near."""
+    if close := suggest(wanted, there):
+        return close.removeprefix(" Did you mean ").removesuffix("?")
+    words = _WORDS.get(role, (role,))
+    return next((name for word in words for name in there if word in name.lower()), "")
+
+
+def kept_columns(there: Iterable[str]) -> list[str]:
+    """List the further columns of WORKS that a table has."""
+    return [name for name in _KEPT if name in there]
+
+
+def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.DataFrame:
+    """Make rows of works: ``work_id``, ``original_id``, and the columns of WORKS that the table has.
+
+    ``tally`` counts years that are missing or impossible.
+
+    Raises:
+        WorkIdError: an id is null.
+        SchemaMismatchError: a column has a type that its role cannot have.
+
+    Example:
+        >>> table, tally = pl.DataFrame({"pid": ["P1", "P2"], "year": [2001.0, 20001.0]}), Counter()
+        >>> work_rows(table, {"id": "pid", "year": "year"}, tally)["publication_year"].to_list(), tally
+        ([2001, None], Counter({'impossible_years': 1}))
+    """
+    original = plain_ids(rows[at["id"]])
+    numbers = number_ids(original)
+    if n_null := numbers.null_count():
+        msg = (
+            f"{n_null:,} works have no id: the column {at['id']!r} is null or empty there. Drop these rows, or name "
+            "another column."
+        )
+        raise WorkIdError(msg)
+    made = [numbers.alias("work_id"), original.alias(ORIGINAL_ID), _years(rows, at, tally)]
+    if "venue" in at:
+        venue = plain_ids(rows[at["venue"]])
+        made.append(number_ids(venue, "S").alias("source_id"))
+        if venue.dtype == pl.String() and "source_name" not in rows.columns:
+            made.append(venue.alias("source_name"))
+    made += [_cast(rows[at[role]], pl.String()).alias(name) for role, name in _TEXTS.items() if role in at]
+    made += [_cast(rows[name], WORKS[name]) for name in kept_columns(rows.columns) if name not in at.values()]
+    made = pl.DataFrame(made)
+    return made.with_columns(pl.col("^doi$").str.to_lowercase().str.replace(_DOI_PREFIX, ""))
+
+
+def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Add the columns of WORKS that are not there: null, but not retracted and without concepts."""
+    there = rows.collect_schema()
+    known = {"is_retracted": pl.lit(value=False), "concepts": pl.lit(pl.Series([[]], dtype=WORKS["concepts"])).first()}
+    absent = [known.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in WORKS.items() if name not in there]
+    return (
+        rows.with_columns(absent)
+        .with_columns(pl.col("is_retracted").fill_null(value=False))
+        .select("work_id", ORIGINAL_ID, *(name for name in WORKS if name != "work_id"))
+    )
+
+
+def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+    try:
+        if dtype == pl.Boolean() and values.dtype == pl.String():
+            return values.str.to_lowercase().replace_strict(_FLAGS, return_dtype=dtype)
+        return values.cast(dtype)
+    except pl.exceptions.PolarsError as error:
+        msg = f"{values.name!r} is {values.dtype}, needs {dtype}. Cast it, or drop the column."
+        raise SchemaMismatchError(msg) from error
+
+
+def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.Series:
+    """Read the year of every row, from the date where the year is null."""
+    years = pl.Series("publication_year", [None], WORKS["publication_year"]).new_from_index(0, rows.height)
+    for role in ("year", "date"):
+        if role in at:
+            read, n_impossible = _read_years(rows[at[role]])
+            tally["impossible_years"] += n_impossible
+            years = pl.select(pl.coalesce(years, read)).to_series()
+    tally["without_year"] += years.null_count()
+    return years.alias("publication_year")
+
+
+def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
+    dtype = values.dtype
+    if isinstance(dtype, pl.Date | pl.Datetime):
+        years = values.dt.year()
+    elif dtype == pl.String() or isinstance(dtype, pl.Categorical | pl.Enum):
+        values = values.cast(pl.String).replace(["", "NaN", "nan", "NA", "None", "null"], None)
+        years = values.str.extract(_YEAR).cast(pl.Int32)
+    elif dtype.is_float():
+        values = values.fill_nan(None)
+        years = values.set(values != values.floor(), None).cast(pl.Int32, strict=False)
+    elif dtype.is_integer() or dtype == pl.Null():
+        years = values.cast(pl.Int32, strict=False)
+    else:
+        msg = f"{values.name!r} is {dtype}, needs years: whole numbers, text or dates."
+        raise SchemaMismatchError(msg)
+    years = years.set(~years.is_between(FIRST_YEAR, LAST_YEAR).fill_null(value=True), None)
+    return years, years.null_count() - values.null_count()
+
+
+def citation_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.DataFrame:
+    """Make CITATIONS of a table with one row per citation; ``tally`` counts those that lack an end, which go.
+
+    Example:
+        >>> table, tally = pl.DataFrame({"from": ["P2", "P3"], "to": ["P1", None]}), Counter()
+        >>> citation_rows(table, {"citing": "from", "cited": "to"}, tally).height, tally
+        (1, Counter({'citations_without_id': 1}))
+    """
+    ends = pl.DataFrame([number_ids(rows[at[role]]).alias(f"{role}_id") for role in OF_CITATIONS])
+    whole = ends.drop_nulls() if any(column.null_count() for column in ends.iter_columns()) else ends
+    tally["citations_without_id"] += ends.height - whole.height
+    return whole
+
+
+def reference_rows(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.DataFrame:
+    """Make CITATIONS of a table of works with a column of references: lists, or text with ``|`` or ``;`` between ids.
+
+    Where a text has a ``|``, a ``;`` is part of an id, as in some DOIs.
+
+    Example:
+        >>> table = pl.DataFrame({"id": ["P3", "P4"], "refs": ["1;2", None]})
+        >>> reference_rows(table, {"id": "id", "references": "refs"})["cited_id"].to_list()
+        [1, 2]
+    """
+    lists = rows[at["references"]]
+    if lists.dtype == pl.String():
+        text = pl.col(lists.name)
+        split = pl.when(text.str.contains("|", literal=True)).then(text.str.split("|")).otherwise(text.str.split(";"))
+        lists = lists.to_frame().select(split.list.eval(pl.element().str.strip_chars()))[lists.name]
+    elif not isinstance(lists.dtype, pl.List):
+        if lists.null_count() < len(lists):
+            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with | or ; between ids."
+            raise SchemaMismatchError(msg)
+        return pl.DataFrame(schema=CITATIONS)
+    pairs = pl.DataFrame([number_ids(rows[at["id"]]).alias("citing_id"), lists.alias("cited")]).explode("cited")
+    return pl.DataFrame([pairs["citing_id"], number_ids(pairs["cited"]).alias("cited_id")]).drop_nulls()
+
+
+def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
+    """Log one warning for what a table lacks, if anything."""
+    texts = {
+        "impossible_years": f"works have a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null)",
+        "citations_without_id": "citations lack one of their ids (left out)",
+    }
+    found = [f"{tally[name]:,} {text}" for name, text in texts.items() if tally.get(name)]
+    if found:
+        logger.warning("%s: %s", stage, "; ".join(found))
+
+
+def describe_gaps(tally: Mapping[str, int]) -> dict[str, Any]:
+    """State the counts for a provenance."""
+    return {name: tally.get(name, 0) for name in ("without_year", "impossible_years", "citations_without_id")}

@@ -1,0 +1,290 @@
+"""Read files of tables in batches: CSV, TSV, JSON lines and Parquet, recognised by their content; compressed, too."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from sciscidata.errors import CorruptRecordError, EmptyInputError
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, count_lines, is_blank, split_lines, whole_lines
+from sciscidata.sources.record_files import decompressed_chunks
+from sciscidata.storage.parquet import is_parquet
+
+_BLOCK_BYTES: Final = 8 << 20
+_HEAD_BYTES: Final = 1 << 20
+_ROWS: Final = 1 << 15
+_ZIP: Final = b"PK\x03\x04"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_REMEDY: Final = "Mend or remove it, or get the file again."
+Advance = Callable[[float], None]
+
+
+class TableFile:
+    r"""One file: its columns, and batches of some of them.
+
+    The first bytes tell the kind. Parquet; JSON, one object per line, also with the brackets and commas of a list
+    around the lines; else text with commas, tabs or semicolons, whichever the first row has most of. Lines with # at
+    the beginning of a text are comments. If the first row is all numbers, the last comment has the names (SNAP).
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     _ = Path(home, "cites.txt").write_text("# Patents\n# From\tTo\n3858241\t956203\n")
+        ...     file = TableFile(Path(home, "cites.txt"))
+        ...     file.columns, [batch.rows() for batch in file.read(["To"])]
+        (['From', 'To'], [[('956203',)]])
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._delimiter, self._n_before = ",", 0  # lines before the first row of data
+        self.is_json = False  # then a row need not have every column
+        self._schema: dict[str, pl.DataType] = {}
+        if is_parquet(path):
+            self._read = self._read_parquet
+            self._schema = dict(pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema())
+            self.columns = [*self._schema]
+            return
+        with self._naming_file():
+            head = _head(path)
+        if head.startswith(_ZIP):
+            msg = f"{path} is a ZIP archive. Unpack it, and name the file inside."
+            raise CorruptRecordError(msg)
+        self.is_json = head.lstrip()[:1] in (b"{", b"[")
+        if self.is_json:
+            self._read, self.columns = self._read_json, _json_names(head)
+        else:
+            self._read, self.columns = self._read_text, self._text_names(head.decode("utf-8", "replace").splitlines())
+
+    def dtype_of(self, column: str) -> pl.DataType:
+        """Return the type of a column in batches, unless it holds lists."""
+        return self._schema.get(column, pl.String())
+
+    def read(self, columns: Sequence[str], advance: Advance = lambda _: None) -> Iterator[pl.DataFrame]:
+        """Yield batches of some columns; all but those of Parquet are text. ``a.b`` is a field of a JSON object.
+
+        Args:
+            columns: names.
+            advance: gets the bytes of the file as they are read.
+
+        Raises:
+            CorruptRecordError: while reading; a row or the file is damaged. The message names the file, and the row
+                where it is known.
+        """
+        with self._naming_file():
+            yield from self._read(list(dict.fromkeys(columns)), advance)
+
+    @contextmanager
+    def _naming_file(self) -> Generator[None]:
+        try:
+            yield
+        except CorruptRecordError as error:
+            text = str(error)
+            msg = text if str(self.path) in text else f"{self.path}: {text}. {_REMEDY}"
+            raise CorruptRecordError(msg) from error
+
+    def _text_names(self, lines: list[str]) -> list[str]:
+        comments = next((n for n, line in enumerate(lines) if not line.startswith("#")), None)
+        if comments is None:
+            msg = f"{self.path} holds no row. Check the file."
+            raise EmptyInputError(msg)
+        first = lines[comments]
+        self._delimiter, self._n_before = max(",\t;", key=first.count), comments + 1
+        names = self._split(first)
+        stated = self._split(lines[comments - 1].lstrip("# ")) if comments else []
+        if len(stated) == len(names) and all(word.strip().isdecimal() for word in names):
+            self._n_before = comments
+            return stated
+        return names
+
+    def _split(self, line: str) -> list[str]:
+        return [name.strip() for name in next(csv.reader([line], delimiter=self._delimiter), [])]
+
+    def _read_text(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        found: list[str] = []
+
+        def refuse(row: Any) -> str:  # noqa: ANN401 (pyarrow's InvalidRow)
+            at = "" if row.number is None else f"row {row.number:,}: "
+            text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
+            found.append(f"{at}{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})")
+            return "error"
+
+        options = {
+            "read_options": pa_csv.ReadOptions(
+                block_size=_BLOCK_BYTES, skip_rows=self._n_before, column_names=self.columns, use_threads=False
+            ),
+            "parse_options": pa_csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            "convert_options": pa_csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.large_string()),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        }
+        stream = _Stream(decompressed_chunks(self.path, advance))
+        try:
+            for batch in pa_csv.open_csv(stream, **options):
+                rows: Any = pl.from_arrow(batch)
+                yield rows
+        except pa.ArrowInvalid as error:
+            if stream.error is not None:
+                raise stream.error from error
+            if "Empty CSV" in str(error):
+                return
+            raise CorruptRecordError(*found[:1] or (str(error).rstrip("."),)) from error
+
+    def _read_json(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        struct = _struct_of(columns)
+        decoder, leaves = msgspec.json.Decoder(struct), [_path_of(name, columns) for name in columns]
+        held: list[Any] = []
+        for number, block in self._numbered_blocks(advance):
+            held += self._decode(block, number, decoder)
+            if len(held) >= _ROWS:
+                yield _frame_of(held, columns, leaves)
+                held = []
+        if held:
+            yield _frame_of(held, columns, leaves)
+
+    def _numbered_blocks(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
+        number, gap = 1, Gap(DEFAULT_LIMITS, is_optional=False)
+        for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS, gap):
+            if isinstance(block, CorruptRecordError):
+                msg = f"line {number:,}: longer than {DEFAULT_LIMITS.max_line_mb:,} MB"
+                raise CorruptRecordError(msg)
+            yield number, block.removeprefix(_BYTE_ORDER_MARK) if number == 1 else block
+            number += 1 + block.count(b"\n")
+
+    def _decode(self, block: bytes, number: int, decoder: Any) -> list[Any]:  # noqa: ANN401
+        """Decode whole lines: together, or where something stands between them or is damaged, one by one."""
+        try:
+            return decoder.decode_lines(block)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            pass
+        rows: list[Any] = []
+        for line in split_lines(block):
+            n_lines = count_lines(line) if is_blank(line) else 1
+            if bare := _bare(line):
+                try:
+                    rows.append(decoder.decode(bare))
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    msg = f"{self.path}, line {number:,}: {error}. {_REMEDY} A row is one JSON object on one line."
+                    raise CorruptRecordError(msg) from error
+            number += n_lines
+        return rows
+
+    def _read_parquet(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        rows = pl.scan_parquet(self.path, glob=False, hive_partitioning=False).select(columns)
+        try:
+            yield from rows.collect_batches(maintain_order=True)
+        except pl.exceptions.PolarsError as error:
+            raise CorruptRecordError(str(error).rstrip(".")) from error
+        advance(self.path.stat().st_size)
+
+
+def _head(path: Path) -> bytes:
+    """Read the first bytes of a file, decompressed, up to the end of a line."""
+    parts, size = list[bytes](), 0
+    for chunk in decompressed_chunks(path):
+        parts.append(chunk)
+        size += len(chunk)
+        if size >= _HEAD_BYTES:
+            break
+    head = b"".join(parts).removeprefix(_BYTE_ORDER_MARK)
+    return head if size < _HEAD_BYTES else head[: head.rfind(b"\n") + 1 or None]
+
+
+def _json_names(head: bytes) -> list[str]:
+    """List the keys of the first objects, those of objects in them as ``a.b``."""
+    names: dict[str, None] = {}
+    for line in head.splitlines():
+        try:
+            row = msgspec.json.decode(_bare(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        for key, value in row.items() if isinstance(row, dict) else ():
+            inner = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
+            names |= dict.fromkeys([key, *inner])
+    return [*names]
+
+
+def _bare(line: bytes) -> bytes:
+    """Return the object on a line, without the brackets and commas of a list around it."""
+    return line.lstrip(b" \t[,").rstrip(b" \t\r\n],")
+
+
+def _struct_of(columns: Sequence[str]) -> type:
+    """Make the class of a row: only these fields are decoded."""
+    keys: dict[str, list[str]] = {}
+    for name in columns:
+        key, _, inner = name.partition(".")
+        keys.setdefault(key, []).extend([inner] if inner else [])
+    fields = [(f"f{i}", (_struct_of(inner) | None) if inner else Any, None) for i, inner in enumerate(keys.values())]
+    return msgspec.defstruct("Row", fields, rename={f"f{i}": key for i, key in enumerate(keys)}, gc=False)
+
+
+def _path_of(name: str, columns: Sequence[str]) -> list[str]:
+    """Return the attributes of a row that lead to a column."""
+    key, _, inner = name.partition(".")
+    place = [*dict.fromkeys(column.partition(".")[0] for column in columns)].index(key)
+    beside = [column.partition(".")[2] for column in columns if column.partition(".")[0] == key]
+    return [f"f{place}", *(_path_of(inner, beside) if inner else [])]
+
+
+def _frame_of(rows: list[Any], columns: Sequence[str], leaves: Sequence[Sequence[str]]) -> pl.DataFrame:
+    series: list[pl.Series] = []
+    for name, path in zip(columns, leaves, strict=True):
+        values: list[Any] = rows
+        for attribute in path:
+            values = [getattr(value, attribute, None) for value in values]
+        is_list = isinstance(next((value for value in values if value is not None), None), list)
+        texts = [
+            None if value is None else [*map(_text, value)] if is_list and isinstance(value, list) else _text(value)
+            for value in values
+        ]
+        array = pa.array(texts, pa.large_list(pa.large_string()) if is_list else pa.large_string())
+        series.append(pl.Series(name, array))
+    return pl.DataFrame(series)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) or value is None else str(value)
+
+
+class _Stream(io.RawIOBase):
+    """Pieces of bytes as a file; keeps what stopped the reading, for pyarrow does not name it."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest, self.error = pieces, memoryview(b""), None
+        self._is_first = True
+        super().__init__()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401
+        while not self._rest:
+            try:
+                piece = next(self._pieces, None)
+            except Exception as error:
+                self.error = error
+                raise
+            if piece is None:
+                return 0
+            self._rest, self._is_first = (
+                memoryview(piece.removeprefix(_BYTE_ORDER_MARK) if self._is_first else piece),
+                False,
+            )
+        n = min(len(self._rest), len(buffer))
+        buffer[:n], self._rest = self._rest[:n], self._rest[n:]
+        return n

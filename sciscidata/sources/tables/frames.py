@@ -1,0 +1,162 @@
+"""Tables in memory, of any library of data frames, as works and citations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.records.ids import refuse_shared_numbers
+from sciscidata.schemas import Corpus
+from sciscidata.sources.tables.columns import (
+    OF_CITATIONS,
+    OF_WORKS,
+    Names,
+    citation_rows,
+    complete_works,
+    describe_gaps,
+    find_columns,
+    kept_columns,
+    reference_rows,
+    warn_of_gaps,
+    work_rows,
+)
+
+_STAGE = "from_tables"
+
+
+def from_tables(
+    works: Any,  # noqa: ANN401 (a frame of any library)
+    citations: Any = None,  # noqa: ANN401
+    *,
+    id: str | None = None,
+    year: str | None = None,
+    venue: str | None = None,
+    citing: str | None = None,
+    cited: str | None = None,
+    title: str | None = None,
+    abstract: str | None = None,
+    field: str | None = None,
+    date: str | None = None,
+    references: str | None = None,
+) -> Corpus:
+    """Make a corpus of your own tables: patents, court cases, an export of any database, with ids of any kind.
+
+    Every id gets a number that depends on the id alone (``sciscidata.records.ids.number_ids``). The ids themselves stay
+    in the column ``original_id``, and every result has it right after ``work_id``.
+
+    Args:
+        works: one row per work: a frame of Polars (lazy too), pandas, Arrow, DuckDB, or any other with the Arrow
+            PyCapsule or the dataframe interchange interface. Further columns with a name of WORKS are kept:
+            cited_by_count, source_name, language, work_type, is_retracted, doi.
+        citations: one row per citation; None: they are in ``references``.
+        id: column of ``works``, text or whole numbers. None: work_id.
+        year: column of years: whole numbers, floats, text or dates. None: publication_year.
+        venue: column of venues (journals, courts), text or whole numbers. None: source_id, if there is one.
+        citing: column of ``citations`` with the citing work. None: citing_id.
+        cited: column of ``citations`` with the cited work. None: cited_id.
+        title: column of titles. None: title, if there is one.
+        abstract: column of abstracts. None: abstract, if there is one.
+        field: column of fields. None: primary_field, if there is one.
+        date: column of dates, which give the year where there is none.
+        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+
+    Returns:
+        Corpus. ``works`` is WORKS with ``original_id`` (String or Int64), in the order of work_id. ``citations`` is
+        CITATIONS. Both are in memory, as lazy frames. Years that are not from 1000 to 2100 are null. The provenance
+        counts them, works without a year, and citations that lack an id, which are left out; the log warns.
+
+    Raises:
+        SchemaMismatchError: a column is missing, is there twice, or has a type that its role cannot have.
+        ConfigError: a column is named for two roles; or citations are missing, or given twice.
+        WorkIdError: an id of a work is null or repeated, or two ids have one number.
+        EmptyInputError: ``works`` has no row.
+
+    Example:
+        >>> years = ["1990-05-01", "2000-01-02", "2001-03-04"]
+        >>> patents = pl.DataFrame({"patent": ["P1", "P2", "P3"], "granted": years})
+        >>> cites = pl.DataFrame({"from": ["P2", "P3"], "to": ["P1", "P2"]})
+        >>> corpus = from_tables(patents, cites, id="patent", year="granted", citing="from", cited="to")
+        >>> from sciscidata import compute_cd_index
+        >>> scores = compute_cd_index(corpus.works, corpus.citations).collect()
+        >>> scores.filter(original_id="P2").select("original_id", "cd_index").row(0)
+        ('P2', 1.0)
+    """
+    given: Names = {
+        **{"id": id, "year": year, "date": date, "venue": venue, "title": title, "abstract": abstract, "field": field},
+        **{"references": references, "citing": citing, "cited": cited},
+    }
+    check_citations_given(citations is not None, references, "citations", "references")
+    tally: Counter[str] = Counter()
+    works = _Table(works, "works")
+    at = find_columns(works.columns, OF_WORKS, given, table=f"{_STAGE}: works")
+    table = works.read([*at.values(), *kept_columns(works.columns)])
+    if table.is_empty():
+        msg = f"{_STAGE}: works has no row. Check the table and the filters before."
+        raise EmptyInputError(msg)
+    rows = work_rows(table, at, tally).sort("work_id")
+    refuse_shared_numbers(rows, f"{_STAGE}: works")
+    if citations is None:
+        edges = reference_rows(table, at)
+    else:
+        citations = _Table(citations, "citations")
+        ends = find_columns(citations.columns, OF_CITATIONS, given, table=f"{_STAGE}: citations")
+        edges = citation_rows(citations.read([*ends.values()]), ends, tally)
+        at |= ends
+    warn_of_gaps(tally, _STAGE)
+    facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}
+    return Corpus(complete_works(rows.lazy()), edges.lazy(), facts)
+
+
+def check_citations_given(has_citations: bool, references: Any, table: str, column: str) -> None:  # noqa: ANN401
+    """Raise ConfigError unless citations come from exactly one place."""
+    if has_citations == bool(references):
+        what = "are both given" if has_citations else "are both missing"
+        msg = f"{table} and {column} {what}: citations are either a table of their own or a column of works. Give one."
+        raise ConfigError(msg)
+
+
+class _Table:
+    """A frame of any library: its columns, and some of them as a Polars frame."""
+
+    def __init__(self, frame: Any, name: str) -> None:  # noqa: ANN401
+        if hasattr(frame, "to_native"):  # narwhals
+            frame = frame.to_native()
+        self._is_pandas = type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
+        if not self._is_pandas and not isinstance(frame, pl.DataFrame | pl.LazyFrame):
+            frame = _to_polars(frame, name)
+        self._frame: Any = frame
+        self._name = name
+        self.columns: list[str] = (
+            frame.collect_schema().names() if not self._is_pandas else [str(column) for column in frame.columns]
+        )
+
+    def read(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Read some columns; of pandas no other is converted, since it may hold anything."""
+        columns = list(dict.fromkeys(columns))
+        if not self._is_pandas:
+            return self._frame.lazy().select(columns).collect(engine="streaming")
+        try:
+            return pl.from_pandas(self._frame[columns])
+        except (pa.ArrowException, TypeError) as error:
+            msg = (
+                f"{_STAGE}: {self._name}: a column of {', '.join(columns)} holds values of several types ({error}). "
+                "Make it text: .astype('string')."
+            )
+            raise SchemaMismatchError(msg) from error
+
+
+def _to_polars(frame: Any, name: str) -> pl.DataFrame:  # noqa: ANN401
+    if hasattr(frame, "__arrow_c_stream__"):
+        return pl.DataFrame(frame)
+    if hasattr(frame, "__dataframe__"):
+        return pl.from_dataframe(frame)
+    msg = (
+        f"{_STAGE}: {name} is of type {type(frame).__name__}, needs a frame: of Polars, pandas, Arrow, DuckDB, or one "
+        "with __arrow_c_stream__. Files are read by `sciscidata ingest --works FILE --citations FILE`."
+    )
+    raise SchemaMismatchError(msg)

@@ -1,0 +1,243 @@
+"""The source "tables": files of works and citations in any layout, read out of core into a corpus on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import polars as pl
+
+from sciscidata._support.short_repr import short_repr
+from sciscidata._support.validate import check_fields
+from sciscidata.corpus.folder import works_schema
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.records.ids import ORIGINAL_ID, plain_ids, refuse_shared_numbers
+from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.record_files import matches_of, printable_name
+from sciscidata.sources.tables.columns import (
+    OF_CITATIONS,
+    OF_WORKS,
+    citation_rows,
+    complete_works,
+    find_columns,
+    kept_columns,
+    reference_rows,
+    warn_of_gaps,
+    work_rows,
+)
+from sciscidata.sources.tables.files import TableFile
+from sciscidata.sources.tables.frames import check_citations_given
+from sciscidata.sources.tables.presets import PRESETS
+from sciscidata.storage import hash_file, real_path, scratch_folder
+from sciscidata.storage.spill import sort_on_disk
+
+_Files = tuple[str, ...]
+_Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
+_ROLES = (*OF_WORKS, *OF_CITATIONS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TablesConfig:
+    """Files of works and citations in any layout, with ids of any kind.
+
+    A file is CSV, TSV, Parquet, or JSON with one object per line; .gz and .zst too. It is recognised by its content.
+    Its name may be a pattern. Of JSON, ``a.b`` is the field b of the object a.
+
+    Attributes:
+        works: files with one row per work.
+        citations: files with one row per citation. Empty: the references are a column of the works.
+        preset: layout that names the columns; other options go over it.
+        id: column of ``works`` with the ids: text or whole numbers. None: work_id.
+        year: column of years: whole numbers, text or dates. None: publication_year.
+        venue: column of venues (journals, courts, classes). None: source_id, if there is one.
+        citing: column of ``citations`` with the citing work. None: citing_id.
+        cited: column of ``citations`` with the cited work. None: cited_id.
+        title: column of titles. None: title, if there is one.
+        abstract: column of abstracts. None: abstract, if there is one.
+        field: column of fields. None: primary_field, if there is one.
+        date: column of dates, which give the year where there is none.
+        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+
+    Raises:
+        ConfigError: on construction, if a value does not fit its type, or citations are missing or given twice.
+
+    Example:
+        >>> TablesConfig(works=("patents.tsv",), citations=("cites.tsv",), preset="patentsview").preset
+        'patentsview'
+    """
+
+    works: Annotated[_Files, msgspec.Meta(min_length=1, title="FILE")]
+    citations: Annotated[_Files, msgspec.Meta(title="FILE")] = ()
+    preset: Literal["patentsview", "snap-patents", "dblp", "openalexr", "s2ag"] | None = None
+    id: _Column | None = None
+    year: _Column | None = None
+    venue: _Column | None = None
+    citing: _Column | None = None
+    cited: _Column | None = None
+    title: _Column | None = None
+    abstract: _Column | None = None
+    field: _Column | None = None
+    date: _Column | None = None
+    references: _Column | None = None
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        names = ("TablesConfig.citations", "TablesConfig.references")
+        check_citations_given(bool(self.citations), self.columns["references"], *names)
+
+    @property
+    def columns(self) -> dict[str, str | Sequence[str] | None]:
+        """The column of each role: as given, or that of the preset."""
+        preset = dict(PRESETS.get(self.preset or "", {}))
+        if self.citations:
+            preset.pop("references", None)
+        return {role: getattr(self, role) or preset.get(role) for role in _ROLES}
+
+
+def find_table_files(config: TablesConfig) -> dict[str, list[Path]]:
+    """List the files of ``works`` and ``citations``, each once; those of a pattern sorted.
+
+    Raises:
+        InputNotFoundError: one does not exist, a pattern matches nothing, or it is no file.
+    """
+    found: dict[str, list[Path]] = {}
+    for option in ("works", "citations"):
+        files: dict[Path, Path] = {}
+        for given in getattr(config, option):
+            matches = sorted(matches_of(given))
+            wrong = next((match for match in matches if not match.is_file()), None)
+            if wrong is not None or not matches:
+                what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
+                msg = f"TablesConfig.{option} {given!r} {what}. Check the path; it is relative to {Path.cwd()}."
+                raise InputNotFoundError(msg)
+            files |= {real_path(match): match for match in matches}
+        found[option] = [*files.values()]
+    return found
+
+
+def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[float], None] | None = None) -> Corpus:
+    """Read the files into a corpus in the cache, or use the one that is there."""
+    files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
+    key = hashlib.sha256(json.dumps([files, config.columns]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return ingest_tables(config, cache_dir / f"tables-{key}", advance, overwrite=True)
+
+
+def ingest_tables(
+    config: TablesConfig,
+    out: str | Path,
+    advance: Callable[[float], None] | None = None,
+    *,
+    texts: bool = True,
+    overwrite: bool = False,
+) -> Corpus:
+    r"""Read the files once into a corpus on disk, whatever their size; works come in the order of ``work_id``.
+
+    Args:
+        config: the files.
+        out: as in ``write_corpus``.
+        advance: gets the bytes of the files as they are read.
+        texts: write titles and abstracts too.
+        overwrite: as in ``write_corpus``.
+
+    Returns:
+        As ``scan_corpus``; works have ``original_id``. The provenance counts impossible years, works without a year,
+        and citations that lack an id.
+
+    Raises:
+        SchemaMismatchError, ConfigError, WorkIdError: as ``from_tables``.
+        CorruptRecordError: a row is damaged; the message names file and row.
+        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_corpus``.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "cases.csv")
+        ...     _ = file.write_text("case,year,cites\nRoe,1973,Griswold\nGriswold,1965,\n")
+        ...     config = TablesConfig(works=(str(file),), id="case", year="year", references="cites")
+        ...     corpus = ingest_tables(config, Path(home, "corpus"))
+        ...     corpus.works.select("original_id", "publication_year").collect().rows()
+        [('Griswold', 1965), ('Roe', 1973)]
+    """
+    paths = find_table_files(config)
+    works, citations = ([*map(TableFile, paths[option])] for option in ("works", "citations"))
+    at = _find_columns(works, OF_WORKS, config, "works")
+    if not texts:
+        at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
+    ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
+    dtype = plain_ids(pl.Series(at["id"], [], works[0].dtype_of(at["id"]))).dtype
+    tally: Counter[str] = Counter(dict.fromkeys(("without_year", "impossible_years", "citations_without_id"), 0))
+    advance = advance or (lambda _: None)
+    kept = [
+        name
+        for name in kept_columns(works[0].columns)
+        if name not in at.values() and all(file.is_json or name in file.columns for file in works)
+    ]
+
+    def read_works(columns: list[str]) -> Iterator[pl.DataFrame]:
+        wanted = [*(name for role, name in at.items() if role != "references"), *kept]
+        batches = (
+            work_rows(batch, at, tally).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
+            for file in works
+            for batch in file.read(wanted, advance)
+        )
+        with scratch_folder() as scratch:
+            last = pl.DataFrame()
+            for rows in sort_on_disk(batches, "work_id", scratch):
+                last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
+                refuse_shared_numbers(last, "works")
+                last = last.tail(1)
+                yield complete_works(rows.lazy()).select(columns).collect()
+
+    def read_citations(columns: list[str]) -> Iterator[pl.DataFrame]:
+        for file in citations:
+            for batch in file.read([*ends.values()], advance):
+                yield citation_rows(batch, ends, tally).select(columns)
+        for file in () if citations else works:
+            for batch in file.read([at["id"], at["references"]], advance):
+                yield reference_rows(batch, at).select(columns)
+        found.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
+
+    listed = [path for files in paths.values() for path in files]
+    inputs = {path: {"name": printable_name(path), "bytes": path.stat().st_size} for path in listed}
+    found: dict[str, Any] = {}
+    provenance: dict[str, Any] = {
+        "kind": "tables",
+        "columns": {**at, **ends},
+        "inputs": [*inputs.values()],
+    }
+    frames = (
+        scan_batches(read_works, works_schema(str(dtype)), "files of works"),
+        scan_batches(read_citations, CITATIONS, "files of citations"),
+    )
+    corpus = write_corpus(
+        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=found
+    )
+    warn_of_gaps(corpus.provenance, "tables")
+    return corpus
+
+
+def table_bytes(config: TablesConfig) -> int:
+    """Return the size of what is read."""
+    paths = find_table_files(config)
+    sizes = {option: sum(path.stat().st_size for path in files) for option, files in paths.items()}
+    return sizes["works"] * (1 if paths["citations"] else 2) + sizes["citations"]
+
+
+def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, table: str) -> dict[str, str]:  # noqa: ANN401
+    found = find_columns(files[0].columns, roles, config.columns, table=str(files[0].path), owner="TablesConfig")
+    for file in files[1:]:
+        missing = [name for name in found.values() if name not in file.columns]
+        if missing and not file.is_json:
+            msg = f"{file.path} has no column {missing[0]!r}, which {files[0].path} has. Give files of one layout."
+            raise SchemaMismatchError(msg)
+    return found

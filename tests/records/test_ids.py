@@ -1,0 +1,136 @@
+"""The numbers of ids: the rule against a slow one in plain Python, and against published hashes."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata.errors import SchemaMismatchError, WorkIdError
+from sciscidata.records.ids import number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
+
+MASK = (1 << 64) - 1
+P = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
+
+#: From the sanity checks of xxHash and its Python and Go bindings, seed 0.
+PUBLISHED = {
+    "": 0xEF46DB3751D8E999,
+    "a": 0xD24EC4F1A98C6E5B,
+    "as": 0x1C330FB2D66BE179,
+    "asd": 0x631C37CE72A97393,
+    "asdf": 0x415872F599CEA71E,
+    "abc": 0x44BC2CF5AD770999,
+    "Call me Ishmael. Some years ago--never mind how long precisely-": 0x02A2E85470D6FD96,
+}
+
+
+def rotate(x: int, n: int) -> int:
+    return ((x << n) | (x >> (64 - n))) & MASK
+
+
+def lane_round(lane: int, word: int) -> int:
+    return rotate((lane + word * P[1]) & MASK, 31) * P[0] & MASK
+
+
+def xxh64(data: bytes) -> int:
+    """XXH64 as its specification has it, with seed 0."""
+    words = [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
+    stripes = len(data) // 32
+    if stripes:
+        lanes = [(P[0] + P[1]) & MASK, P[1], 0, -P[0] & MASK]
+        for i, word in enumerate(words[: stripes * 4]):
+            lanes[i % 4] = lane_round(lanes[i % 4], word)
+        h = sum(rotate(lane, n) for lane, n in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
+        for lane in lanes:
+            h = ((h ^ lane_round(0, lane)) * P[0] + P[3]) & MASK
+    else:
+        h = P[4]
+    h = (h + len(data)) & MASK
+    rest = data[stripes * 32 :]
+    while len(rest) >= 8:
+        h = (rotate(h ^ lane_round(0, int.from_bytes(rest[:8], "little")), 27) * P[0] + P[3]) & MASK
+        rest = rest[8:]
+    if len(rest) >= 4:
+        h = (rotate(h ^ (int.from_bytes(rest[:4], "little") * P[0] & MASK), 23) * P[1] + P[2]) & MASK
+        rest = rest[4:]
+    for byte in rest:
+        h = rotate(h ^ (byte * P[4] & MASK), 11) * P[0] & MASK
+    for shift, prime in ((33, P[1]), (29, P[2])):
+        h = (h ^ (h >> shift)) * prime & MASK
+    return h ^ (h >> 32)
+
+
+def number(text: str, letter: str = "W") -> int | None:
+    if not text:
+        return None
+    digits = re.fullmatch(rf"(?:(?:https://openalex\.org/)?{letter})?(0|[1-9][0-9]*)", text, re.ASCII)
+    if digits and int(digits[1]) < 2**62:
+        return int(digits[1])
+    return 2**62 + (xxh64(text.encode()) >> 2)
+
+
+TEXTS = st.one_of(
+    st.text(max_size=80),
+    st.integers(-(2**70), 2**70).map(str),
+    st.builds(
+        "{}{}{}".format, st.sampled_from(["", "W", "S", "https://openalex.org/W", "https://openalex.org/"]),
+        st.sampled_from(["", "0", "00"]), st.integers(0, 2**64),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "digest"), PUBLISHED.items())
+def test_the_hash_is_the_published_one(text, digest):
+    assert xxh64(text.encode()) == digest
+    if text:
+        assert number_ids(pl.Series([text])).item() == 2**62 + (digest >> 2)
+
+
+@given(st.lists(TEXTS.filter(str.isprintable), max_size=20), st.sampled_from("WS"))
+def test_numbers_are_those_of_the_rule_in_plain_python(texts, letter):
+    assert number_ids(pl.Series("id", texts, pl.String), letter).to_list() == [number(text, letter) for text in texts]
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_whole_number_has_the_number_of_its_text(value):
+    assert number_ids(pl.Series([value], dtype=pl.Int64)).item() == number(str(value))
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt8, pl.Int32, pl.UInt64, pl.Float64, pl.Categorical])
+def test_the_type_of_a_column_changes_no_number(dtype):
+    values = pl.Series("id", ["7", None, "9"])
+    assert number_ids(values.cast(dtype)).to_list() == [7, None, 9]
+
+
+def test_a_large_unsigned_number_has_the_number_of_its_text():
+    assert number_ids(pl.Series([2**64 - 1], dtype=pl.UInt64)).item() == number(str(2**64 - 1))
+
+
+@pytest.mark.parametrize("values", [[1.5], [2.0**60], [True], [[1]], [float("inf")]])
+def test_what_is_no_id_is_refused(values):
+    with pytest.raises(SchemaMismatchError, match="'id'"):
+        number_ids(pl.Series("id", values))
+
+
+def test_a_slice_of_a_column_has_the_numbers_of_its_rows():
+    whole = pl.Series([f"P{i}" for i in range(100)])
+    assert number_ids(whole[40:60]).equals(number_ids(whole)[40:60])
+
+
+def test_two_rows_of_one_id_are_called_repeated_and_two_ids_of_one_number_by_name():
+    with pytest.raises(WorkIdError, match=r"1 ids occur more than once, for example 'P1'"):
+        refuse_shared_numbers(pl.DataFrame({"work_id": [5, 5, 6], "original_id": ["P1", "P1", "x"]}), "works")
+    with pytest.raises(WorkIdError, match=r"'5' and 'W5' have one number, 5"):
+        refuse_shared_numbers(pl.DataFrame({"work_id": [4, 4, 5, 5], "original_id": ["4", "4", "5", "W5"]}), "works")
+
+
+def test_original_ids_are_joined_to_batches_as_to_the_whole():
+    ids = pl.Series("work_id", range(0, 3_000, 3))
+    works = pl.DataFrame({"work_id": ids, "original_id": [f"P{i}" for i in ids], "title": "x"}).lazy()
+    scores = pl.DataFrame({"work_id": ids, "cd_index": 0.5})[100:900]
+    batches = [scores[i : i + 77] for i in range(0, scores.height, 77)]
+    assert pl.concat(original_ids_beside(batches, works)).equals(with_original_ids(scores.lazy(), works).collect())
+    assert next(original_ids_beside([scores], works.drop("original_id"))) is scores

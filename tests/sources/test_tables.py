@@ -1,0 +1,244 @@
+"""Own tables in memory: any library of frames, any ids, any years; the results carry the ids that were given."""
+
+from __future__ import annotations
+
+import logging
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+import sciscidata as ssd
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
+from sciscidata.schemas import CITATIONS, WORKS
+
+WORKS_TABLE = {"pid": ["P1", "P2", "P3", "P4"], "year": [1990, 2000, 2001, 2003], "court": ["a", "a", "b", None]}
+CITES = {"from": ["P2", "P3", "P4", "P4"], "to": ["P1", "P2", "P2", "P1"]}
+NAMES = {"id": "pid", "year": "year", "venue": "court", "citing": "from", "cited": "to"}
+
+
+class Capsule:
+    """A frame of a library that nobody has heard of."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def narwhals_frame(data):
+    return pytest.importorskip("narwhals").from_native(pl.DataFrame(data))
+
+
+LIBRARIES = {
+    "polars": pl.DataFrame,
+    "polars lazy": pl.LazyFrame,
+    "pandas": pd.DataFrame,
+    "pandas of objects": lambda data: pd.DataFrame(data, dtype=object),
+    "arrow": pa.table,
+    "capsule": lambda data: Capsule(pa.table(data)),
+    "narwhals": narwhals_frame,
+}
+
+
+@pytest.mark.parametrize("make", LIBRARIES.values(), ids=LIBRARIES)
+def test_a_frame_of_any_library_gives_the_same_corpus(make):
+    corpus = ssd.from_tables(make(WORKS_TABLE), make(CITES), **NAMES)
+    expected = ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES)
+    assert_frame_equal(corpus.works.collect(), expected.works.collect())
+    assert_frame_equal(corpus.citations.collect(), expected.citations.collect())
+
+
+def test_works_have_the_columns_of_works_and_the_id_that_was_given():
+    works, citations, facts = ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES)
+    schema = works.collect_schema()
+    assert schema.names()[:2] == ["work_id", "original_id"]
+    assert {name: dtype for name, dtype in schema.items() if name != "original_id"} == dict(WORKS)
+    assert citations.collect_schema() == CITATIONS
+    rows = works.collect()
+    assert rows["work_id"].is_sorted()
+    assert sorted(rows["original_id"]) == ["P1", "P2", "P3", "P4"]
+    assert rows["concepts"].to_list() == [[]] * 4
+    assert rows["is_retracted"].to_list() == [False] * 4
+    assert rows.filter(original_id="P3")["source_name"].item() == "b"
+    assert rows["source_id"].null_count() == 1
+    assert facts["works"], facts["citations"] == (4, 4)
+    assert repr(ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES)) == (
+        "Corpus(tables: 4 works, 4 citations)"
+    )
+
+
+def test_every_measure_returns_the_original_ids():
+    works, citations, _ = ssd.from_tables(pd.DataFrame(WORKS_TABLE), pd.DataFrame(CITES), **NAMES)
+    for measure in (
+        ssd.compute_cd_index, ssd.compute_atypicality, ssd.compute_commonness, ssd.compute_wang_novelty,
+    ):  # fmt: skip
+        lazy = measure(works, citations)
+        scores = lazy.collect()
+        assert scores.columns[:2] == ["work_id", "original_id"], measure.__name__
+        assert scores.schema == lazy.collect_schema(), measure.__name__
+        assert sorted(scores["original_id"]) == WORKS_TABLE["pid"], measure.__name__
+    labels = ssd.compute_labels(ssd.compute_cd_index(works, citations)).collect()
+    assert labels.columns[:2] == ["work_id", "original_id"]
+    drawn = ssd.draw_split(labels.with_columns(disruption_label=pl.lit("neutral")), ssd.SplitConfig(
+        n_train=2, n_test=1, balance="none"
+    ))  # fmt: skip
+    assert drawn["original_id"].is_in(WORKS_TABLE["pid"]).all()
+
+
+@pytest.mark.parametrize("folder", ["graph_handball", "graph_hepth"])
+@pytest.mark.parametrize("form", ["P{}", "{}"])
+def test_scores_under_ids_of_text_are_the_reference_values(shared_data, folder, form):
+    nodes, edges, known = (
+        pd.read_parquet(shared_data / folder / f"{name}.parquet") for name in ("nodes", "edges", "cd5_reference")
+    )
+    nodes = nodes.dropna(subset="year")  # as the reference values were computed
+    edges = edges[edges["citing"].isin(nodes["id"]) & edges["cited"].isin(nodes["id"])]
+    nodes, edges = nodes.assign(id=nodes["id"].map(form.format)), edges.map(form.format)
+    nodes["year"] = nodes["year"].astype("float64")  # as pandas has years, once one is missing
+    corpus = ssd.from_tables(nodes, edges, id="id", year="year", citing="citing", cited="cited")
+    scores = ssd.compute_cd_index(corpus.works, corpus.citations, ssd.CDConfig.compat("cdindex")).collect()
+    expected = dict(zip(known["id"].map(form.format), known["cd5"].replace(np.nan, None), strict=True))
+    ours = dict(scores.select("original_id", "cd_index").iter_rows())
+    assert ours.keys() == expected.keys()
+    impossible = {name for name, year in zip(nodes["id"], nodes["year"], strict=True) if year < 1_000}
+    near = {*edges[edges["citing"].isin(impossible)]["cited"], *edges[edges["cited"].isin(impossible)]["citing"]}
+    same = ours.keys() - impossible - near
+    assert len(same) > 25_000
+    assert {name: ours[name] for name in same} == {name: expected[name] for name in same}
+
+
+@pytest.mark.parametrize(
+    ("years", "expected"),
+    [
+        ([2001, None], [2001, None]),
+        ([2001.0, float("nan")], [2001, None]),
+        (["2001", ""], [2001, None]),
+        (["2001-05-06", " 1999.0 "], [2001, 1999]),
+        ([date(2001, 5, 6), None], [2001, None]),
+        (np.array(["2001-05-06", "NaT"], "datetime64[ns]"), [2001, None]),
+    ],
+)
+def test_years_may_be_numbers_text_or_dates(years, expected, caplog):
+    table = pl.DataFrame({"work_id": [1, 2], "publication_year": years})
+    works, _, facts = ssd.from_tables(table, pl.DataFrame(schema=CITATIONS))
+    assert works.collect()["publication_year"].to_list() == expected
+    assert facts["without_year"] == expected.count(None)
+    assert facts["impossible_years"] == 0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("year", [20001, 0, -5, "05/06/2001", 2001.5, 9999, "n.d."])
+def test_an_impossible_year_is_null_and_counted_with_one_warning(year, caplog):
+    table = pl.DataFrame({"work_id": ["a", "b"], "publication_year": [year, None]})
+    with caplog.at_level(logging.WARNING):
+        works, _, facts = ssd.from_tables(table, pl.DataFrame({"citing_id": ["a", None], "cited_id": ["b", "b"]}))
+    assert works.collect()["publication_year"].to_list() == [None, None]
+    assert facts["impossible_years"], facts["without_year"] == (1, 2)
+    assert facts["citations_without_id"] == 1
+    assert [record.message for record in caplog.records] == [
+        "from_tables: 1 works have a year that is not from 1000 to 2100 (now null); 1 citations lack one of their ids "
+        "(left out)"
+    ]
+
+
+def test_a_date_gives_the_year_where_there_is_none():
+    table = pl.DataFrame({"id": [1, 2], "y": [1999, None], "day": ["2001-01-01", "2002-01-01"]})
+    nothing = pl.DataFrame(schema=CITATIONS)
+    both = ssd.from_tables(table, nothing, id="id", year="y", date="day").works.collect()
+    assert both["publication_year"].to_list() == [1999, 2002]
+    assert ssd.from_tables(table, nothing, id="id", date="day").works.collect()["publication_year"].to_list() == [
+        2001, 2002,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "references",
+    [
+        [["a", "b"], [], None],
+        ["a|b", "", None],
+        ["a; b", None, None],
+    ],
+)
+def test_references_may_be_a_column_of_works(references):
+    table = pl.DataFrame({"work_id": ["x", "a", "b"], "publication_year": 2000, "refs": references})
+    works, citations, facts = ssd.from_tables(table, references="refs")
+    names = dict(works.select("work_id", "original_id").collect().iter_rows())
+    assert sorted(tuple(map(names.get, row)) for row in citations.collect().rows()) == [("x", "a"), ("x", "b")]
+    assert facts["citations"] == 2
+
+
+def test_a_doi_with_a_semicolon_stays_whole_beside_a_bar():
+    dois = ["10.1/16<1661::AID>3.0.CO;2-2", "10.1/b"]
+    table = pl.DataFrame({"work_id": ["x", *dois], "publication_year": 2000, "refs": ["|".join(dois), None, None]})
+    works, citations, _ = ssd.from_tables(table, references="refs")
+    assert set(citations.collect()["cited_id"]) < set(works.collect()["work_id"])
+
+
+MISTAKES = {
+    "no such column": ({"id": "pdi"}, SchemaMismatchError, r"no column 'pdi'; it has pid, year, court.*id='pid'"),
+    "defaults": ({"id": None}, SchemaMismatchError, r"no column 'work_id'; it has .*Did you mean id='pid'"),
+    "other case": ({"year": "Year"}, SchemaMismatchError, r"no column 'Year'.*Did you mean year='year'"),
+    "no such citation column": (
+        {"citing": "frm"},
+        SchemaMismatchError,
+        r"citations has no column 'frm'.*citing='from'",
+    ),
+    "one column twice": ({"venue": "year"}, ConfigError, r"year and venue are both 'year'"),
+    "both ends": ({"cited": "from"}, ConfigError, r"citing and cited are both 'from'"),
+    "years": ({"year": "flag", "venue": None}, SchemaMismatchError, r"'flag' is Boolean, needs years"),
+    "citations twice": ({"references": "court"}, ConfigError, "are both given"),
+}
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_in_columns_gets_one_clear_error(changes, error, message):
+    table = pl.DataFrame({**WORKS_TABLE, "flag": [True] * 4})
+    with pytest.raises(error, match=message):
+        ssd.from_tables(table if "flag" in str(changes) else table.drop("flag"), pl.DataFrame(CITES), **NAMES | changes)
+
+
+def test_null_repeated_and_clashing_ids_are_refused_by_name():
+    cites = pl.DataFrame(schema={"citing_id": pl.String, "cited_id": pl.String})
+    for ids, message in (
+        (["a", None], "1 works have no id"),
+        (["a", ""], "1 works have no id"),
+        (["a", "a"], "1 ids occur more than once, for example 'a'"),
+        (["W7", "7"], "'(W7|7)' and '(W7|7)' have one number, 7"),
+    ):
+        with pytest.raises(WorkIdError, match=message):
+            ssd.from_tables(pl.DataFrame({"work_id": ids, "publication_year": 2000}), cites)
+    with pytest.raises(EmptyInputError, match="no row"):
+        ssd.from_tables(pl.DataFrame({"work_id": [], "publication_year": []}), cites)
+
+
+def test_what_is_no_frame_is_refused():
+    with pytest.raises(SchemaMismatchError, match=r"works is of type str.*--works FILE"):
+        ssd.from_tables("works.csv", pl.DataFrame(CITES))
+    mixed = pd.DataFrame({"work_id": [1, "b"], "publication_year": [2000, 2001]})
+    with pytest.raises(SchemaMismatchError, match=r"several types.*astype"):
+        ssd.from_tables(mixed, pl.DataFrame(CITES), citing="from", cited="to")
+    with pytest.raises(ConfigError, match="are both missing"):
+        ssd.from_tables(pl.DataFrame(WORKS_TABLE), id="pid", year="year")
+
+
+def test_more_works_change_no_number():
+    few = ssd.from_tables(pl.DataFrame(WORKS_TABLE)[:2], pl.DataFrame(CITES), **NAMES).works.collect()
+    many = ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES).works.collect()
+    assert_frame_equal(few, many.filter(pl.col("original_id").is_in(["P1", "P2"])))
+
+
+def test_columns_with_names_of_works_are_kept():
+    table = pl.DataFrame(
+        {"work_id": [1, 2], "publication_year": 2000, "doi": ["https://doi.org/10.1/AB", None],
+         "is_retracted": ["TRUE", None], "cited_by_count": ["5", None], "language": "en"}
+    )  # fmt: skip
+    rows = ssd.from_tables(table, pl.DataFrame(schema=CITATIONS)).works.collect()
+    assert rows.select("doi", "is_retracted", "cited_by_count", "language").rows() == [
+        ("10.1/ab", True, 5, "en"), (None, False, None, "en"),
+    ]  # fmt: skip

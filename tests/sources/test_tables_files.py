@@ -1,0 +1,265 @@
+"""Own tables on disk: every kind of file gives the corpus that the frames in memory give; damage is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import polars as pl
+import pytest
+import zstandard
+from polars.testing import assert_frame_equal
+
+import sciscidata as ssd
+from sciscidata.cli.main import main
+from sciscidata.corpus.scores import read_score_facts
+from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.release.verify import verify
+from sciscidata.sampling.split import split_keys
+from sciscidata.schemas import Corpus
+from sciscidata.sources.tables.files import TableFile
+from sciscidata.sources.tables.source import TablesConfig, ingest_tables
+from sciscidata.storage.spill import sort_on_disk
+
+N = 3_000
+WORKS = pl.DataFrame(
+    {
+        "pid": [f"P{i * 7919 % N}" for i in range(N)],
+        "year": [1980 + i * 7919 % N // 100 for i in range(N)],
+        "court": [f'Court, {"of" if i % 2 else "at"} "{i % 13}"' for i in range(N)],
+        "title": [f"On\nlines {i}" if i % 5 == 0 else f"Études; {i}" for i in range(N)],
+    }
+)
+CITES = pl.DataFrame(
+    [(f"P{i}", f"P{j}") for i in range(N) for j in {i * i % (i or 1), i * 31 % (i or 1), i // 2} if j < i],
+    schema=["from", "to"],
+    orient="row",
+)
+NAMES = {"id": "pid", "year": "year", "venue": "court", "citing": "from", "cited": "to"}
+
+
+def write_json(frame: pl.DataFrame, path: Path) -> None:
+    path.write_text(frame.write_ndjson())
+
+
+def write_list(frame: pl.DataFrame, path: Path) -> None:
+    """As DBLP is: a list with one object on a line, and the comma at the beginning of the line."""
+    path.write_text("[\n" + "\n,".join(frame.write_ndjson().splitlines()) + "\n]\n")
+
+
+def write_zstd(frame: pl.DataFrame, path: Path) -> None:
+    path.write_bytes(zstandard.compress(frame.write_csv().encode()))
+
+
+def write_mark(frame: pl.DataFrame, path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + frame.write_csv().replace("\r\n", "\n").encode())
+
+
+KINDS = {
+    "csv": lambda frame, path: frame.write_csv(path),
+    "tsv": lambda frame, path: frame.write_csv(path, separator="\t", quote_style="always"),
+    "semicolons": lambda frame, path: frame.write_csv(path, separator=";"),
+    "windows": lambda frame, path: frame.write_csv(path, line_terminator="\r\n"),
+    "byte order mark": write_mark,
+    "csv.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_csv().encode())),
+    "csv.zst": write_zstd,
+    "parquet": lambda frame, path: frame.write_parquet(path, row_group_size=500),
+    "jsonl": write_json,
+    "jsonl.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_ndjson().encode())),
+    "list": write_list,
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> Corpus:
+    return ssd.from_tables(WORKS, CITES, **NAMES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_any_kind_give_the_corpus_of_the_frames(kind, tmp_path, expected):
+    works, cites = tmp_path / "works.data", tmp_path / "[1] cites.data"  # the name says nothing, and is no pattern
+    KINDS[kind](WORKS, works)
+    KINDS[kind](CITES, cites)
+    config = TablesConfig(works=(str(works),), citations=(str(cites),), **NAMES)
+    corpus = ingest_tables(config, tmp_path / "corpus")
+    assert_frame_equal(corpus.works.collect(), expected.works.collect())
+    assert_frame_equal(corpus.citations.collect(), expected.citations.collect())
+    assert corpus.provenance["works"] == N
+    assert "/" not in json.dumps(corpus.provenance["inputs"])
+
+
+def test_several_files_and_patterns_are_read_together(tmp_path, expected):
+    for number, part in enumerate(WORKS.iter_slices(700)):
+        part.write_csv(tmp_path / f"works-{number}.csv")
+    CITES[:100].write_parquet(tmp_path / "b.parquet")
+    CITES[100:].write_csv(tmp_path / "a.csv")
+    files = (str(tmp_path / "b.parquet"), str(tmp_path / "*.csv").replace("*", "a"), str(tmp_path / "b.parquet"))
+    config = TablesConfig(works=(str(tmp_path / "works-?.csv"),), citations=files, **NAMES)
+    corpus = ingest_tables(config, tmp_path / "corpus")
+    assert_frame_equal(corpus.works.collect(), expected.works.collect())
+    assert_frame_equal(corpus.citations.collect(), expected.citations.collect())
+
+
+def test_rows_that_exceed_memory_are_sorted_on_disk(tmp_path):
+    batches = [*WORKS.with_row_index("at").iter_slices(100)]
+    for run_bytes in (1, 50_000):
+        (tmp_path / str(run_bytes)).mkdir()
+        parts = [*sort_on_disk(batches, "pid", tmp_path / str(run_bytes), run_bytes=run_bytes, batch_bytes=2_000)]
+        assert len(parts) > 10
+        assert_frame_equal(pl.concat(parts), WORKS.with_row_index("at").sort("pid"))
+
+
+def test_ids_of_whole_numbers_stay_numbers_in_parquet_and_text_in_csv(tmp_path):
+    table = pl.DataFrame({"work_id": [30, 2], "publication_year": [2000, 2001], "refs": [[2], None]})
+    table.write_parquet(tmp_path / "works.parquet")
+    table.with_columns(refs=pl.Series(["2", None])).write_csv(tmp_path / "works.csv")
+    for kind, ids in (("parquet", [2, 30]), ("csv", ["2", "30"])):
+        config = TablesConfig(works=(str(tmp_path / f"works.{kind}"),), references="refs")
+        corpus = ingest_tables(config, tmp_path / kind)
+        rows = corpus.works.collect()
+        assert rows["work_id"].to_list() == [2, 30]
+        assert rows["original_id"].to_list() == ids
+        assert rows.schema == corpus.works.collect_schema()
+        assert corpus.citations.collect().rows() == [(30, 2)]
+
+
+def csv_files(folder: Path) -> dict[str, tuple[str, ...]]:
+    WORKS.write_csv(folder / "works.csv")
+    CITES.write_csv(folder / "cites.csv")
+    return {"works": (str(folder / "works.csv"),), "citations": (str(folder / "cites.csv"),)}
+
+
+def test_scores_and_backgrounds_of_a_corpus_on_disk_carry_the_original_ids(tmp_path, expected):
+    world, cache = tmp_path / "world", tmp_path / "cache"
+    ssd.ingest(TablesConfig(**csv_files(tmp_path), **NAMES), world, cache_dir=cache)
+    known = ssd.compute_cd_index(expected.works, expected.citations).sort("work_id").collect()
+    cd = pl.read_parquet(ssd.write_cd_index(world, tmp_path / "cd.parquet", cache_dir=cache))
+    assert_frame_equal(cd, known)
+    assert read_score_facts(tmp_path / "cd.parquet")["columns"][:2] == ["work_id", "original_id"]
+    shares = [
+        pl.read_parquet(ssd.write_cd_index(world, tmp_path / f"{i}.parquet", shard=f"{i}/3", cache_dir=cache))
+        for i in (1, 2, 3)
+    ]
+    assert_frame_equal(pl.concat(shares).sort("work_id"), known)
+    novelty = pl.read_parquet(ssd.write_atypicality(world, tmp_path / "novelty.parquet", cache_dir=cache))
+    own = ssd.compute_atypicality(expected.works, expected.citations).sort("work_id").collect()
+    assert_frame_equal(novelty, own)
+    assert verify(world).counts["works"] == verify(tmp_path / "cd.parquet").counts["works"] == N
+    assert ssd.write_background(TablesConfig(**csv_files(tmp_path), **NAMES), tmp_path / "b.parquet", cache_dir=cache)
+
+
+def test_a_second_ingest_reads_nothing_and_a_changed_file_is_another_corpus(tmp_path, monkeypatch):
+    config = TablesConfig(**csv_files(tmp_path), **NAMES)
+    first = ingest_tables(config, tmp_path / "corpus")
+    with monkeypatch.context() as patched:
+        patched.setattr(TableFile, "read", None)
+        assert ingest_tables(config, tmp_path / "corpus").provenance == first.provenance
+    WORKS[1:].write_csv(tmp_path / "works.csv")
+    with pytest.raises(ssd.SciSciDataError, match="holds another corpus"):
+        ingest_tables(config, tmp_path / "corpus")
+    assert ingest_tables(config, tmp_path / "corpus", overwrite=True).provenance["works"] == N - 1
+
+
+def build(folder: Path, *flags: str) -> int:
+    files = csv_files(folder)
+    names = [word for role, name in NAMES.items() for word in (f"--{role}", name)]
+    return main(
+        [
+            *("build", "--works", *files["works"], "--citations", *files["citations"], *names, *flags),
+            *("--no-require-abstract", "--n-train", "30", "--n-test", "9", "--cache-dir", str(folder / "cache")),
+            *("--balance", "none", "--out", str(folder / "slice")),
+        ]
+    )
+
+
+def test_a_release_names_works_by_their_original_ids_and_is_verified(tmp_path):
+    assert build(tmp_path) == 0
+    release = ssd.read_release(tmp_path / "slice")
+    assert set(release.train["openalex_id"]) | set(release.test["openalex_id"]) <= set(WORKS["pid"])
+    assert release.train.join(WORKS, left_on="openalex_id", right_on="pid")["title"].len() == 30
+    assert verify(tmp_path / "slice").counts == {"train": 30, "test": 9}
+    # Works drawn from a frame in memory lie in the same order: the split key is that of the same number.
+    again = ssd.from_tables(WORKS, CITES, **NAMES)
+    numbers = dict(again.works.select("original_id", "work_id").collect().iter_rows())
+    keys = split_keys(pl.Series([numbers[name] for name in release.train["openalex_id"]]))
+    assert keys.is_sorted()
+
+
+def test_an_export_names_works_by_their_original_ids(tmp_path, capsys):
+    files = csv_files(tmp_path)
+    names = [word for role, name in NAMES.items() for word in (f"--{role}", name)]
+    paths = ["--works", *files["works"], "--citations", *files["citations"]]
+    places = ["--out", str(tmp_path / "all"), "--cache-dir", str(tmp_path / "cache")]
+    assert main(["export", *paths, *names, *places]) == 0
+    rows = pl.read_ndjson(tmp_path / "all" / "labelled.jsonl")
+    assert set(rows["openalex_id"]) <= set(WORKS["pid"])
+    assert rows.height > 2_000
+    assert verify(tmp_path / "all").counts == {"works": rows.height}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["from,to", "P1,P2", "P3,P4,P5", "P6,P7"], r"row 3: 3 fields, the first row has 2 \('P3,P4,P5'\)"),
+        (["from,to", "P1,P2", "P3"], r"row 3: 1 fields, the first row has 2 \('P3'\)"),
+        (['{"from": "P1", "to": "P2"}', '{"from": "P1", "to": '], r"line 2: .*one JSON object"),
+        (['{"from": "P1", "to": "P2"}', "", "[1, 2]"], r"line 3: Expected `object`|line 3: "),
+    ],
+)
+def test_a_damaged_row_is_named_by_file_and_row(tmp_path, lines, message):
+    WORKS.write_csv(tmp_path / "works.csv")
+    cites = tmp_path / "cites.txt"
+    cites.write_text("\n".join(lines) + "\n")
+    config = TablesConfig(works=(str(tmp_path / "works.csv"),), citations=(str(cites),), **NAMES)
+    with pytest.raises(CorruptRecordError, match=message) as caught:
+        ingest_tables(config, tmp_path / "corpus")
+    assert str(cites) in str(caught.value)
+
+
+def test_a_file_that_was_cut_off_is_named(tmp_path):
+    files = csv_files(tmp_path)
+    cut = tmp_path / "cites.csv.gz"
+    cut.write_bytes(gzip.compress(CITES.write_csv().encode())[:-9])
+    with pytest.raises(CorruptRecordError, match=r"cites\.csv\.gz: .*ends too early"):
+        ingest_tables(TablesConfig(**files | {"citations": (str(cut),)}, **NAMES), tmp_path / "corpus")
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes(CITES.write_csv().encode() + "É,P1\n".encode("latin-1"))
+    with pytest.raises(CorruptRecordError, match=r"latin\.csv: .*UTF-?8"):
+        ingest_tables(TablesConfig(**files | {"citations": (str(latin),)}, **NAMES), tmp_path / "corpus")
+    archive = tmp_path / "g_patent.tsv.zip"
+    archive.write_bytes(b"PK\x03\x04")
+    with pytest.raises(CorruptRecordError, match="is a ZIP archive"):
+        ingest_tables(TablesConfig(**files | {"citations": (str(archive),)}, **NAMES), tmp_path / "corpus")
+
+
+def test_repeated_ids_far_apart_are_found(tmp_path):
+    files = csv_files(tmp_path)
+    pl.concat([WORKS, WORKS[:1]]).write_csv(tmp_path / "works.csv")
+    with pytest.raises(WorkIdError, match=r"1 ids occur more than once, for example 'P0'"):
+        ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
+
+
+def test_missing_files_and_columns_are_named_by_their_flags(tmp_path, capsys):
+    files = csv_files(tmp_path)
+    with pytest.raises(InputNotFoundError, match=r"TablesConfig\.works .*matches no file"):
+        ingest_tables(TablesConfig(**files | {"works": (str(tmp_path / "x*.csv"),)}, **NAMES), tmp_path / "corpus")
+    with pytest.raises(InputNotFoundError, match="which is no file"):
+        ingest_tables(TablesConfig(**files | {"works": (str(tmp_path),)}, **NAMES), tmp_path / "corpus")
+    with pytest.raises(SchemaMismatchError, match=r"no column 'work_id'.*TablesConfig\.id='pid'"):
+        ingest_tables(TablesConfig(**files), tmp_path / "corpus")
+    with pytest.raises(ConfigError, match=r"TablesConfig\.citations and TablesConfig\.references are both missing"):
+        TablesConfig(works=files["works"])
+    assert main(["ingest", "--works", *files["works"], "--citations", *files["citations"], "--out", "x"]) == 1
+    assert "Did you mean --id pid?" in capsys.readouterr().err
+
+
+def test_gaps_are_warned_of_in_one_line_and_stand_in_the_report(tmp_path, caplog):
+    (tmp_path / "works.csv").write_text("work_id,publication_year\na,2000\nb,20000\nc,\n")
+    (tmp_path / "cites.csv").write_text("citing_id,cited_id\na,b\na,\n")
+    config = TablesConfig(works=(str(tmp_path / "works.csv"),), citations=(str(tmp_path / "cites.csv"),))
+    with caplog.at_level(logging.WARNING):
+        facts = ingest_tables(config, tmp_path / "corpus").provenance
+    assert (facts["impossible_years"], facts["without_year"], facts["citations_without_id"]) == (1, 2, 1)
+    assert len(caplog.records) == 1
