@@ -22,7 +22,7 @@ from sciscidata.stages import ingest, write_atypicality, write_cd_index
 
 #: Words for options that 3, or the last choice, does not fit.
 WORDS = {
-    "storage_options": ["a=b"], "years": ["1990", "2000"], "inputs": ["f", "g"], "email": ["a@b"],
+    "storage_options": ["a=b"], "years": ["1990", "2000"], "inputs": ["f", "g"], "works": ["f"], "citations": ["g"], "email": ["a@b"],
     "base_url": ["http://127.0.0.1:9"], "first_year": ["1990"], "last_year": ["2010"], "to_year": ["2000"],
     "consolidating_max": ["-1"], "growth_per_year": ["0.2"], "text_signal": ["0.2"], "uzzi_median_share": ["0.2"],
     "no_references_share": ["0.2"], "disruptive_share": ["0.2"], "developing_share": ["0.2"],
@@ -63,6 +63,10 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
     for name, needed in (("records", "inputs"), ("sciscinet", "folder"), ("snapshot", "folder"), ("corpus", "folder")):
         if source == name or (option.name == "source" and got == name):
             settings.setdefault(name, {}).setdefault(needed, ["f"] if needed == "inputs" else "f")
+    if source == "tables" or got == "tables":  # citations come from one place
+        settings.setdefault("tables", {}).setdefault("works", ["f"])
+        if option.name != "references":
+            settings["tables"].setdefault("citations", ["g"])
     needs_another = {"n_shuffles", "earlier_citers", "focal_in_n_k", "window_from", "unique_venues", "undefined_pairs",
                      "uzzi_tail_max"}  # fmt: skip
     if option.name in needs_another or (option.section, option.name) == ("novelty", "seed"):
@@ -89,7 +93,7 @@ def test_every_argument_of_a_stage_has_a_flag():
 def test_short_help_shows_what_matters_and_full_help_shows_every_option(name, capsys):
     options, main_flags = list_options(name), COMMANDS[name].main
     assert set(main_flags) <= {option.flag for option in options}
-    assert len(main_flags) <= 15
+    assert len(main_flags) <= 17
     for word, shown in (("--help", main_flags), ("--help-all", [option.flag for option in options])):
         if word == "--help-all" and len(main_flags) == len(options):
             continue
