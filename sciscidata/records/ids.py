@@ -74,9 +74,9 @@ def plain_ids(ids: pl.Series) -> pl.Series:
             msg = f"{ids.name!r} holds {wrong!r}, needs ids: whole numbers, or text. Read them as text."
             raise SchemaMismatchError(msg)
         return ids.fill_nan(None).cast(pl.Int64)
-    if dtype.is_integer() or dtype == pl.Null():
-        fits = dtype != pl.UInt64() or (ids.max() or 0) < 2 * _LIMIT  # pyright: ignore[reportOperatorIssue]
-        return ids.cast(pl.Int64 if fits else pl.String)
+    if dtype.is_integer() or dtype == pl.Null() or (isinstance(dtype, pl.Decimal) and dtype.scale == 0):
+        narrow = ids.cast(pl.Int64, strict=False)
+        return narrow if narrow.null_count() == ids.null_count() else ids.cast(pl.String)
     msg = f"{ids.name!r} is {dtype}, needs ids: text, or whole numbers."
     raise SchemaMismatchError(msg)
 

@@ -99,7 +99,7 @@ def test_a_whole_number_has_the_number_of_its_text(value):
     assert number_ids(pl.Series([value], dtype=pl.Int64)).item() == number(str(value))
 
 
-@pytest.mark.parametrize("dtype", [pl.UInt8, pl.Int32, pl.UInt64, pl.Float64, pl.Categorical])
+@pytest.mark.parametrize("dtype", [pl.UInt8, pl.Int128, pl.UInt64, pl.Float64, pl.Decimal(38, 0), pl.Categorical])
 def test_the_type_of_a_column_changes_no_number(dtype):
     values = pl.Series("id", ["7", None, "9"])
     assert number_ids(values.cast(dtype)).to_list() == [7, None, 9]
