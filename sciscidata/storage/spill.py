@@ -69,7 +69,7 @@ def sort_on_disk(
         >>> batches = [pl.DataFrame({"a": [4, 1]}), pl.DataFrame({"a": [2]}), pl.DataFrame({"a": [3, 0]})]
         >>> with TemporaryDirectory() as home:
         ...     [batch["a"].to_list() for batch in sort_on_disk(batches, "a", Path(home), run_bytes=1)]
-        [[0, 1, 2], [3, 4]]
+        [[0, 1, 2], [3], [4]]
     """
     paths, held, size = list[Path](), list[pl.DataFrame](), 0
     for batch in batches:
