@@ -20,7 +20,7 @@ import json, resource, sys, time, duckdb
 folder, out = sys.argv[1:]
 start = time.perf_counter()
 db = duckdb.connect(f"{out}/numbers.db", config={"memory_limit": "3GB", "threads": 2, "temp_directory": out})
-db.sql("SET preserve_insertion_order = false")
+db.sql("SET preserve_insertion_order = false; SET enable_progress_bar = false")
 db.sql(f"CREATE TABLE works AS SELECT row_number() OVER () AS work_id, * FROM read_csv('{folder}/works.csv')")
 db.sql(f'''COPY (SELECT a.work_id AS citing_id, b.work_id AS cited_id FROM read_csv('{folder}/citations.csv') AS c
 JOIN works AS a ON a.id = c.citing JOIN works AS b ON b.id = c.cited) TO '{out}/citations.parquet' ''')
