@@ -97,7 +97,7 @@ PAIR_STATISTICS = pl.Schema(
 #: One released paper: these 12 columns, in this order.
 EXAMPLE = pl.Schema(
     {
-        "openalex_id": pl.String(),  # "W" and the number
+        "openalex_id": pl.String(),  # "W" and the number; of own tables, the id that the work has there
         "title": pl.String(),
         "abstract": pl.String(),
         "publication_year": pl.Int32(),

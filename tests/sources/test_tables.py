@@ -39,6 +39,7 @@ LIBRARIES = {
     "polars": pl.DataFrame,
     "polars lazy": pl.LazyFrame,
     "pandas": pd.DataFrame,
+    "pandas with the ids as index": lambda data: pd.DataFrame(data).set_index(next(iter(data))),
     "pandas of objects": lambda data: pd.DataFrame(data, dtype=object),
     "arrow": pa.table,
     "capsule": lambda data: Capsule(pa.table(data)),

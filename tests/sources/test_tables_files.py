@@ -241,6 +241,13 @@ def test_repeated_ids_far_apart_are_found(tmp_path):
         ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
 
 
+def test_a_work_without_an_id_is_named_by_file_and_row(tmp_path):
+    files = csv_files(tmp_path)
+    WORKS.with_columns(pid=pl.when(pl.int_range(N) != N - 7).then("pid")).write_csv(tmp_path / "works.csv")
+    with pytest.raises(WorkIdError, match=rf"works\.csv: 1 works have no id, the first in row {N - 6:,}: "):
+        ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
+
+
 def test_missing_files_and_columns_are_named_by_their_flags(tmp_path, capsys):
     files = csv_files(tmp_path)
     with pytest.raises(InputNotFoundError, match=r"TablesConfig\.works .*matches no file"):

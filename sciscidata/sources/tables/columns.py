@@ -112,10 +112,10 @@ def kept_columns(there: Iterable[str]) -> list[str]:
     return [name for name in _KEPT if name in there]
 
 
-def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.DataFrame:
+def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_before: int = 0) -> pl.DataFrame:
     """Make rows of works: ``work_id``, ``original_id``, and the columns of WORKS that the table has.
 
-    ``tally`` counts years that are missing or impossible.
+    ``tally`` counts years that are missing or impossible; ``n_before`` is the number of rows before these.
 
     Raises:
         WorkIdError: an id is null.
@@ -132,8 +132,8 @@ def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) ->
     numbers = number_ids(original)
     if n_null := numbers.null_count():
         msg = (
-            f"{n_null:,} works have no id: the column {at['id']!r} is null or empty there. Drop these rows, or name "
-            "another column."
+            f"{n_null:,} works have no id, the first in row {(numbers.is_null().arg_max() or 0) + 1 + n_before:,}: the "
+            f"column {at['id']!r} is null or empty there. Drop these rows, or name another column."
         )
         raise WorkIdError(msg)
     made = [numbers.alias("work_id"), original.alias(ORIGINAL_ID), _years(rows, at, tally)]

@@ -17,7 +17,7 @@ from sciscidata._support.short_repr import short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.records.ids import ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
@@ -185,14 +185,21 @@ def ingest_tables(
 
     def read_works(columns: list[str]) -> Iterator[pl.DataFrame]:
         wanted = [*(name for role, name in at.items() if role != "references"), *kept]
-        batches = (
-            work_rows(batch, at, tally).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
-            for file in works
-            for batch in file.read(wanted, advance)
-        )
+
+        def batches() -> Iterator[pl.DataFrame]:
+            for file in works:
+                n_rows = 0
+                for batch in file.read(wanted, advance):
+                    try:
+                        yield work_rows(batch, at, tally, n_rows).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
+                    except (WorkIdError, SchemaMismatchError) as error:
+                        msg = f"{file.path}: {error}"
+                        raise type(error)(msg) from error
+                    n_rows += batch.height
+
         with scratch_folder() as scratch:
             last = pl.DataFrame()
-            for rows in sort_on_disk(batches, "work_id", scratch):
+            for rows in sort_on_disk(batches(), "work_id", scratch):
                 last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
                 refuse_shared_numbers(last, "works")
                 last = last.tail(1)
