@@ -218,6 +218,20 @@ def test_a_damaged_row_is_named_by_file_and_row(tmp_path, lines, message):
     assert str(cites) in str(caught.value)
 
 
+def test_quotes_of_titles_between_tabs_hide_no_row(tmp_path):
+    titles = ['"On" dams', "plain", '"Quo', 'vadis"', '"', '"a"']
+    lines = ["work_id\tpublication_year\ttitle", *(f"P{i}\t2000\t{title}" for i, title in enumerate(titles))]
+    (tmp_path / "works.tsv").write_text("\n".join(lines))
+    (tmp_path / "cites.tsv").write_text("citing_id\tcited_id\nP1\tP0\n")
+    files = {"works": (str(tmp_path / "works.tsv"),), "citations": (str(tmp_path / "cites.tsv"),)}
+    rows = ingest_tables(TablesConfig(**files), tmp_path / "corpus").works.collect().sort("original_id")
+    assert rows["title"].to_list() == titles
+    lines[4] = '"P3"\t2000\t"vadis\tagain"'
+    (tmp_path / "works.tsv").write_text("\n".join(lines))
+    with pytest.raises(CorruptRecordError, match=r"row 5: 4 fields.* in quotes, set TablesConfig\.quotes=True"):
+        ingest_tables(TablesConfig(**files), tmp_path / "other")
+
+
 def test_a_file_that_was_cut_off_is_named(tmp_path):
     files = csv_files(tmp_path)
     cut = tmp_path / "cites.csv.gz"

@@ -35,6 +35,9 @@ class TableFile:
     around the lines; else text with commas, tabs or semicolons, whichever the first row has most of. Lines with # at
     the beginning of a text are comments. If the first row is all numbers, the last comment has the names (SNAP).
 
+    ``quotes``: whether fields of a text may be in quotes. None: yes, but between tabs only if the beginning of the file
+    shows such fields. Else a quote mostly belongs to a title, and would hide rows.
+
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as home:
@@ -44,8 +47,8 @@ class TableFile:
         (['From', 'To'], [[('956203',)]])
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, quotes: bool | None = None) -> None:
+        self.path, self._quotes = path, quotes
         self._delimiter, self._n_before = ",", 0  # lines before the first row of data
         self.is_json = False  # then a row need not have every column
         self._schema: dict[str, pl.DataType] = {}
@@ -99,6 +102,8 @@ class TableFile:
             raise EmptyInputError(msg)
         first = lines[comments]
         self._delimiter, self._n_before = max(",\t;", key=first.count), comments + 1
+        if self._quotes is None:
+            self._quotes = self._delimiter != "\t" or _looks_quoted(lines[comments:])
         names = self._split(first)
         stated = self._split(lines[comments - 1].lstrip("# ")) if comments else []
         if len(stated) == len(names) and all(word.strip().isdecimal() for word in names):
@@ -107,7 +112,8 @@ class TableFile:
         return names
 
     def _split(self, line: str) -> list[str]:
-        return [name.strip() for name in next(csv.reader([line], delimiter=self._delimiter), [])]
+        style = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
+        return [name.strip() for name in next(csv.reader([line], delimiter=self._delimiter, quoting=style), [])]
 
     def _read_text(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         found: list[str] = []
@@ -115,7 +121,11 @@ class TableFile:
         def refuse(row: Any) -> str:  # noqa: ANN401 (pyarrow's InvalidRow)
             at = "" if row.number is None else f"row {row.number:,}: "
             text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
-            found.append(f"{at}{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})")
+            remedy = f"{_REMEDY} If the file has {'no ' * bool(self._quotes)}fields in quotes, set TablesConfig.quotes="
+            found.append(
+                f"{self.path}: {at}{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r}). "
+                f"{remedy}{not self._quotes}."
+            )
             return "error"
 
         options = {
@@ -123,7 +133,10 @@ class TableFile:
                 block_size=_BLOCK_BYTES, skip_rows=self._n_before, column_names=self.columns, use_threads=False
             ),
             "parse_options": pa_csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
+                delimiter=self._delimiter,
+                quote_char=self._quotes and '"',
+                newlines_in_values=self._quotes,
+                invalid_row_handler=refuse,
             ),
             "convert_options": pa_csv.ConvertOptions(
                 include_columns=columns,
@@ -216,6 +229,12 @@ def _json_names(head: bytes) -> list[str]:
             inner = [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
             names |= dict.fromkeys([key, *inner])
     return [*names]
+
+
+def _looks_quoted(lines: Sequence[str]) -> bool:
+    """Whether fields between tabs are in quotes: the first one, or every field that begins with a quote."""
+    begun = [field for line in lines for field in line.split("\t") if field.startswith('"')]
+    return lines[0].startswith('"') or (bool(begun) and all(len(field) > 1 and field[-1] == '"' for field in begun))
 
 
 def _bare(line: bytes) -> bytes:

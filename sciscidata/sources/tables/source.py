@@ -65,6 +65,7 @@ class TablesConfig:
         field: column of fields. None: primary_field, if there is one.
         date: column of dates, which give the year where there is none.
         references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+        quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or citations are missing or given twice.
@@ -87,6 +88,7 @@ class TablesConfig:
     field: _Column | None = None
     date: _Column | None = None
     references: _Column | None = None
+    quotes: bool | None = None
 
     __repr__ = short_repr
 
@@ -128,7 +130,9 @@ def find_table_files(config: TablesConfig) -> dict[str, list[Path]]:
 def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[float], None] | None = None) -> Corpus:
     """Read the files into a corpus in the cache, or use the one that is there."""
     files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
-    key = hashlib.sha256(json.dumps([files, config.columns]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    key = hashlib.sha256(
+        json.dumps([files, config.columns, config.quotes]).encode("utf-8", "surrogateescape")
+    ).hexdigest()[:16]
     return ingest_tables(config, cache_dir / f"tables-{key}", advance, overwrite=True)
 
 
@@ -169,7 +173,9 @@ def ingest_tables(
         [('Griswold', 1965), ('Roe', 1973)]
     """
     paths = find_table_files(config)
-    works, citations = ([*map(TableFile, paths[option])] for option in ("works", "citations"))
+    works, citations = (
+        [TableFile(path, quotes=config.quotes) for path in paths[option]] for option in ("works", "citations")
+    )
     at = _find_columns(works, OF_WORKS, config, "works")
     if not texts:
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
@@ -220,6 +226,7 @@ def ingest_tables(
     provenance: dict[str, Any] = {
         "kind": "tables",
         "columns": {**at, **ends},
+        **({} if config.quotes is None else {"quotes": config.quotes}),
         "inputs": [*inputs.values()],
     }
     frames = (
