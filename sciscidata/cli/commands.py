@@ -173,7 +173,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("source", "out", "cache_dir", "overwrite"),
         without=("recompute",),
         arguments=("sciscidata.stages:ingest", ("texts",)),
-        main=(*_SOURCE_FLAGS, "--n-works", "--texts", "--corrupt", "--n-workers", "--out", "--overwrite"),
+        main=(
+            *(*_SOURCE_FLAGS[:4], "--tables-preset", "--id", "--year", "--citing", "--cited", *_SOURCE_FLAGS[4:]),
+            *("--n-works", "--texts", "--corrupt", "--n-workers", "--out", "--overwrite"),
+        ),
         writes="folder of the corpus to write",
         goes_on=True,
     ),

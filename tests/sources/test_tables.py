@@ -35,6 +35,10 @@ def narwhals_frame(data):
     return pytest.importorskip("narwhals").from_native(pl.DataFrame(data))
 
 
+def duckdb_relation(data):
+    return pytest.importorskip("duckdb").from_arrow(pa.table(data))
+
+
 LIBRARIES = {
     "polars": pl.DataFrame,
     "polars lazy": pl.LazyFrame,
@@ -44,6 +48,7 @@ LIBRARIES = {
     "arrow": pa.table,
     "capsule": lambda data: Capsule(pa.table(data)),
     "narwhals": narwhals_frame,
+    "duckdb": duckdb_relation,
 }
 
 

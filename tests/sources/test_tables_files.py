@@ -15,13 +15,21 @@ from polars.testing import assert_frame_equal
 import sciscidata as ssd
 from sciscidata.cli.main import main
 from sciscidata.corpus.scores import read_score_facts
-from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.errors import (
+    ConfigError,
+    CorruptRecordError,
+    InputNotFoundError,
+    SchemaMismatchError,
+    VerificationError,
+    WorkIdError,
+)
 from sciscidata.release.verify import verify
 from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import Corpus
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from sciscidata.storage.spill import sort_on_disk
+from tests.release.test_release import rewrite
 
 N = 3_000
 WORKS = pl.DataFrame(
@@ -180,6 +188,9 @@ def test_a_release_names_works_by_their_original_ids_and_is_verified(tmp_path):
     assert set(release.train["openalex_id"]) | set(release.test["openalex_id"]) <= set(WORKS["pid"])
     assert release.train.join(WORKS, left_on="openalex_id", right_on="pid")["title"].len() == 30
     assert verify(tmp_path / "slice").counts == {"train": 30, "test": 9}
+    rewrite(tmp_path / "slice", "test", lambda rows: rows.with_columns(pl.col("openalex_id").str.replace("P", "Q")))
+    with pytest.raises(VerificationError, match="test: rows are not in the order of their split keys"):
+        verify(tmp_path / "slice")
     # Works drawn from a frame in memory lie in the same order: the split key is that of the same number.
     again = ssd.from_tables(WORKS, CITES, **NAMES)
     numbers = dict(again.works.select("original_id", "work_id").collect().iter_rows())
