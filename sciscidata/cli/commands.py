@@ -181,8 +181,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--email", "--n-train", "--n-test", "--seed", "--balance"),
-            *("--window-years", "--preset", "--novelty", "--out", "--overwrite"),
-            *("--dry-run", "--print-config", "--from-manifest"),
+            *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
         ),
     ),
     "background": Command(
