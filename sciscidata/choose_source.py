@@ -8,17 +8,19 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from sciscidata._support.progress import progress_bar
+from sciscidata._support.progress import begin_step, progress_bar
 from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
-from sciscidata.disruption.index import CDConfig, compute_cd_index, score_graph
-from sciscidata.graph.graph import build_graph
+from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works
+from sciscidata.disruption.index import score_graph
+from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import rank_on_disk, score_atypicality
 from sciscidata.novelty.background import read_background
@@ -53,7 +55,8 @@ class ScoredSource:
 
     ``works`` and ``citations`` are WORKS and CITATIONS, lazy; ``scores`` is CD_SCORES with ATYPICALITY, which is null
     if novelty is left out. ``eligibility`` has the data's last year where the source knows it. ``provenance`` says in
-    JSON types where the works come from. ``concentrations`` are filled when ``scores`` are collected; see
+    JSON types where the works come from. ``diagnose`` checks the data, with the options of ``diagnose_works``.
+    ``concentrations`` are filled when ``scores`` are collected; see
     ``score_atypicality``.
 
     Where texts are read only after the draw, ``read_works`` reads the works of some ids, ``names`` has the titles and
@@ -67,16 +70,32 @@ class ScoredSource:
     scores: pl.LazyFrame
     eligibility: EligibilityConfig
     provenance: dict[str, Any]
+    diagnose: Callable[..., list[Check]]
     read_works: Callable[[pl.Series], pl.DataFrame] | None = None
     names: pl.LazyFrame | None = None
     concentrations: dict[int, float] = field(default_factory=dict[int, float])
     plot_comparison: Callable[[Path], None] | None = None
 
 
+def list_steps(config: BuildConfig) -> tuple[str, ...]:
+    """Name the steps of ``open_source``, for ``name_steps``."""
+    if isinstance(config.source, OpenAlexConfig):
+        return ("sample and score works",)
+    if config.has_published_scores:
+        return ("read works",)
+    return (
+        "read works",
+        "build the citation graph",
+        "score disruption",
+        *(["score novelty"] if config.novelty else []),
+    )
+
+
 @contextmanager
 def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     """Make a source ready and score its works: from the graph, from counts of the API, or from published scores."""
     source = config.source
+    begin_step(list_steps(config)[0])
     if isinstance(source, OpenAlexConfig):
         with ResponseStore(config.cache_dir / "openalex") as store, OpenAlexClient(config.api, store) as client:
             yield _pull_scored(config, source, client)
@@ -88,10 +107,12 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
-        disruption = compute_cd_index(works, citations, config.cd, cache_dir=config.cache_dir)
-        places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-        scores = join_atypicality(disruption, works, citations, config.novelty, **places, concentrations=found)
-        yield ScoredSource(works, citations, scores, config.eligibility, provenance, concentrations=found)
+        graph, concentrations = _build_graph(works, citations, config), dict[int, float]()
+        begin_step("score disruption")
+        scores = _add_novelty(score_graph(graph, config.cd), graph, works, config, concentrations)
+        diagnose = partial(diagnose_graph, graph, works, citations)
+        facts = (scores.lazy(), config.eligibility, provenance, diagnose)
+        yield ScoredSource(works, citations, *facts, concentrations=concentrations)
 
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
@@ -118,38 +139,47 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
 
 
 def score_structure(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
-    cd: CDConfig,
-    novelty: NoveltyConfig | None,
-    *,
-    background: Path | None = None,
-    cache_dir: Path | None = None,
-    concentrations: dict[int, float] | None = None,
+    graph: CitationGraph, works: pl.LazyFrame, config: BuildConfig, concentrations: dict[int, float] | None = None
 ) -> pl.DataFrame:
-    """Score every work from one graph, without its text.
+    """Score every work of a graph, without its text.
 
     The result has ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of
-    ATYPICALITY (null if ``novelty`` is None), in index order.
+    ATYPICALITY (null if ``config.novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
         ...     schema_overrides={"publication_year": pl.Int32})
-        >>> citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]})
-        >>> scores = score_structure(works, citations, CDConfig(), None)
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]}))
+        >>> scores = score_structure(graph, works, BuildConfig(source=SyntheticConfig(), out="slices", novelty=None))
         >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
         [(1, None, 0, 0), (2, 1.0, 1, 1), (3, None, 2, 0)]
     """
-    graph = build_graph(works, citations, cache_dir=cache_dir)
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
-    scores = score_graph(graph, cd).select("work_id", "cd_index", n_references, n_citers)
-    if novelty is None:
-        return join_atypicality(scores, works, citations, None).collect()
-    table = None if background is None else read_background(background).for_venues_of(works)
-    given = (graph, venue_numbers(graph, works), novelty)
-    atypicality = score_atypicality(*given, background=table, concentrations=concentrations)
-    return scores.hstack(atypicality.drop("work_id"))  # both in index order
+    begin_step("score disruption")
+    scores = score_graph(graph, config.cd).select("work_id", "cd_index", n_references, n_citers)
+    return _add_novelty(scores, graph, works, config, concentrations)
+
+
+def _build_graph(works: pl.LazyFrame, citations: pl.LazyFrame, config: BuildConfig) -> CitationGraph:
+    begin_step("build the citation graph")
+    return build_graph(works, citations, cache_dir=config.cache_dir)
+
+
+def _add_novelty(
+    scores: pl.DataFrame,
+    graph: CitationGraph,
+    works: pl.LazyFrame,
+    config: BuildConfig,
+    concentrations: dict[int, float] | None,
+) -> pl.DataFrame:
+    """Add the columns of ATYPICALITY to scores that are in index order."""
+    if config.novelty is None:
+        return join_atypicality(scores, works, works, None).collect()
+    begin_step("score novelty")
+    table = None if config.background is None else read_background(config.background).for_venues_of(works)
+    given = (graph, venue_numbers(graph, works), config.novelty)
+    return scores.hstack(score_atypicality(*given, background=table, concentrations=concentrations).drop("work_id"))
 
 
 def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
@@ -159,14 +189,15 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
     logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
     works, citations, scores, provenance, _ = pulled
     provenance |= describe_answers(client)
-    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, provenance)
+    diagnose = partial(diagnose_works, works.lazy())  # references and citers of a sample are elsewhere
+    return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, provenance, diagnose)
 
 
 def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     """Score by structure alone; texts are read later, and only of the works that may be drawn."""
     works, citations, provenance = corpus
-    places, concentrations = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-    scores = score_structure(works, citations, config.cd, config.novelty, **places, concentrations=concentrations)
+    graph, concentrations = _build_graph(works, citations, config), dict[int, float]()
+    scores = score_structure(graph, works, config, concentrations)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
     structure = _beside_scores(facts, scores, config.novelty)
 
@@ -174,7 +205,8 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect().sort("work_id")
 
     names = works.select("work_id", "title", "doi")
-    return ScoredSource(works, citations, structure, config.eligibility, provenance, read_works, names, concentrations)
+    facts = (structure, config.eligibility, provenance, partial(diagnose_graph, graph, works, citations))
+    return ScoredSource(works, citations, *facts, read_works, names, concentrations)
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:
@@ -192,14 +224,16 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
             structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
         counts = {"n_references": "reference_count", "n_citers": "citation_count"}
         structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
-        return _late(tables, structure, config, provenance)
+        return _late(tables, structure, config, provenance, partial(diagnose_works, structure))
     # The table of works is read for year and venue, and no other of its columns.
-    places, found = {"background": config.background, "cache_dir": config.cache_dir}, dict[int, float]()
-    scores = score_structure(tables.works, tables.citations, config.cd, novelty, **places, concentrations=found)
+    graph = _build_graph(tables.works, tables.citations, config)
+    concentrations: dict[int, float] = {}
+    scores = score_structure(graph, tables.works, config, concentrations)
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance)
-    source = replace(source, concentrations=found)
+    diagnose = partial(diagnose_graph, graph, tables.works, tables.citations)
+    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance, diagnose)
+    source = replace(source, concentrations=concentrations)
     if "cd_index" not in structure.collect_schema():
         return source
     computed = scores.select("work_id", "cd_index")
@@ -235,9 +269,16 @@ def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyCo
     return rescore(beside, "sigmoid") if made_of_z else beside
 
 
-def _late(tables: SciSciNet, structure: pl.LazyFrame, config: BuildConfig, provenance: dict[str, Any]) -> ScoredSource:
+def _late(
+    tables: SciSciNet,
+    structure: pl.LazyFrame,
+    config: BuildConfig,
+    provenance: dict[str, Any],
+    diagnose: Callable[..., list[Check]],
+) -> ScoredSource:
     citations = tables.citations if tables.config.recompute else pl.LazyFrame(schema=CITATIONS)
-    return ScoredSource(tables.in_text_order(), citations, structure, config.eligibility, provenance, tables.read_works)
+    facts = (structure, config.eligibility, provenance, diagnose, tables.read_works)
+    return ScoredSource(tables.in_text_order(), citations, *facts)
 
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) ->
         sciscidata.errors.ConfigError: NoveltyConfig.n_shuffles has no effect: the closed form draws no shuffles. Leave
         it out, or set NoveltyConfig.null='permutation'.
     """
-    for kind, names, reason, remedy in _unread(config):
+    for kind, names, reason, remedy in list_unread(config):
         found = [name for name in given.get(kind, ()) if names is None or name in names]
         if found:
             raise no_effect(kind, found, reason, remedy)
@@ -132,7 +132,7 @@ def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> Con
     return ConfigError(msg)
 
 
-def _unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:
+def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:
     """List what a configuration does not read: class, names (None: all), why, and what would read them."""
     rule, rules = config.thresholds.novelty_rule, config.eligibility
     if config.novelty is None:

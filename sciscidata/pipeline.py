@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from sciscidata._support.progress import begin_step, name_steps
 from sciscidata._support.validate import check_value, require_config, require_parquet_name
-from sciscidata.choose_source import ScoredSource, open_corpus, open_source
+from sciscidata.choose_source import ScoredSource, list_steps, open_corpus, open_source
 from sciscidata.config import BuildConfig, SourceConfig, default_cache_dir, refuse_unread_of_published
+from sciscidata.diagnostics.checks import Check, log_warnings
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
@@ -61,7 +64,8 @@ def build(config: BuildConfig) -> Release:
     refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
-    with open_source(config) as source:
+    with name_steps(*list_steps(config), "filter and draw", "write the release"), open_source(config) as source:
+        begin_step("filter and draw")
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
@@ -76,11 +80,18 @@ def build(config: BuildConfig) -> Release:
         )
         for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
             logger.warning("%s", remark)
+        checks = source.diagnose(
+            window_years=config.cd.window_years,
+            last_year=result.counts["last_year"],
+            data_date=_data_date(source),
+        )
+        log_warnings(checks)
+        begin_step("write the release")
         return write_release(
             result.drawn,
             result.works,
             config.out,
-            manifest=_describe(config, source.provenance, novelty, result),
+            manifest=_describe(config, source.provenance, novelty, result, checks),
             overwrite=config.overwrite,
             extra=lambda folder: _plot_pictures(result, source, config.thresholds, novelty, folder),
         )
@@ -89,14 +100,17 @@ def build(config: BuildConfig) -> Release:
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
     labelled = _label(source, config.thresholds)
-    dated = source.provenance.get("data_date")
-    dated = dated if isinstance(dated, str) else None
-    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, dated)
+    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, _data_date(source))
     if source.read_works is not None:
         result = draw_before_text(labelled, source.read_works, rules, names=source.names)
         drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
         return result._replace(works=with_original_ids(result.works, drawn))
     return draw_after_text(source.works, labelled, source.citations, rules)
+
+
+def _data_date(source: ScoredSource) -> str | None:
+    dated = source.provenance.get("data_date")
+    return dated if isinstance(dated, str) else None
 
 
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
@@ -141,7 +155,8 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    with open_source(config) as source:
+    with name_steps(*list_steps(config), "write labelled works"), open_source(config) as source:
+        begin_step("write labelled works")
         has_label = pl.any_horizontal(pl.col(*VOCABULARIES).is_not_null())
         labelled = _label(source, config.thresholds).filter(has_label)
         return write_labelled(source.works, labelled, config.out, source=source.provenance)
@@ -242,7 +257,11 @@ def _plot_pictures(
 
 
 def _describe(
-    config: BuildConfig, provenance: dict[str, Any], novelty: dict[str, Any] | None, result: Drawn
+    config: BuildConfig,
+    provenance: dict[str, Any],
+    novelty: dict[str, Any] | None,
+    result: Drawn,
+    checks: Sequence[Check],
 ) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted. ``write_release`` adds what the files hold."""
     return {
@@ -250,4 +269,5 @@ def _describe(
         **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},
         "atypicality": novelty,
         "counts": result.counts,
+        "diagnostics": [check.stated() for check in checks],
     }

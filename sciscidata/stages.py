@@ -19,6 +19,7 @@ from sciscidata.config import SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
+from sciscidata.diagnostics.checks import diagnose_works, log_warnings
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.errors import ConfigError
 from sciscidata.novelty.atypicality import cache_atypicality
@@ -76,10 +77,14 @@ def ingest(
             msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
-            return ingest_snapshot(source, out, advance, overwrite=overwrite)
+            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite)
+        log_warnings(diagnose_works(corpus.works, window_years=None))
+        return corpus
     if isinstance(source, TablesConfig):
         with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
-            return ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
+            corpus = ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
+        log_warnings(diagnose_works(corpus.works, window_years=None))
+        return corpus
     inputs: list[Path] = []
     held: Mapping[str, Table] = {}
     if isinstance(source, SciSciNetConfig):
@@ -98,7 +103,9 @@ def ingest(
     else:
         corpus = open_corpus(source, Path(cache_dir))
     with reading(held), progress_bar("write corpus", unit="rows") as advance:
-        return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
+        corpus = write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
+    log_warnings(diagnose_works(corpus.works, window_years=None))
+    return corpus
 
 
 def write_cd_index(

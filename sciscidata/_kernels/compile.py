@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.extending import intrinsic
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,24 @@ def kernel(function: Callable[..., Any]) -> Any:
     except RuntimeError as error:
         logger.info("compiled for this run only: %s", error)
         return njit(nogil=True)(function)
+
+
+class _FirstUse(event.Listener):
+    """Says once what a run waits for when numba really compiles; what is read from the disk makes no such event."""
+
+    was_told = False
+
+    def on_start(self, event: event.Event) -> None:
+        function = getattr(event.data["dispatcher"], "py_func", None) if event.data else None
+        if not _FirstUse.was_told and getattr(function, "__module__", "").startswith("sciscidata."):
+            _FirstUse.was_told = True
+            logger.info("compiling kernels, once (about 20 s)")
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+event.register("numba:compile", _FirstUse())
 
 
 def _pointer(context, builder, array_type, array, at):

@@ -184,9 +184,9 @@ def about_failure(error: Exception) -> str | None:
 
 
 def show_cursor() -> None:
-    """Show the cursor again that a progress bar has hidden."""
+    """Clear the line of a progress bar that was cut short, and show the cursor again that it has hidden."""
     if sys.stderr.isatty():
-        sys.stderr.write("\x1b[?25h")
+        sys.stderr.write("\r\x1b[2K\x1b[?25h")
 
 
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:

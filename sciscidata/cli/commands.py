@@ -50,11 +50,37 @@ class Command(NamedTuple):
     goes_on: bool = False
 
 
-def _build(_: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import print_release
+def build_arguments(*, dry_run: bool = False, print_config: bool = False, from_manifest: Path | None = None) -> None:
+    """Declare what ``build`` can be asked for besides its settings.
+
+    Args:
+        dry_run: say what would be read, which classes are likely, and what it takes in time and dollars.
+        print_config: print the settings of this run as a file for --config, and end.
+        from_manifest: release, or its manifest.json, to repeat; it names no paths, so flags name those of its source.
+    """
+    _ = dry_run, print_config, from_manifest
+
+
+def _build(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import print_lines, print_release
     from sciscidata.pipeline import build
 
-    print_release(build(config))
+    if getattr(options, "arguments.print_config", False):
+        from sciscidata.cli.run_settings import render_toml
+
+        print_lines(render_toml(config).splitlines())
+        return
+    if getattr(options, "arguments.dry_run", False):
+        from sciscidata.cli.dry_run import describe_plan
+
+        print_lines(describe_plan(config))
+        return
+    release = build(config)
+    print_release(release)
+    if (path := getattr(options, "arguments.from_manifest", None)) is not None:
+        from sciscidata.cli.run_settings import compare_lines
+
+        print_lines([compare_lines(release, Path(path))])
 
 
 def _background(_: argparse.Namespace, config: BuildConfig) -> None:
@@ -84,10 +110,12 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
 
 def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_graph
-    from sciscidata.corpus.folder import graph_folder, open_corpus_graph
+    from sciscidata.corpus.folder import graph_folder, open_corpus_graph, scan_corpus
+    from sciscidata.diagnostics.checks import diagnose_graph, log_warnings
 
     with measured():
         graph = open_corpus_graph(_corpus(config), cache_dir=config.cache_dir)
+        log_warnings(diagnose_graph(graph, scan_corpus(_corpus(config)).works, None, window_years=None))
         print_graph(graph, graph_folder(graph))
 
 
@@ -150,9 +178,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
         sections=None,
         top=("source", "out", "novelty", "background", "cache_dir", "overwrite"),
+        arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--email", "--n-train", "--n-test", "--seed", "--balance"),
-            *("--window-years", "--preset", "--novelty", "--out", "--overwrite"),
+            *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
         ),
     ),
     "background": Command(

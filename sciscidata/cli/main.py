@@ -123,4 +123,11 @@ def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> Bu
     in_file -= {(section, setting) for section, values in flags.items() for setting in values}
     corpus = flags.get("corpus", {}).get("folder")
     base = {"": {"cache_dir": str(Path(corpus) / "cache")}} if corpus and COMMANDS[options.command].cache else {}
+    if (path := getattr(options, f"{ARGUMENTS}.from_manifest", None)) is not None:
+        from sciscidata.cli.run_settings import check_background, read_release_settings
+
+        base = read_release_settings(Path(path), {*settings, *flags})
+        config = resolve(merge(merge(base, settings), flags))
+        check_background(config, Path(path))
+        return config
     return resolve(merge(merge(base, settings), flags))

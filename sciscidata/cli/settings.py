@@ -89,8 +89,8 @@ def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[O
     texts, hints = read_texts(function.__doc__), get_type_hints(function, include_extras=True)
     defaults = {name: argument.default for name, argument in inspect.signature(function).parameters.items()}
     return [
-        Option(function.__name__, ARGUMENTS, name, f"--{name}", Hint(hints[name]), defaults[name], texts[name])
-        for name in names
+        Option(function.__name__, ARGUMENTS, name, name_flag("", name, hint), hint, defaults[name], texts[name])
+        for name, hint in ((name, Hint(hints[name])) for name in names)
     ]
 
 

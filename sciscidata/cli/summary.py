@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,10 @@ _FILTER_NOTES = {
     "no_year": "no publication year",
     "year_range": "year outside the chosen range",
     "few_references": "fewer than {min_references} references",
-    "few_citations": "fewer than {min_citations} citing works inside the window",
-    "window_incomplete": "citation window does not end before {last_year}",
+    "few_citations": "fewer than {min_citations} citers in the window",
+    "window_incomplete": "window not over before {last_year}",
     "undefined_score": "CD index undefined",
-    "duplicate": "same title or DOI as another work",
+    "duplicate": "title or DOI of an older work",
 }
 
 
@@ -108,6 +108,17 @@ def standard_output() -> Generator[Console]:
         raise storage_error(error, Path("standard output")) from error
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard output.
+
+    Raises:
+        StorageError: they cannot be written there.
+    """
+    with standard_output() as console:
+        for line in lines:
+            console.print(line)
+
+
 def shown(path: Path) -> str:
     """Write a path relative to the current folder if it lies in there."""
     path = real_path(path)
@@ -146,17 +157,28 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
 
 
 def _filters(manifest: dict[str, Any]) -> Table:
-    """Tabulate how many works each filter removed, without filters that removed none."""
+    """Tabulate how many works each filter removed, and of which class, without filters that removed none."""
     counts: dict[str, int] = manifest["counts"]["filters"]
+    removed: dict[str, Any] = manifest["counts"].get("removed", {})
+    labels = VOCABULARIES["disruption_label"] if removed else ()
     values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
-    table = Table(title="which works may be drawn", title_justify="left", box=None)
+    table = Table(
+        title="which works may be drawn (what each filter removed)", title_justify="left", box=None, pad_edge=False
+    )
     table.add_column("works")
-    table.add_column("number", justify="right")
-    table.add_row("read", f"{counts['works']:,}")
+    for name in ("number", *labels):
+        table.add_column(name, justify="right")
+
+    def cells(stage: str) -> list[str]:
+        return [f"{manifest['counts'][stage]['disruption_label'][label]:,}" for label in labels]
+
+    table.add_row("read", f"{counts['works']:,}", *cells("scored"))
     for name, note in _FILTER_NOTES.items():
         if counts[name]:
-            table.add_row(f"  removed: {note.format_map(values)}", f"-{counts[name]:,}")
-    table.add_row("eligible", f"{counts['eligible']:,}")
+            found = removed.get(name, {}).get("disruption_label", {})
+            costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
+            table.add_row(f"  {note.format_map(values)}", f"-{counts[name]:,}", *costs)
+    table.add_row("eligible", f"{counts['eligible']:,}", *cells("eligible"))
     return table
 
 

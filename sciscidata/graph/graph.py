@@ -46,6 +46,8 @@ class CitationGraph:
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
             ascending, without repeats or self-citations.
         citer_offsets, citers: the same for the citers of i, ascending, that is in order of time.
+        n_rows, n_self_citations: rows of CITATIONS with both ids, and those in which a work cites itself; None where
+            they were not counted.
     """
 
     work_ids: Int64Array
@@ -56,6 +58,8 @@ class CitationGraph:
     refs: Int32Array
     citer_offsets: Int64Array
     citers: Int32Array
+    n_rows: int | None = None
+    n_self_citations: int | None = None
 
     def __repr__(self) -> str:
         """Count works and citations; the arrays are long."""
@@ -120,10 +124,12 @@ def build_graph(
     citations, nodes, means = _prepare(works, citations, memory_limit_mb, n_threads)
     if cache_dir is None:
         with scratch_folder() as scratch:
-            return CitationGraph(n_known=nodes.ids.size, **lay_out(citations, nodes, scratch, None, means))
-    n_edges, key = _content_key(citations, nodes, means.n_threads)
-    make = partial(_make, citations, nodes, replace(means, n_edges=n_edges))
-    return read_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
+            arrays: dict[str, Any] = lay_out(citations, nodes, scratch, None, means)
+            return CitationGraph(n_known=nodes.ids.size, **arrays)
+    n_rows, n_self_citations, key = _content_key(citations, nodes, means.n_threads)
+    make = partial(_make, citations, nodes, replace(means, n_edges=n_rows))
+    graph = read_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
+    return replace(graph, n_rows=n_rows, n_self_citations=n_self_citations)
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path) -> None:
@@ -182,7 +188,8 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     if not (trusted or is_whole_folder(folder)):
         raise _damage(folder)
     try:
-        graph = CitationGraph(n_known=n_known, **{name: map_array(folder, name) for name in DTYPES})
+        arrays: dict[str, Any] = {name: map_array(folder, name) for name in DTYPES}
+        graph = CitationGraph(n_known=n_known, **arrays)
     except (OSError, ValueError):  # a file is missing, or holds half a number at its end
         raise _damage(folder) from None
     if not _is_consistent(graph) or n_citations != graph.n_citations:
@@ -235,23 +242,24 @@ def content_hash(graph: CitationGraph, *facts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, str]:
-    """Count the edges, and hash the content of works and edges; the order of rows does not matter."""
+def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, int, str]:
+    """Count edges and self-citations, and hash the content of works and edges; the order of rows does not matter."""
     from sciscidata.graph._kernels import add_content_hash
 
-    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[UInt64Array, int]:
+    def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[UInt64Array, int, int]:
         lanes = np.zeros(2, np.uint64)
         add_content_hash(*batch, lanes)
-        return lanes, batch[0].size
+        return lanes, batch[0].size, int(np.count_nonzero(batch[0] == batch[1]))
 
     lanes = np.zeros(2, np.uint64)
-    n_edges = 0
+    n_edges = n_self = 0
     with progress_bar("hash citations", unit="citations") as advance:
-        for added, size in map_in_order(lanes_of, edge_batches(citations), n_threads):
+        for added, size, own in map_in_order(lanes_of, edge_batches(citations), n_threads):
             lanes += added
             n_edges += size
+            n_self += own
             advance(size)
     digest = hashlib.sha256(f"{FORMAT_VERSION}:{n_edges}:{lanes[0]}:{lanes[1]}:".encode())
     for part in nodes.parts():
         digest.update(part.data)
-    return n_edges, digest.hexdigest()[:32]
+    return n_edges, n_self, digest.hexdigest()[:32]

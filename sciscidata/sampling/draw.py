@@ -11,7 +11,7 @@ from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.label_thresholds import VOCABULARIES, count_labels
 from sciscidata.last_year_of_data import count_years
 from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
-from sciscidata.sampling.manifest_entries import describe_years
+from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = (
@@ -77,6 +77,7 @@ def draw_after_text(
     counts: dict[str, Any] = {
         "filters": count_removals(marked),
         **{stage: {name: count_labels(found, name) for name in VOCABULARIES} for stage, found in stages.items()},
+        "removed": count_removed(marked.group_by("removed_by", *VOCABULARIES).len()),
         **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
     }
     drawn = draw_or_explain(eligible, split, counts["filters"])

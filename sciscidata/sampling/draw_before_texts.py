@@ -23,7 +23,7 @@ from sciscidata.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
-from sciscidata.sampling.manifest_entries import describe_years
+from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, split_keys, split_of_keys
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 
@@ -271,6 +271,9 @@ def draw_before_text(
         pool = remaining.select("work_id", *labels)
     drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread)
     rejected = queue.facts(queue.rejected)
+    read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
+    by_text = rejected.join(read, on="work_id").group_by("removed_by", *labels).len()
+    by_class = pl.concat([table.select("removed_by", *labels, "len") for table in (counted, by_text)])
     dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
     counts = {
         "filters": filters,
@@ -285,6 +288,7 @@ def draw_before_text(
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
+        "removed": count_removed(by_class),
         **describe_years(dict(dated.rows()), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, find_conventionality_cut
 from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
+from sciscidata.sampling.eligibility import FILTERS
 from sciscidata.storage import hash_file
+
+#: A filter that removes at least so many works with a label, almost all of one class, and of it more than its share.
+_FEWEST_REMOVED: Final = 10
+_ALMOST_ONLY: Final = 0.9
+_LIFT: Final = 1.2
 
 
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
@@ -104,7 +110,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
 
 
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: about its last year, its novelty, and years of few venues.
+    """Warn as the log did when a release was made: of its last year, novelty, data, filters, and years of few venues.
 
     Where the last year was named, works dated after it need no warning.
 
@@ -124,7 +130,53 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
         remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
     remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"))
     shares = atypicality.get("venue_concentration", {}) if atypicality else {}
+    remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
+    remarks += remark_on_filters(counts)
     return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
+
+
+def count_removed(removed: pl.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
+    """Count the works that each filter removed by label: which filter costs which class.
+
+    Args:
+        removed: ``removed_by``, both labels, and ``len`` works; rows without ``removed_by`` are left out.
+
+    Example:
+        >>> rows = {"removed_by": ["no_year", None], "disruption_label": ["neutral", "neutral"], "len": [3, 9]}
+        >>> removed = pl.DataFrame(rows).with_columns(novelty_label=pl.lit(None, pl.String))
+        >>> count_removed(removed)["no_year"]["disruption_label"]
+        {'disruptive': 0, 'consolidating': 0, 'neutral': 3}
+    """
+    found = {name: removed.filter(removed_by=name) for name in FILTERS}
+    return {
+        name: {
+            column: {label: int(rows.filter(pl.col(column) == label)["len"].sum()) for label in labels}
+            for column, labels in VOCABULARIES.items()
+        }
+        for name, rows in found.items()
+        if rows.height
+    }
+
+
+def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
+    """Say which filter removes almost only works of one class, against the share of that class in all works.
+
+    Example:
+        >>> all_works = {"disruptive": 30, "consolidating": 30, "neutral": 60}
+        >>> removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 1, "neutral": 40}}}
+        >>> print(*remark_on_filters({"scored": {"disruption_label": all_works}, "removed": removed}))
+        the filter few_citations removes almost only neutral works: 40 of 41 with a label (97.6%), against 50.0% of all.
+    """
+    remarks: list[str] = []
+    for name, columns in counts.get("removed", {}).items():
+        for column, found in columns.items():
+            n, of_all = sum(found.values()), counts["scored"][column]
+            label = max(found, key=lambda word: found[word])
+            share, share_of_all = found[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
+            if n >= _FEWEST_REMOVED and share >= _ALMOST_ONLY and share > _LIFT * share_of_all:
+                numbers = f"{found[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
+                remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
+    return remarks
 
 
 def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:

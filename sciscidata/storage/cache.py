@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 _SUMS: Final = "SHA256SUMS"
 _LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their checksums
 _ledger_lock = threading.Lock()
+_of_this_run: set[Path] = set()  # folders that this process has made, or has said that it uses again
 
 
 class _NoFileError(OSError):
@@ -143,7 +144,9 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     if was_there and not target.is_dir():
         raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
     if is_whole_folder(target):
-        logger.info("reusing %s", target)
+        if target not in _of_this_run:
+            logger.info("reusing %s", target)
+        _of_this_run.add(target)
         return target
     if was_there:
         logger.warning("%s is damaged or unfinished; it is made again", target)
@@ -155,6 +158,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     except StorageError:
         if not is_whole_folder(target):  # else another run has made the same folder meanwhile
             raise
+    _of_this_run.add(target)
     return target
 
 

@@ -543,7 +543,8 @@ def test_structure_counts_what_the_filters_ask_for(world):
     from sciscidata.sampling.eligibility import count_references
 
     works, citations, _ = scan_corpus(world)
-    found = score_structure(works, citations, CDConfig(), NoveltyConfig())
+    config = BuildConfig(source=SyntheticConfig(), out="slices")
+    found = score_structure(build_graph(works, citations), works, config)
     listed = dict(count_references(citations).collect().rows())
     assert found["n_references"].to_list() == [listed.get(work_id, 0) for work_id in found["work_id"]]
     cd = compute_cd_index(works, citations).collect()

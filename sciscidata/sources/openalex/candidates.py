@@ -135,10 +135,16 @@ class Candidates:
                 clauses.append(f"{name}:{'|'.join(words)}")
         return ",".join(clauses)
 
-    def request(self, year: int | None = None, **params: str | int) -> Request:
-        """Make a request for the works that pass, of one year or of all."""
+    def request(self, year: int | str | None = None, **params: str | int) -> Request:
+        """Make a request for the works that pass, of one year, of some ("1990-1999"), or of all."""
         text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
         return works_request(filter=text, corpus="core", **params)
+
+    def look(self) -> Iterator[Work]:
+        """Sample a page of works of all years, by one call: what candidates look like."""
+        years = f"{min(self.per_year)}-{max(self.per_year)}"
+        sample = {"sample": PER_PAGE, "seed": self.config.seed, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
+        yield from works_of(self.client.fetch(self.request(years, **sample), check_answer))
 
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""

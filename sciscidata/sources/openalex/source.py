@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
+    PER_PAGE,
     REFERENCE_WORKS,
     FocalCiters,
     ReferenceRecords,
@@ -56,7 +58,8 @@ _GROWTH = 1.1  # a draw that balances novelty is updated when the judged works h
 _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
 
 
-_FREE_KEY_USD_PER_DAY = 1.0
+_FREE_KEY_USD_PER_DAY: Final = 1.0
+_KEYLESS_USD_PER_DAY: Final = 0.1
 #: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
 #: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral; half of the neutral ones are assumed to
 #: be decided by n_i = n_j).
@@ -146,6 +149,18 @@ def pull_openalex(
     return pull.result()
 
 
+def estimate_pull(
+    client: OpenAlexClient, candidates: Candidates, cd: CDConfig, demand: Demand, novelty: NoveltyConfig | None
+) -> float:
+    """Estimate the calls of a pull from a sample of a hundred works, which is one call.
+
+    Raises:
+        NotEnoughWorksError: none of these works passes the filters.
+        SciSciDataError: as the client raises.
+    """
+    return _Pull(client, candidates, cd, demand, novelty, None).estimate_from_a_look()
+
+
 def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
     """Sum up the answers that a run used, in JSON types; equal for a resumed and for an offline run.
 
@@ -159,6 +174,38 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
         "data_date": kept.last_fetched_on,
         "responses_sha256": kept.sha256,
     }
+
+
+def describe_days(cost_usd: float, *, has_key: bool) -> str:
+    """Say in how many days the daily budget allows a cost, with the key at hand or without one.
+
+    Example:
+        >>> describe_days(0.25, has_key=True)
+        'a free key, with $1.00 a day, allows that in 1 day'
+        >>> describe_days(0.25, has_key=False)
+        'without a key, at $0.10 a day, that takes 3 days; a free key, with $1.00 a day, allows that in 1 day'
+    """
+    days = {per_day: max(1, math.ceil(cost_usd / per_day)) for per_day in (_FREE_KEY_USD_PER_DAY, _KEYLESS_USD_PER_DAY)}
+    free, keyless = (f"{n:,} day{'s' * (n > 1)}" for n in days.values())
+    with_key = f"a free key, with ${_FREE_KEY_USD_PER_DAY:.2f} a day, allows that in {free}"
+    return (
+        with_key
+        if has_key
+        else f"without a key, at ${_KEYLESS_USD_PER_DAY:.2f} a day, that takes {keyless}; {with_key}"
+    )
+
+
+def published_shares() -> dict[str, float]:
+    """Return the share of each disruption label in the corpus that the first estimate goes by.
+
+    Example:
+        >>> published_shares()
+        {'disruptive': 0.125, 'consolidating': 0.296, 'neutral': 0.579}
+    """
+    shares: dict[str, float] = {}
+    for label, _, _, per_thousand in _DISRUPTION:
+        shares[label] = round(shares.get(label, 0.0) + per_thousand / 1000, 3)
+    return shares
 
 
 class _Outcome(NamedTuple):
@@ -386,13 +433,29 @@ class _Pull:
             every_record=self.novelty is not None,
         )
         cost = self.client.cost_usd + calls * CREDIT_USD
-        text = "estimate: about %s more calls, $%.2f in all; a free key allows that in %.1f days"
-        logger.info(text, f"{calls:,.0f}", cost, cost / _FREE_KEY_USD_PER_DAY)
+        days = describe_days(cost, has_key=self.client.config.api_key is not None)
+        logger.info("estimate: about %s more calls, $%.2f in all; %s", f"{calls:,.0f}", cost, days)
         limit = self.client.config.max_cost_usd
         if limit is not None and cost > limit:
             stop = "the run will stop there, and the same command continues it"
             logger.warning("this is more than ApiConfig.max_cost_usd=%g: %s", limit, stop)
         self.estimated_at = max(len(self.rows), _WAVE // 2)
+
+    def estimate_from_a_look(self) -> float:
+        """Estimate the calls of the whole pull, of sampling too, before any work is scored."""
+        seen = self._in_order(self.candidates.look())
+        fit = self._fit(seen)
+        if not fit:
+            msg = (
+                f"none of {len(seen):,} sampled works passes the filters. Relax EligibilityConfig, or widen the years."
+            )
+            raise NotEnoughWorksError(msg)
+        self.shapes = [_shape(split, work) for split, work in fit]
+        available = self.candidates.available * len(fit) // len(seen)
+        # Each year is sampled by calls of its own.
+        sampling = max(len(self.candidates.per_year), self.config.candidates_per_round / PER_PAGE)
+        outcomes, every_record = _published_outcomes(self.demand), self.novelty is not None
+        return sampling + _estimate_calls(self.demand, outcomes, [], self.shapes, available, every_record=every_record)
 
     def result(self) -> Pulled:
         """Collect the result and its provenance."""

@@ -1,0 +1,141 @@
+"""The settings of a run as a file, and those of a release: ``--print-config`` and ``--from-manifest``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
+from sciscidata.config import BuildConfig, list_unread
+from sciscidata.errors import ConfigError, VerificationError
+from sciscidata.release.manifest import DATA_FILES, MANIFEST, read_manifest
+from sciscidata.release.release import Release
+from sciscidata.sources.synthetic.source import SyntheticConfig
+
+
+def render_toml(config: BuildConfig) -> str:
+    """Write the settings of a run as a settings file, which reads back to the same configuration.
+
+    Every setting that is read stands there, also one at its default. A key of the API is left out.
+
+    Example:
+        >>> render_toml(BuildConfig(source=SyntheticConfig(), out="slices/mine")).splitlines()[:2]
+        ['source = "synthetic"', 'out = "slices/mine"']
+    """
+    kind = next(name for name, source in SOURCES.items() if type(config.source) is source)
+    top = {"source": kind, "out": config.out, "background": config.background, "cache_dir": config.cache_dir}
+    top |= {"overwrite": config.overwrite} | ({"novelty": False} if config.novelty is None else {})
+    parts: dict[str, Any] = {kind: config.source} | ({"api": config.api} if kind == "openalex" else {})
+    parts |= {name: getattr(config, name) for name in SECTIONS if name not in SOURCES and name != "api"}
+    lines = _assign(top)
+    for section, part in parts.items():
+        if part is not None:
+            lines += ["", f"[{section}]", *_assign(_read_fields(part, config))]
+    return "\n".join(lines) + "\n"
+
+
+def _read_fields(part: Any, config: BuildConfig) -> dict[str, Any]:  # noqa: ANN401
+    """Return the fields of a configuration that are read, without secrets; a None that was chosen is "all"."""
+    unread = {name for kind, names, *_ in list_unread(config) if isinstance(part, kind) for name in names or ()}
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        is_default_secret = (
+            "secret" in field.metadata and value == field.default
+        )  # the usual address of the API, for example
+        if field.name not in unread and field.repr and not is_default_secret:
+            found[field.name] = "all" if value is None and field.default is not None else value
+    return found
+
+
+def _assign(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(str(key))} = {_toml(item)}' for key, item in value.items())}}}"
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else repr(value)
+
+
+def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
+    """Read the settings of a release from its manifest, for ``merge`` and ``resolve``.
+
+    A manifest names no paths, so those of the source, of the background and of ``out`` are left to flags. Where
+    ``given`` (sections of flags and files) names another source, that one
+    counts: for example a corpus of the same snapshot.
+
+    Raises:
+        InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.
+    """
+    manifest = read_old_manifest(path)
+    try:
+        source = manifest["source"]
+        kind = _kind_of(source)
+        facts = source | source.get("config", {})
+        # A field without a default is a path, and the manifest has none.
+        options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
+        of_source = {field.name: facts[field.name] for field in options if facts.get(field.name) is not None}
+        atypicality = manifest["atypicality"] or {}
+        novelty = atypicality.get("config") or atypicality.get("published")
+        parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
+        parts |= {"novelty": novelty} if novelty else {}
+        made: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in parts.items()}
+        novelty_off: dict[str, Any] = {} if novelty else {"novelty": None}
+        config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        msg = f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
+        raise VerificationError(msg) from error
+    settings: Settings = {"": {} if novelty else {"novelty": False}}
+    if not (SOURCES.keys() - {kind}) & {*given}:
+        settings[""]["source"] = kind
+        settings[kind] = of_source
+    for name, part in made.items():
+        settings[name] = {key: value for key, value in _read_fields(part, config).items() if value is not None}
+    return settings
+
+
+def read_old_manifest(path: Path) -> dict[str, Any]:
+    """Read the manifest of a release, named by its folder or by its file."""
+    return read_manifest(path.parent if path.name == MANIFEST else path)
+
+
+def check_background(config: BuildConfig, path: Path) -> None:
+    """Check that a repeated run scores novelty against what the release was scored against.
+
+    Raises:
+        ConfigError: it has another background, or none.
+    """
+    stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
+    if stated and config.background is None:
+        msg = (
+            f"the release was scored against a background with SHA-256 {stated['sha256']}, and a manifest names no "
+            "path. Name its file: BuildConfig.background."
+        )
+        raise ConfigError(msg)
+
+
+def compare_lines(release: Release, path: Path) -> str:
+    """Say whether a repeated build has the lines of the release that it repeats."""
+    old, new = read_old_manifest(path)["files"], release.manifest["files"]
+    other = [name for name in DATA_FILES if name.endswith(".jsonl") and old[name]["sha256"] != new[name]["sha256"]]
+    if not other:
+        return f"the lines of train and test are those of {path}"
+    return (
+        f"{' and '.join(other)} differ from those of {path}: the source has changed, or another version made them "
+        "(versions in the manifest)"
+    )
+
+
+def _kind_of(source: Mapping[str, Any]) -> str:
+    """Say from which source a release was built: a corpus keeps the report of its own source."""
+    if "report_sha256" in source and source["kind"] != "openalex snapshot":
+        return "corpus"
+    return {"openalex snapshot": "snapshot"}.get(source["kind"], source["kind"])

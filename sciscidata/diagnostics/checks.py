@@ -1,0 +1,465 @@
+"""Count what would make scores wrong in silence: missing ids, swapped columns, wrong years, missing references.
+
+Edges are never held: the arrays of the citation graph are walked in spans, and works in batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.validate import Year, check_value
+from sciscidata.disruption.config import WindowYears
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.last_year_of_data import find_last_year
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+
+logger = logging.getLogger(__name__)
+
+_GROUP: Final = {"n": pl.Int64(), "of": pl.Int64()}
+#: One row per check. ``value`` is n / of, null where ``of`` is 0 or unknown. The last two columns divide some checks.
+DIAGNOSTICS: Final = pl.Schema(
+    {
+        "name": pl.String(),
+        "value": pl.Float64(),
+        "n": pl.Int64(),
+        "of": pl.Int64(),
+        "level": pl.String(),  # ok or warning
+        "text": pl.String(),
+        "by_year": pl.List(pl.Struct({"year": pl.Int32(), **_GROUP})),
+        "by_field": pl.List(pl.Struct({"field": pl.String(), **_GROUP})),
+    }
+)
+_FIRST_YEAR: Final = 1400  # before printing there are no works to cite
+_SPAN: Final = 1 << 22
+_NEIGHBOURS: Final = 0.02  # of all that a check counts: smaller groups are not named as the worst
+_WORST: Final = 1.25  # times the share of all
+
+
+class _Limit(NamedTuple):
+    """The share from which (``low``: below which) a check warns, and what the warning says."""
+
+    share: float
+    why: str
+    low: bool = False
+
+
+_LIMITS: Final = {
+    "citing_ids": _Limit(
+        0.05, "their citations have no year, so they count for nothing; are works a part of the data?"
+    ),
+    "cited_ids": _Limit(
+        0.5, "they have no year and no venue, so novelty leaves them out; are works a part of the data?"
+    ),
+    "later_citations": _Limit(0.05, "check the years"),
+    "impossible_years": _Limit(0.01, "set them to null"),
+    "no_year": _Limit(0.05, "they have no score, and never count as citers"),
+    "no_references": _Limit(0.2, "their reference lists are probably missing, and without one there is no score"),
+    "complete_window": _Limit(0.5, "the others have too few citers yet, and are not drawn", low=True),
+    "works_with_venue": _Limit(0.5, "novelty needs the venues of references", low=True),
+    "references_with_venue": _Limit(0.5, "novelty is computed from the others only", low=True),
+    "self_citations": _Limit(0.05, "they are dropped; check the columns"),
+    "repeats": _Limit(0.1, "they are dropped; was a table joined twice?"),
+}
+_SWAPPED_FROM: Final = 0.2  # of citations with two years lead to a later work
+_SWAPPED: Final = "are citing and cited swapped?"
+
+
+def diagnose(
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    *,
+    window_years: int | None = 5,
+    last_year: int | None = None,
+    earlier: pl.LazyFrame | None = None,
+    cache_dir: str | Path | None = None,
+) -> pl.DataFrame:
+    """Check works and citations for what would make scores wrong in silence.
+
+    Args:
+        works: WORKS; ``work_id`` and ``publication_year`` are needed, ``source_id`` and ``primary_field`` are read if
+            they are there.
+        citations: CITATIONS, in any order.
+        window_years: the citation window of the scores; None: without end, so no window is complete.
+        last_year: last year of the data; found in the numbers of works of each year when None.
+        earlier: the works of an earlier release of OpenAlex (``work_id``, ``doi``). A work that is gone, and whose DOI
+            one other work has now, was merged into it; see ``find_successors``.
+        cache_dir: keep the citation graph here for later calls; see ``compute_cd_index``.
+
+    Returns:
+        One row per check. ``name``; ``value`` = ``n`` / ``of``, null where there is nothing to divide; ``level``: ok or
+        warning; ``text``: one line. ``by_year`` and ``by_field`` divide some of the checks: lists of year (or field),
+        n, of. The checks: works_in_citations, citing_ids and cited_ids (distinct ids that are not in works), merged,
+        later_citations, self_citations, repeats, impossible_years, no_year, no_references (works that are cited and
+        have none), complete_window, works_with_venue, references_with_venue.
+
+    Raises:
+        ConfigError: when called, if an option does not fit its type.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
+        WorkIdError, EmptyInputError, StorageError: as ``compute_cd_index`` at collect.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> swapped = pl.LazyFrame({"citing_id": [1, 1, 2], "cited_id": [2, 3, 3]})
+        >>> found = diagnose(works, swapped).filter(name="later_citations")
+        >>> found["level"].item(), found["text"].item()
+        ('warning', '3 of 3 citations (100.0%) lead to a later work: are citing and cited swapped?')
+    """
+    check_value("window_years", window_years, WindowYears)
+    check_value("last_year", last_year, Year | None)
+    if earlier is not None:
+        columns = ("work_id", "doi")
+        require_columns(earlier, WORKS, frame_name="earlier", stage="diagnose", columns=columns)
+        require_columns(works, WORKS, frame_name="WORKS", stage="diagnose", columns=columns)
+    graph = build_graph(works, citations, cache_dir=cache_dir)
+    checks = diagnose_graph(graph, works, citations, window_years=window_years, last_year=last_year, earlier=earlier)
+    return _frame(checks)
+
+
+class Check(NamedTuple):
+    """One row of DIAGNOSTICS; ``of`` is None where nothing can be counted."""
+
+    name: str
+    n: int | None
+    of: int | None
+    text: str
+    warns: bool = False
+    by_year: Sequence[dict[str, Any]] = ()
+    by_field: Sequence[dict[str, Any]] = ()
+
+    def stated(self) -> dict[str, Any]:
+        """State the check in JSON types, for a manifest."""
+        share = self.n / self.of if self.of and self.n is not None else None
+        level = "warning" if self.warns else "ok"
+        return {"name": self.name, "value": share, "n": self.n, "of": self.of, "level": level, "text": self.text}
+
+
+def diagnose_graph(
+    graph: CitationGraph,
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame | None,
+    *,
+    window_years: int | None,
+    last_year: int | None = None,
+    data_date: str | None = None,
+    earlier: pl.LazyFrame | None = None,
+) -> list[Check]:
+    """Make every check from a graph that is there already.
+
+    ``citations`` are read only if the graph does not say how many rows there were; None leaves the checks of rows out.
+    """
+    ends, counted = _count_ends(graph), _count_works(works, graph)
+    later, dated = ends.later
+    # Works bring their own references, so where ids are missing in works, it is the cited ones.
+    is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
+    reversed_ids = f"and nearly all cited ids are; {_SWAPPED}"
+    found = [
+        _check_common_ids(graph, ends),
+        _check(
+            *("citing_ids", ends.citing_unknown, ends.citing, "citing ids", "are not in works"),
+            why=reversed_ids if is_cited_known and ends.citing_unknown * 2 > ends.citing else None,
+        ),
+        _check("cited_ids", ends.cited_unknown, ends.cited, "cited ids", "are not in works"),
+        _check_merged(graph, works, earlier),
+        _check(
+            *("later_citations", later, dated, "citations", "lead to a later work"),
+            why=_SWAPPED if later > _SWAPPED_FROM * dated else None,
+        ),
+    ]
+    n_rows, n_self = graph.n_rows, graph.n_self_citations
+    if (n_rows is None or n_self is None) and citations is not None:
+        n_rows, n_self = _count_rows(citations)
+    if n_rows is not None and n_self is not None:
+        found += [
+            _check("self_citations", n_self, n_rows, "citations", "are of a work by itself"),
+            _check("repeats", n_rows - n_self - graph.n_citations, n_rows, "citations", "are repeated rows"),
+        ]
+    return found + _check_works(counted, window_years, last_year, data_date)
+
+
+def diagnose_works(
+    works: pl.LazyFrame, *, window_years: int | None, last_year: int | None = None, data_date: str | None = None
+) -> list[Check]:
+    """Make the checks that need no citations: years and venues.
+
+    Where ``works`` has ``n_references`` and ``n_citers`` (published counts), also no_references.
+    """
+    return _check_works(_count_works(works), window_years, last_year, data_date)
+
+
+def list_warnings(checks: Sequence[Check]) -> list[str]:
+    """List the texts of the checks that warn."""
+    return [check.text for check in checks if check.warns]
+
+
+def log_warnings(checks: Sequence[Check]) -> None:
+    """Log one line for each check that warns."""
+    for text in list_warnings(checks):
+        logger.warning("%s", text)
+
+
+def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
+    """Infer which works that are gone were merged into which: ``work_id``, ``successor_id``.
+
+    OpenAlex publishes no list of merges. It documents a trail: the surviving work takes over the locations of the
+    other one. Of these, WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work
+    that has its DOI now. A work without a DOI leaves no trail here.
+
+    Source: help.openalex.org, "Tracing merges: location IDs move to the surviving work" (2026-08-17).
+
+    Example:
+        >>> earlier = pl.LazyFrame({"work_id": [1, 2, 3], "doi": ["10.1/a", "10.1/b", None]})
+        >>> works = pl.LazyFrame({"work_id": [1, 4], "doi": ["10.1/a", "10.1/b"]})
+        >>> find_successors(works, earlier).rows()
+        [(2, 4)]
+    """
+    named = works.select("work_id", "doi").drop_nulls()
+    gone = earlier.select("work_id", "doi").drop_nulls().join(works.select("work_id"), on="work_id", how="anti")
+    found = gone.join(named.rename({"work_id": "successor_id"}), on="doi", how="inner")
+    one = found.group_by("work_id").agg(pl.col("successor_id").min(), n=pl.col("successor_id").n_unique())
+    return one.filter(n=1).drop("n").sort("work_id").collect(engine="streaming")
+
+
+class _Ends(NamedTuple):
+    """How many distinct ids cite and are cited, how many of these WORKS lacks, and how many works do either.
+
+    ``later``: citations to a later year, and those whose two works have a year.
+    """
+
+    citing: int
+    citing_unknown: int
+    cited: int
+    cited_unknown: int
+    connected: int
+    later: tuple[int, int]
+
+
+def _count_ends(graph: CitationGraph) -> _Ends:
+    citing = citing_unknown = cited = cited_unknown = connected = 0
+    for start in range(0, graph.n_works, _SPAN):
+        stop = min(start + _SPAN, graph.n_works)
+        cites = np.diff(graph.ref_offsets[start : stop + 1]) > 0
+        is_cited = np.diff(graph.citer_offsets[start : stop + 1]) > 0
+        known = max(0, min(stop, graph.n_known) - start)
+        citing += _count(cites)
+        citing_unknown += _count(cites[known:])
+        cited += _count(is_cited)
+        cited_unknown += _count(is_cited[known:])
+        connected += _count((cites | is_cited)[:known])
+    later = dated = 0
+    offsets: list[int] = graph.year_offsets.tolist()
+    for first, last in pairwise(offsets):
+        low, high = int(graph.ref_offsets[first]), int(graph.ref_offsets[last])
+        for start in range(low, high, _SPAN):
+            refs = graph.refs[start : min(start + _SPAN, high)]
+            with_year = _count(refs < graph.n_dated)
+            dated += with_year
+            later += with_year - _count(refs < last)
+    return _Ends(citing, citing_unknown, cited, cited_unknown, connected, (later, dated))
+
+
+def _count(mask: npt.NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(mask))
+
+
+def _count_rows(citations: pl.LazyFrame) -> tuple[int, int]:
+    """Count the rows with both ids, and those in which a work cites itself."""
+    rows = citations.select(CITATIONS.names()).drop_nulls()
+    is_self = pl.col("citing_id") == pl.col("cited_id")
+    return rows.select(pl.len(), is_self.sum()).collect(engine="streaming").row(0)
+
+
+def _count_works(works: pl.LazyFrame, graph: CitationGraph | None = None) -> pl.DataFrame:
+    """Count works by year and field: all, with a venue, cited, cited without references, and citations by venue.
+
+    A count of what ``works`` does not say is null.
+    """
+    columns = works.collect_schema()
+    null = pl.lit(None, dtype=pl.Boolean)
+    rows = works.select(
+        "work_id",
+        "publication_year",
+        pl.col("primary_field") if "primary_field" in columns else pl.lit(None, dtype=pl.String).alias("primary_field"),
+        (pl.col("source_id").is_not_null() if "source_id" in columns else null).alias("has_venue"),
+        *(pl.col(name).cast(pl.UInt32) for name in ("n_references", "n_citers") if name in columns and graph is None),
+    )
+    if graph is not None:
+        degrees = {"n_references": pl.UInt32(), "n_citers": pl.UInt32()}
+        schema = {**rows.collect_schema(), **degrees}
+        pushed = {"predicate_pushdown": False, "projection_pushdown": False}
+        rows = rows.map_batches(lambda some: _add_degrees(graph, some), schema=schema, streamable=True, **pushed)
+    elif "n_references" not in columns:
+        rows = rows.with_columns(pl.lit(None, dtype=pl.UInt32).alias(name) for name in ("n_references", "n_citers"))
+    is_cited = pl.col("n_citers") > 0
+    citers = pl.col("n_citers").cast(pl.Int64)
+    counts = {
+        "works": pl.len(),
+        "with_venue": pl.col("has_venue").sum(),
+        "venues_known": pl.col("has_venue").count(),
+        "cited": is_cited.sum(),
+        "without_references": (is_cited & (pl.col("n_references") == 0)).sum(),
+        "references_with_venue": citers.filter(pl.col("has_venue")).sum(),
+        "references": citers.sum(),
+        "references_known": citers.count(),
+    }
+    by = rows.group_by("publication_year", "primary_field").agg(
+        expression.cast(pl.Int64).alias(name) for name, expression in counts.items()
+    )
+    return by.collect(engine="streaming").sort("publication_year", "primary_field")
+
+
+def _add_degrees(graph: CitationGraph, rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the numbers of references and citers of works that are in the graph."""
+    ids, year = rows["work_id"].to_numpy(), rows["publication_year"]
+    n_years = graph.years.size
+    slots = np.where(year.is_null().to_numpy(), n_years, np.searchsorted(graph.years, year.fill_null(0).to_numpy()))
+    order = np.lexsort((ids, slots))
+    edges: list[int] = np.searchsorted(slots[order], np.arange(n_years + 2)).tolist()
+    offsets = [*graph.year_offsets.tolist(), graph.n_known]
+    at = np.zeros(ids.size, np.int64)
+    for slot in np.flatnonzero(np.diff(edges)).tolist():
+        some, low, high = order[edges[slot] : edges[slot + 1]], offsets[slot], offsets[slot + 1]
+        at[some] = low + np.searchsorted(graph.work_ids[low:high], ids[some])
+
+    def degree(name: str, starts: npt.NDArray[np.int64]) -> pl.Series:
+        return pl.Series(name, starts[at + 1] - starts[at]).cast(pl.UInt32)
+
+    return rows.hstack([degree("n_references", graph.ref_offsets), degree("n_citers", graph.citer_offsets)])
+
+
+def _check_works(
+    counted: pl.DataFrame, window_years: int | None, last_year: int | None, data_date: str | None
+) -> list[Check]:
+    years = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("works").sum())
+    per_year: dict[int, int] = dict(years.sort("publication_year").rows())
+    n_works, n_dated = _sum(counted, "works"), sum(per_year.values())
+    present = int(data_date[:4]) if data_date and data_date[:4].isdecimal() else datetime.now(UTC).year
+    impossible = {year: n for year, n in per_year.items() if not _FIRST_YEAR <= year <= present + 1}
+    predicate = f"are dated before {_FIRST_YEAR} or after {present + 1}"
+    if impossible:
+        predicate += f" ({', '.join(map(str, [*impossible][:3]))}{' ...' if len(impossible) > 3 else ''})"
+    last_year = find_last_year(per_year, data_date=data_date) if last_year is None else last_year
+    return [
+        _check("impossible_years", sum(impossible.values()), n_dated, "works", predicate),
+        _check("no_year", n_works - n_dated, n_works, "works", "have no year"),
+        _check_references(counted),
+        _check_windows(per_year, window_years, last_year),
+        *_check_venues(counted),
+    ]
+
+
+def _check_references(counted: pl.DataFrame) -> Check:
+    if not _sum(counted, "references_known"):
+        return Check("no_references", None, None, "citations are not counted, so missing references are not seen")
+    nouns = "works that are cited", "have no references"
+    return _check_groups(counted, "no_references", "without_references", "cited", *nouns)
+
+
+def _check_windows(per_year: dict[int, int], window_years: int | None, last_year: int | None) -> Check:
+    if window_years is None or last_year is None:
+        return Check("complete_window", None, None, "a window without end is never complete")
+    by_year = [{"year": year, "n": n * (year + window_years < last_year), "of": n} for year, n in per_year.items()]
+    n, of = sum(group["n"] for group in by_year), sum(per_year.values())
+    predicate = f"have a window of {window_years} years that was over before {last_year}, the last year"
+    return _check("complete_window", n, of, "works", predicate)._replace(by_year=by_year)
+
+
+def _check_venues(counted: pl.DataFrame) -> list[Check]:
+    if not _sum(counted, "venues_known"):
+        text = "there are no venues (source_id) to count"
+        return [Check("works_with_venue", None, None, text)]
+    found = [_check_groups(counted, "works_with_venue", "with_venue", "works", "works", "have a venue")]
+    if _sum(counted, "references_known"):
+        names = ("references_with_venue", "references_with_venue", "references")
+        found.append(_check_groups(counted, *names, "references to works", "have a venue"))
+    return found
+
+
+def _check_groups(counted: pl.DataFrame, name: str, part: str, whole: str, noun: str, predicate: str) -> Check:
+    """Make a check that also counts by year and by field, and names the worst of them."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for key, column in (("year", "publication_year"), ("field", "primary_field")):
+        sums = counted.drop_nulls(column).group_by(column).agg(n=pl.col(part).sum(), of=pl.col(whole).sum())
+        groups[key] = sums.filter(pl.col("of") > 0).sort(column).rename({column: key}).to_dicts()
+    n, of = _sum(counted, part), _sum(counted, whole)
+    check = _check(name, n, of, noun, predicate)
+    worst = [_worst(found, n, of, low=_LIMITS[name].low) for found in groups.values()]
+    told = ", ".join(filter(None, worst))
+    text = f"{check.text}; most so in {told}" if told and check.warns else check.text
+    return check._replace(text=text, by_year=groups["year"], by_field=groups["field"])
+
+
+def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> str:
+    """Name the group with the worst share, if it is large enough and clearly worse than all together."""
+    large = [group for group in groups if group["of"] >= _NEIGHBOURS * of]
+    worst = max(large, key=lambda group: (-1 if low else 1) * group["n"] / group["of"], default=None)
+    if worst is None:
+        return ""
+    share, of_all = worst["n"] / worst["of"], n / of
+    is_worse = share * _WORST < of_all if low else share > _WORST * of_all
+    return f"{worst.get('year', worst.get('field'))} ({share:.1%})" if is_worse else ""
+
+
+def _check_common_ids(graph: CitationGraph, ends: _Ends) -> Check:
+    check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
+    if ends.connected or not graph.n_citations:
+        return check
+    here, there = int(graph.work_ids[0]), int(graph.work_ids[graph.n_known])
+    text = (
+        f"works and citations have no id in common: works have ids like {here}, citations like {there}. "
+        "Are they of one source?"
+    )
+    return check._replace(text=text, warns=True)
+
+
+def _check_merged(graph: CitationGraph, works: pl.LazyFrame, earlier: pl.LazyFrame | None) -> Check:
+    """Count the citations that name a work which is gone and has a successor."""
+    n_missing = int(graph.citer_offsets[-1] - graph.citer_offsets[graph.n_known])
+    if earlier is None:
+        text = (
+            f"{n_missing:,} citations name a work that is not in works. Which of these were merged cannot be inferred "
+            "from one release of OpenAlex; diagnose(earlier=...) compares it with another"
+        )
+        return Check("merged", None, n_missing, text)
+    successors = find_successors(works, earlier)
+    unknown, gone = graph.work_ids[graph.n_known :], successors["work_id"].to_numpy()
+    at = np.searchsorted(unknown, gone)
+    is_cited = at < unknown.size
+    is_cited[is_cited] = unknown[at[is_cited]] == gone[is_cited]
+    places = graph.n_known + at[is_cited]
+    n = int((graph.citer_offsets[places + 1] - graph.citer_offsets[places]).sum())
+    if not n:
+        return Check("merged", 0, n_missing, "no citation names a work that was merged since, as far as DOIs tell")
+    old, new = successors.filter(pl.Series(is_cited)).row(0)
+    text = (
+        f"{n:,} citations name a work that was merged into another one since (W{old} is now W{new}); "
+        "find_successors names them all"
+    )
+    return Check("merged", n, n_missing, text, warns=True)
+
+
+def _check(name: str, n: int, of: int, noun: str, predicate: str, *, why: str | None = None) -> Check:
+    """Make a check that ``n`` of ``of`` are something; ``why`` takes the place of the usual reason to warn."""
+    limit = _LIMITS.get(name)
+    share = n / of if of else 0.0
+    warns = bool(of) and limit is not None and (share < limit.share if limit.low else share >= limit.share)
+    text = f"{n:,} of {of:,} {noun}{f' ({share:.1%})' if of else ''} {predicate}"
+    return Check(name, n, of, f"{text}: {why or limit.why}" if warns and limit is not None else text, warns)
+
+
+def _sum(counted: pl.DataFrame, column: str) -> int:
+    return int(counted[column].sum() or 0)
+
+
+def _frame(checks: Sequence[Check]) -> pl.DataFrame:
+    rows = [check.stated() | {"by_year": check.by_year, "by_field": check.by_field} for check in checks]
+    return pl.DataFrame(rows, schema=DIAGNOSTICS)

@@ -1,0 +1,150 @@
+"""Draw the diagnostics: every check as a bar, and those that are counted by year and by field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from sciscidata.diagnostics.checks import DIAGNOSTICS
+from sciscidata.plots import plain
+from sciscidata.schemas import require_columns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LEVELS: Final = {"ok": "#777777", "warning": "#D55E00"}
+_SERIES: Final = {
+    "no_references": ("#D55E00", "cited works without references"),
+    "works_with_venue": ("#0072B2", "works with a venue"),
+    "references_with_venue": ("#007A59", "references with a venue"),
+}
+_FEWEST: Final = 10  # of a year, to show a share
+_FIELDS: Final = 12
+_SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
+
+
+def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, title: str = "") -> Figure:
+    """Plot what ``diagnose`` has found: the share of every check, and missing references and venues by year and field.
+
+    Args:
+        checks: as ``diagnose`` returns it.
+        path: the PNG, SVG or PDF file to write; None writes none.
+        title: shown above the picture, for example the name of the data.
+
+    Returns:
+        The figure. Warnings are orange. A share by year is left out where the year has fewer than ten works.
+
+    Raises:
+        SchemaMismatchError: when called, if ``checks`` is another frame.
+
+    Example:
+        >>> from sciscidata import diagnose
+        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> figure = plot_diagnostics(diagnose(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]})))
+        >>> [axes.get_title() for axes in figure.axes][0]
+        'Checks (orange: warning)'
+    """
+    from matplotlib.figure import Figure
+
+    require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics")
+    by_name = {row["name"]: row for row in checks.iter_rows(named=True)}
+    figure = Figure(figsize=(12, 8), layout="constrained")
+    panels = figure.subplots(2, 2, width_ratios=(1.15, 1))
+    _draw_checks(panels[0, 0], [row for row in by_name.values() if row["value"] is not None])
+    years = _central_years(by_name.get("complete_window", {}).get("by_year") or [])
+    _draw_windows(panels[0, 1], by_name.get("complete_window", {}), years)
+    groups = {name: by_name[name] for name in _SERIES if name in by_name}
+    _draw_years(panels[1, 0], groups, years)
+    _draw_fields(panels[1, 1], groups)
+    if title:
+        figure.suptitle(plain(title))
+    if path is not None:
+        figure.savefig(path, dpi=130)
+    return figure
+
+
+def _draw_checks(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    rows = rows[::-1]
+    colours = [_LEVELS[row["level"]] for row in rows]
+    bars = axes.barh([row["name"].replace("_", " ") for row in rows], [row["value"] for row in rows], color=colours)
+    told = [f" {row['value']:.1%}  ({row['n']:,} of {row['of']:,})" for row in rows]
+    axes.bar_label(bars, told, fontsize=7)
+    axes.set_xlim(0, 1.6)  # room for the numbers
+    axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_title("Checks (orange: warning)", fontsize=10)
+
+
+def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
+    found = [group for group in row.get("by_year") or [] if group["year"] in years]
+    at, whole = [group["year"] for group in found], [group["of"] for group in found]
+    axes.bar(at, whole, width=0.9, color="#CCCCCC", label="window not over")
+    axes.bar(at, [group["n"] for group in found], width=0.9, color="#0072B2", label="complete window")
+    _set_years(axes, years)
+    axes.set_ylabel("works")
+    if found:
+        axes.legend(frameon=False, fontsize=8)
+    axes.set_title("Works by year of publication", fontsize=10)
+
+
+def _draw_years(axes: Axes, rows: dict[str, dict[str, Any]], years: range) -> None:
+    for name, row in rows.items():
+        colour, label = _SERIES[name]
+        found = [group for group in row["by_year"] or [] if group["year"] in years and group["of"] >= _FEWEST]
+        shares = [group["n"] / group["of"] for group in found]
+        axes.plot([group["year"] for group in found], shares, color=colour, marker="o", markersize=3, lw=1, label=label)
+    _set_years(axes, years)
+    _set_shares(axes.set_ylim, axes.set_yticks)
+    if rows:
+        axes.legend(frameon=False, fontsize=8)
+    axes.set_title("By year of publication", fontsize=10)
+
+
+def _draw_fields(axes: Axes, rows: dict[str, dict[str, Any]]) -> None:
+    fields: dict[str, int] = {}
+    for row in rows.values():
+        for group in row["by_field"] or []:
+            fields[group["field"]] = max(fields.get(group["field"], 0), group["of"])
+    names = sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS][::-1]
+    for name, row in rows.items():
+        found = {group["field"]: group["n"] / group["of"] for group in row["by_field"] or []}
+        shown = [field for field in names if field in found]
+        axes.plot(
+            [found[field] for field in shown], [names.index(field) for field in shown], "o", color=_SERIES[name][0]
+        )
+    axes.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
+    axes.grid(axis="y", color="#EEEEEE")
+    axes.set_axisbelow(True)
+    _set_shares(axes.set_xlim, axes.set_xticks)
+    axes.set_title("By field" if names else "By field: works say none", fontsize=10)
+
+
+def _central_years(groups: list[dict[str, Any]]) -> range:
+    """Return the years without the outermost works on either side."""
+    left = sum(group["of"] for group in groups) * (1 - _SHOWN) / 2
+    ends: list[int] = []
+    for ordered in (groups, groups[::-1]):
+        passed = 0
+        for group in ordered:
+            passed += group["of"]
+            if passed > left:
+                ends.append(group["year"])
+                break
+    return range(ends[0], ends[1] + 1) if ends else range(0)
+
+
+def _set_years(axes: Axes, years: range) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    if years:
+        axes.set_xlim(years[0] - 1, years[-1] + 1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _set_shares(limits: Any, ticks: Any) -> None:  # noqa: ANN401
+    limits(-0.03, 1.03)
+    ticks([0, 0.5, 1], ["0", "50 %", "100 %"])

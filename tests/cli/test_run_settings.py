@@ -1,0 +1,155 @@
+"""``build --print-config``, ``--from-manifest`` and ``--dry-run``: a run as a file, a run again, a run foretold."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from sciscidata.cli.main import main
+from sciscidata.cli.run_settings import render_toml
+from sciscidata.cli.settings import read_toml, resolve
+from sciscidata.config import BuildConfig
+from sciscidata.sources.synthetic.source import SyntheticConfig
+from tests.servers.openalex_server import OpenAlexServer
+
+SMALL = ["--source", "synthetic", "--n-works", "2000", "--n-train", "30", "--n-test", "3"]
+KEY = "a-secret-key-1234"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run `build` in an empty folder; return its exit status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
+    monkeypatch.delenv("OPENALEX_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
+
+    def call(*arguments: str):
+        status = main(["build", *arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        SMALL,
+        ["--source", "synthetic", "--no-novelty", "--window-years", "all", "--cache-dir", 'a "b" \\ c'],
+        [
+            "--input",
+            "ä*.jsonl",
+            "b.json",
+            "--strict",
+            "--null",
+            "permutation",
+            "--n-shuffles",
+            "7",
+            "--novelty-max-references",
+            "all",
+        ],
+        ["--source", "openalex", "--no-venues", "--email", "you@example.org", "--max-cost-usd", "0.5"],
+        ["--source", "openalex", "--base-url", "http://127.0.0.1:9", "--min-year", "1999"],
+        ["--sciscinet", "tables", "--balance", "joint", "--novelty-rule", "uzzi", "--overwrite"],
+        ["--snapshot", "s", "--background", "b.parquet", "--language", "en", "fr", "--preset", "wide"],
+        ["--corpus", "c", "--compat", "pyscisci", "--language", "--work-type", "article"],
+    ],
+    ids=lambda flags: flags[1],
+)
+def test_the_printed_file_reads_back_to_the_same_configuration(run, tmp_path, flags):
+    status, printed, err = run(*flags, "--print-config")
+    assert status == 0, err
+    Path("run.toml").write_text(printed, "utf-8")
+    config = resolve(read_toml(Path("run.toml")))
+    assert render_toml(config) == printed
+    assert run("--config", "run.toml", "--print-config")[1] == printed
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]  # nothing was read or written
+
+
+def test_what_python_has_made_reads_back_too(tmp_path):
+    source = SyntheticConfig(n_works=9, growth_per_year=1e-5)
+    config = BuildConfig(source=source, out=tmp_path / "slice", cache_dir=tmp_path / "cache", novelty=None)
+    (tmp_path / "run.toml").write_text(render_toml(config), "utf-8")
+    assert resolve(read_toml(tmp_path / "run.toml")) == config
+
+
+def test_a_key_is_never_printed(run, monkeypatch):
+    monkeypatch.setenv("OPENALEX_API_KEY", KEY)
+    status, printed, _ = run("--source", "openalex", "--print-config")
+    assert (status, KEY in printed, "api_key" in printed) == (0, False, False)
+
+
+def test_a_release_is_repeated_from_its_manifest(run):
+    options = ["--balance", "joint", "--novelty-rule", "uzzi", "--score", "rank", "--min-references", "2"]
+    assert run(*SMALL[:4], "--n-train", "27", "--n-test", "9", *options, "--out", "one")[0] == 0
+    status, out, err = run("--from-manifest", "one/manifest.json", "--out", "two")
+    assert status == 0, err
+    assert "the lines of train and test are those of one" in out
+    assert Path("one/manifest.json").read_bytes() == Path("two/manifest.json").read_bytes()
+    status, out, _ = run("--from-manifest", "one", "--seed", "5", "--out", "three")
+    assert status == 0
+    assert "train.jsonl and test.jsonl differ from those of one" in out
+
+
+def test_a_manifest_without_paths_asks_for_them(run, shared_data):
+    file = str(shared_data / "openalex" / "openalexpro_A.works.jsonl.gz")
+    few = ["--n-train", "3", "--n-test", "0", "--balance", "none", "--no-complete-window", "--no-novelty"]
+    assert run("--input", file, *few, "--min-citations", "0", "--out", "one")[0] == 0
+    status, _, err = run("--from-manifest", "one", "--out", "two")
+    assert (status, err) == (1, "error: the source records needs at least one file: --input.\n")
+    status, out, err = run("--from-manifest", "one", "--out", "two", "--input", file)
+    assert "are those of one" in out, err
+
+
+def test_what_is_no_release_is_named(run, tmp_path):
+    status, _, err = run("--from-manifest", "nothing")
+    assert (status, "nothing is not a release" in err) == (1, True)
+
+
+def test_a_dry_run_says_what_would_be_read_and_writes_nothing(run, tmp_path, shared_data):
+    file = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
+    status, out, err = run("--input", str(file), "--dry-run")
+    assert status == 0, err
+    about = int(re.search(r"1 file of records, 10,392,924 bytes: about ([\d,]+) works", out)[1].replace(",", ""))
+    assert abs(about - 4_381) < 500
+    assert "would draw: 5,000 train and 500 test works: disruptive 1,834, consolidating 1,834, neutral 1,832" in out
+    assert "too few, probably: disruptive (about 541, 1,834 wanted)" in out
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_dry_run_of_a_corpus_counts_what_it_holds(run, tmp_path):
+    assert main(["ingest", "--source", "synthetic", "--n-works", "500", "--out", "world"]) == 0
+    status, out, _ = run("--corpus", "world", "--n-train", "30", "--n-test", "3", "--dry-run")
+    assert (status, "the corpus world: 500 works, " in out) == (0, True)
+
+
+@pytest.fixture(scope="module")
+def server(request):
+    records = request.getfixturevalue("shared_data") / "openalex" / "synergy_A.works.jsonl.gz"
+    options = {"per_second": math.inf, "daily_credits": 10**9, "language": "en"}
+    with OpenAlexServer(records, key=KEY, **options) as server:
+        yield server
+
+
+def test_a_dry_run_of_the_api_costs_two_calls_and_speaks_of_the_key_at_hand(run, server, monkeypatch):
+    flags = ["--source", "openalex", "--from-year", "1960", "--to-year", "2022", "--last-year", "2022"]
+    flags += ["--base-url", server.base_url, "--n-train", "60", "--n-test", "15", "--dry-run"]
+    monkeypatch.setenv("OPENALEX_API_KEY", KEY)
+    status, out, err = run(*flags)
+    assert status == 0, err
+    assert "this look took 2 calls, $0.0002" in out
+    assert re.search(r"calls: about [1-9][\d,]*, at 25 a second", out)
+    assert re.search(r"cost: about \$0\.\d\d; a free key, with \$1.00 a day, allows that in 1 day", out)
+    assert "without a key" not in out
+    status, out, _ = run(*flags)
+    assert "this look took 0 calls" in out  # the answers were kept
+    monkeypatch.delenv("OPENALEX_API_KEY")
+    status, out, _ = run(*flags)
+    assert re.search(r"without a key, at \$0.10 a day, that takes \d+ days?; a free key, with \$1.00 a day", out)
+    assert not Path("slices").exists()

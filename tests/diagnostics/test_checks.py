@@ -1,0 +1,295 @@
+"""Diagnostics: the warning that each mistake in real data gets, and every count against a plain one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sciscidata as ssd
+from sciscidata.cli.main import main
+from sciscidata.corpus.folder import scan_corpus
+from sciscidata.diagnostics import checks as checks_module
+from sciscidata.diagnostics.checks import DIAGNOSTICS, diagnose, find_successors
+from sciscidata.diagnostics.picture import plot_diagnostics
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.sampling.manifest_entries import remark_on_filters
+from sciscidata.stages import ingest
+
+YEAR = {"publication_year": pl.Int32}
+
+
+def read_graph(shared_data: Path, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """WORKS as far as the graph knows them, and CITATIONS."""
+    nodes = pl.read_parquet(shared_data / f"graph_{name}" / "nodes.parquet")
+    edges = pl.read_parquet(shared_data / f"graph_{name}" / "edges.parquet")
+    works = nodes.select(pl.col("id").cast(pl.Int64).alias("work_id"), pl.col("year").alias("publication_year"))
+    if "source_no" in nodes.columns:
+        works = works.with_columns(nodes["source_no"].alias("source_id"))
+    return works, edges.select(
+        pl.col("citing").cast(pl.Int64).alias("citing_id"), pl.col("cited").cast(pl.Int64).alias("cited_id")
+    )
+
+
+def found(works: pl.DataFrame, citations: pl.DataFrame, **options) -> dict[str, dict]:
+    return {row["name"]: row for row in diagnose(works.lazy(), citations.lazy(), **options).iter_rows(named=True)}
+
+
+def warnings(rows: dict[str, dict]) -> set[str]:
+    return {name for name, row in rows.items() if row["level"] == "warning"}
+
+
+def test_real_graphs_give_the_counts_that_their_sources_state(shared_data):
+    handball = found(*read_graph(shared_data, "handball"))
+    assert (handball["later_citations"]["n"], handball["later_citations"]["of"]) == (694, 104_829 - 94)
+    assert (handball["self_citations"]["n"], handball["self_citations"]["of"]) == (94, 108_157)
+    assert handball["no_year"]["n"] == 910
+    assert (handball["impossible_years"]["n"], "(1197)" in handball["impossible_years"]["text"]) == (1, True)
+    assert (handball["works_with_venue"]["n"], handball["works_with_venue"]["of"]) == (17_816, 39_476)
+    hepth = found(*read_graph(shared_data, "hepth"))
+    assert (hepth["later_citations"]["n"], hepth["self_citations"]["n"]) == (445, 39)
+    assert hepth["cited_ids"]["n"] == hepth["citing_ids"]["n"] == 0
+    assert not warnings(hepth) - {"complete_window", "no_references"}
+
+
+@pytest.mark.parametrize("name", ["handball", "hepth"])
+def test_reversed_edges_are_told_from_the_years(shared_data, name):
+    works, citations = read_graph(shared_data, name)
+    turned = citations.select(citing_id="cited_id", cited_id="citing_id")
+    row = found(works, turned)["later_citations"]
+    assert row["level"] == "warning"
+    assert row["text"].endswith("lead to a later work: are citing and cited swapped?")
+    assert found(works, citations)["later_citations"]["level"] == "ok"
+
+
+def test_reversed_edges_are_told_from_the_ids_where_no_work_has_a_year(shared_data):
+    works, citations = read_graph(shared_data, "hepth")
+    citers = citations["citing_id"].unique()  # a download brings the references of its works, and not their records
+    some = works.filter(pl.col("work_id").is_in(citers.head(2_000).implode())).with_columns(publication_year=None)
+    some = some.cast(YEAR)
+    own = citations.filter(pl.col("citing_id").is_in(some["work_id"].implode()))
+    assert "citing_ids" not in warnings(found(some, own))
+    row = found(some, own.select(citing_id="cited_id", cited_id="citing_id"))["citing_ids"]
+    assert row["text"].endswith("and nearly all cited ids are; are citing and cited swapped?")
+
+
+def test_disjoint_ids_are_shown_by_an_example_of_each(shared_data):
+    works, citations = read_graph(shared_data, "handball")
+    rows = found(works.with_columns(pl.col("work_id") + 5_000_000), citations)
+    assert rows["works_in_citations"]["text"] == (
+        "works and citations have no id in common: works have ids like 5029645, citations like 3. Are they of one "
+        "source?"
+    )
+    assert warnings(rows) >= {"works_in_citations", "citing_ids", "cited_ids"}
+
+
+def test_citations_to_the_future_warn_before_they_look_swapped(shared_data):
+    works, citations = read_graph(shared_data, "hepth")
+    is_wrong = pl.col("work_id") % 10 == 0
+    late = works.with_columns(pl.when(is_wrong).then(2003).otherwise("publication_year").alias("publication_year"))
+    row = found(late.cast(YEAR), citations)["later_citations"]
+    assert row["level"] == "warning"
+    assert 0.05 < row["value"] < 0.2
+    assert row["text"].endswith("lead to a later work: check the years")
+
+
+def test_missing_references_are_counted_by_year_and_field(shared_data):
+    works, citations = read_graph(shared_data, "hepth")
+    works = works.with_columns(
+        primary_field=pl.when(pl.col("work_id") % 3 == 0).then(pl.lit("Strings")).otherwise(pl.lit("Branes"))
+    )
+    before = found(works, citations)["no_references"]
+    lost = works.filter(pl.col("publication_year") == 1997)["work_id"]
+    row = found(works, citations.filter(~pl.col("citing_id").is_in(lost.implode())))["no_references"]
+    assert row["n"] > before["n"]
+    assert {group["year"]: group["n"] == group["of"] for group in row["by_year"]}[1997]
+    assert row["text"].endswith("there is no score; most so in 1997 (100.0%)")
+    assert {group["field"] for group in row["by_field"]} == {"Strings", "Branes"}
+    assert sum(group["n"] for group in row["by_field"]) == row["n"]
+
+
+def test_repeated_rows_and_lost_works_warn(shared_data):
+    works, citations = read_graph(shared_data, "hepth")
+    twice = found(works, pl.concat([citations, citations]))["repeats"]
+    assert (twice["n"], twice["level"]) == (citations.height - 39, "warning")
+    half = found(works.filter(pl.col("work_id") % 2 == 0), citations)
+    assert {"citing_ids"} <= warnings(half)
+    assert half["cited_ids"]["n"] > 10_000
+
+
+WORKS = st.dictionaries(st.integers(1, 30), st.none() | st.integers(1380, 2035), min_size=1, max_size=20)
+EDGES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=60)
+
+
+@given(WORKS, EDGES, st.integers(0, 9), st.integers(1, 4))
+def test_every_count_is_that_of_plain_sets(years, edges, window, span):
+    venues = {work: work % 3 or None for work in years}
+    works = pl.DataFrame(
+        {"work_id": [*years], "publication_year": [*years.values()], "source_id": [*venues.values()]},
+        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
+    )
+    citations = pl.DataFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks_module, "_SPAN", span)
+        rows = found(works, citations, window_years=window, last_year=2020)
+    links = {edge for edge in edges if edge[0] != edge[1]}
+    citing, cited = {a for a, _ in links}, {b for _, b in links}
+    dated = [(years[a], years[b]) for a, b in links if years.get(a) is not None and years.get(b) is not None]
+    known = [year for year in years.values() if year is not None]
+    of_known = [b for _, b in links if b in years]
+    expected = {
+        "works_in_citations": (len((citing | cited) & years.keys()), len(years)),
+        "citing_ids": (len(citing - years.keys()), len(citing)),
+        "cited_ids": (len(cited - years.keys()), len(cited)),
+        "later_citations": (sum(a < b for a, b in dated), len(dated)),
+        "self_citations": (sum(a == b for a, b in edges), len(edges)),
+        "repeats": (len(edges) - sum(a == b for a, b in edges) - len(links), len(edges)),
+        "no_year": (len(years) - len(known), len(years)),
+        "complete_window": (sum(year + window < 2020 for year in known), len(known)),
+        "no_references": (len(cited & years.keys() - citing), len(cited & years.keys())),
+        "works_with_venue": (sum(venue is not None for venue in venues.values()), len(years)),
+        "references_with_venue": (sum(venues[b] is not None for b in of_known), len(of_known)),
+    }
+    assert {name: (rows[name]["n"], rows[name]["of"]) for name in expected} == expected
+    for name, (n, of) in expected.items():
+        assert rows[name]["value"] == (n / of if of else None)
+        for groups in (rows[name]["by_year"], rows[name]["by_field"]):
+            assert not groups or sum(group["n"] for group in groups) <= n
+
+
+def test_a_merged_work_leads_to_the_one_work_that_has_its_doi_now():
+    earlier = pl.LazyFrame({"work_id": [1, 2, 3, 4], "doi": ["10.1/a", "10.1/b", "10.1/c", None]})
+    works = pl.DataFrame(
+        {"work_id": [1, 5, 6, 7], "publication_year": [2000] * 4, "doi": ["10.1/a", "10.1/b", "10.1/c", "10.1/c"]},
+        schema_overrides=YEAR,
+    )
+    citations = pl.DataFrame({"citing_id": [5, 6, 5, 5], "cited_id": [2, 2, 3, 4]})
+    assert find_successors(works.lazy(), earlier).rows() == [(2, 5)]  # two works have the DOI of 3, and 4 has none
+    row = found(works, citations, earlier=earlier)["merged"]
+    assert (row["n"], row["of"], row["level"]) == (2, 4, "warning")
+    assert "(W2 is now W5)" in row["text"]
+    alone = found(works, citations)["merged"]
+    assert (alone["n"], alone["of"], alone["level"]) == (None, 4, "ok")
+    assert "cannot be inferred" in alone["text"]
+
+
+def test_a_cached_graph_and_frames_without_other_columns_give_the_same(shared_data, tmp_path):
+    works, citations = read_graph(shared_data, "hepth")
+    bare = diagnose(works.lazy(), citations.lazy())
+    for _ in range(2):
+        assert diagnose(works.lazy(), citations.lazy(), cache_dir=tmp_path).equals(bare)
+    assert bare.schema == DIAGNOSTICS
+    assert "works_with_venue" in bare.filter(pl.col("value").is_null())["name"].to_list()
+
+
+def test_wrong_arguments_are_refused_when_called():
+    works = pl.LazyFrame({"work_id": [1], "publication_year": [2000]}, schema_overrides=YEAR)
+    citations = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
+    with pytest.raises(ConfigError, match="window_years is -1"):
+        diagnose(works, citations, window_years=-1)
+    with pytest.raises(SchemaMismatchError, match="WORKS lacks column 'doi'"):
+        diagnose(works, citations, earlier=pl.LazyFrame({"work_id": [1], "doi": ["10.1/a"]}))
+    with pytest.raises(SchemaMismatchError, match="plot_diagnostics"):
+        plot_diagnostics(works.collect())
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_picture_is_written_in_the_format_of_its_name(shared_data, tmp_path, suffix):
+    rows = diagnose(*(frame.lazy() for frame in read_graph(shared_data, "handball")))
+    path = tmp_path / f"checks.{suffix}"
+    figure = plot_diagnostics(rows, path, title="handball")
+    assert path.read_bytes()[:5].strip(b"\x89%") in (b"PNG\r", b"<?xml", b"PDF-")
+    assert len(figure.axes) == 4
+
+
+# ---------- In a build: the summary, the manifest and the log say the same.
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory) -> ssd.BuildConfig:
+    home = tmp_path_factory.mktemp("build")
+    config = ssd.BuildConfig(
+        source=ssd.SyntheticConfig(n_works=4_000),
+        out=home / "slice",
+        split=ssd.SplitConfig(n_train=60, n_test=9),
+        cache_dir=home / "cache",
+    )
+    ssd.build(config)
+    return config
+
+
+def test_the_manifest_holds_the_checks_of_the_data_that_were_built_from(release):
+    manifest = json.loads((release.out / "manifest.json").read_text("utf-8"))
+    works, citations, _ = ssd.scan_synthetic(release.source)
+    rows = diagnose(works, citations, last_year=manifest["counts"]["last_year"])
+    assert manifest["diagnostics"] == rows.drop("by_year", "by_field").to_dicts()
+    counts = manifest["counts"]
+    for column, labels in counts["scored"].items():
+        for label, n in labels.items():
+            removed = sum(found[column][label] for found in counts["removed"].values())
+            assert removed == n - counts["eligible"][column][label], (column, label)
+    for name, columns in counts["removed"].items():
+        assert sum(columns["disruption_label"].values()) <= counts["filters"][name]
+
+
+def test_the_table_of_filters_is_the_same_where_texts_are_read_after_the_draw(release, tmp_path):
+    ingest(release.source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    corpus = ssd.CorpusConfig(folder=str(tmp_path / "corpus"))
+    late = ssd.build(ssd.BuildConfig(source=corpus, out=tmp_path / "late", split=release.split, cache_dir=tmp_path))
+    early = ssd.read_release(release.out)
+    of_text = {"no_title", "no_abstract", "language", "duplicate"}
+    removed = [manifest["counts"]["removed"] for manifest in (early.manifest, late.manifest)]
+    assert late.manifest["diagnostics"] == early.manifest["diagnostics"]
+    counts = late.manifest["counts"]
+    for column, labels in counts["scored"].items():
+        for label, n in labels.items():
+            gone = sum(found[column][label] for found in removed[1].values())
+            assert gone == n - counts["eligible"][column][label], (column, label)
+    if not of_text & removed[0].keys():
+        assert removed[0] == removed[1]
+
+
+def test_the_summary_tells_what_the_manifest_tells(release, capsys):
+    assert main(["describe", str(release.out)]) == 0
+    printed = capsys.readouterr().out
+    manifest = ssd.read_release(release.out).manifest
+    warned = [check["text"] for check in manifest["diagnostics"] if check["level"] == "warning"]
+    for text in [*warned, *remark_on_filters(manifest["counts"])]:
+        assert f"warning: {text}" in printed
+    head = next(line for line in printed.splitlines() if line.startswith("works") and "number" in line)
+    assert head.split() == ["works", "number", "disruptive", "consolidating", "neutral"]
+
+
+def test_ingest_and_graph_log_the_warnings(tmp_path, caplog, monkeypatch):
+    works = pl.DataFrame({"work_id": range(1, 101), "publication_year": [1000] * 100}, schema_overrides=YEAR)
+    monkeypatch.setattr("sciscidata.stages.open_corpus", lambda source, _: opened(source, works))
+    ingest(ssd.SyntheticConfig(n_works=100), tmp_path / "world", cache_dir=tmp_path)
+    assert "are dated before 1400" in caplog.text
+    caplog.clear()
+    assert scan_corpus(tmp_path / "world").works.select("publication_year").collect()["publication_year"].max() == 1000
+    assert main(["graph", str(tmp_path / "world")]) == 0
+    assert "are dated before 1400" in caplog.text
+    assert "citing ids" in caplog.text
+
+
+def opened(source: ssd.SyntheticConfig, works: pl.DataFrame):
+    """The synthetic world, with other works and years: the citing ids are not in works."""
+    world = ssd.scan_synthetic(source)
+    other = world.works.collect().with_columns(works["work_id"], works["publication_year"])
+    return world._replace(works=other.lazy())
+
+
+def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_share():
+    scored = {"disruption_label": {"disruptive": 5, "consolidating": 5, "neutral": 90}}
+    removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 0, "neutral": 30}}}
+    assert remark_on_filters({"scored": scored, "removed": removed}) == []
+    assert remark_on_filters({}) == []
+    scored["disruption_label"]["disruptive"] = 60
+    assert remark_on_filters({"scored": scored, "removed": removed}) == [
+        "the filter few_citations removes almost only neutral works: 30 of 30 with a label (100.0%), against 58.1% of "
+        "all."
+    ]
