@@ -50,7 +50,8 @@ class _Series(NamedTuple):
     value: Float64Array
     low: Float64Array
     high: Float64Array
-    sure: npt.NDArray[np.bool_]
+    enough: npt.NDArray[np.bool_]  # of works
+    sure: npt.NDArray[np.bool_]  # that, and a complete citation window
 
 
 def plot_by_year(
@@ -333,19 +334,19 @@ def _estimate(
     if label:
         n = groups["n_labelled"].to_numpy()
         low, high = wilson_interval(facts["n_label"], n)
-        sure = (n >= few) & is_complete
-        series.append(_Series(f"share {label}", COLOURS[label], True, n, facts["share"], low, high, sure))
+        sure = n >= few, (n >= few) & is_complete
+        series.append(_Series(f"share {label}", COLOURS[label], True, n, facts["share"], low, high, *sure))
     if score:
         n = groups["n_scored"].to_numpy()
         low, high = mean_interval(facts["mean"], facts["sd"], n)
-        sure = (n >= few) & is_complete
-        series.append(_Series(f"mean {_SCORES[score]}", "#0072B2", False, n, facts["mean"], low, high, sure))
+        sure = n >= few, (n >= few) & is_complete
+        series.append(_Series(f"mean {_SCORES[score]}", "#0072B2", False, n, facts["mean"], low, high, *sure))
     return series
 
 
 def _limits(one: _Series) -> tuple[float, float]:
-    """Choose the ends of the axis of values by what is sure; unsure estimates beyond them are drawn at the edge."""
-    sure = one.sure if one.sure.sum() > 1 else np.ones(one.value.size, np.bool_)
+    """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
+    sure = one.enough if one.enough.sum() > 1 else np.ones(one.value.size, np.bool_)
     numbers = np.concatenate([one.value[sure], one.low[sure], one.high[sure]])
     numbers = numbers[np.isfinite(numbers)]
     if not numbers.size:
@@ -403,7 +404,7 @@ def _draw_fields(axes: Axes, names: list[str], one: _Series) -> None:
     rows = np.arange(len(names))
     _draw_estimates(axes, rows, one, upright=False, size=3.5)
     axes.set_yticks(rows, names, linespacing=0.9)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.grid(axis="y", color="#EEEEEE", lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(one.name)
@@ -468,7 +469,7 @@ def _draw_field_counts(axes: Axes, fields: list[str], names: list[str], counts: 
     if len(counts) > 1:
         axes.plot(lengths[1], rows, ls="none", marker="o", ms=3.5, color=INK)
     axes.set_yticks(rows, names, linespacing=0.9)
-    axes.set_ylim(len(fields) - 0.5, -0.5)
+    axes.set_ylim(max(len(fields), 1) - 0.5, -0.5)
     axes.set_xlim(0, 1.05 * (max(float(length.max(initial=0)) for length in lengths) or 1))
     _scale_counts(axes.xaxis, is_share=len(counts) > 1)
     axes.set_xlabel("share of works" if len(counts) > 1 else "works")
