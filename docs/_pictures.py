@@ -62,9 +62,9 @@ def draw_gallery() -> None:
     scores = ssd.compute_cd_index(works, citations).join(ssd.compute_atypicality(works, citations), on="work_id")
     facts = works.select("work_id", "publication_year", "primary_field", "cited_by_count")
     labelled = ssd.compute_labels(scores).join(facts, on="work_id").collect()
-    most_cited = pl.col("cited_by_count").rank("ordinal", descending=True).over(
+    most_cited = pl.col("cited_by_count").rank("min", descending=True).over("publication_year") <= 0.1 * pl.len().over(
         "publication_year"
-    ) <= 0.1 * pl.len().over("publication_year")
+    )
     save_small(plots.plot_by_field(labelled, data=review), "gallery_by_field.png")
     eligible = labelled.drop_nulls("disruption_label")
     drawn = ssd.draw_split(eligible, ssd.SplitConfig(n_train=300, n_test=30)).select("work_id")
@@ -106,9 +106,10 @@ def main() -> None:
             source=ssd.SyntheticConfig(), out=Path(home) / "release", cache_dir=Path(home) / "cache"
         )
         ssd.build(config)
-        (IMAGES / "disruption.png").write_bytes((config.out / "disruption.png").read_bytes())
-        with Image.open(config.out / "novelty.png") as picture:
-            picture.convert("RGB").quantize(64).save(IMAGES / "novelty.png", optimize=True)
+        for name in ("disruption.png", "novelty.png"):
+            with Image.open(config.out / name) as picture:
+                small = picture.convert("RGB").resize((1_280, round(1_280 * picture.height / picture.width)))
+                small.quantize(200).save(IMAGES / name, optimize=True)
 
 
 if __name__ == "__main__":

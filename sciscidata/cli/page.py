@@ -85,7 +85,8 @@ code { font-size: .8rem; }
 figure { margin: 0; }
 figcaption { color: var(--soft); font-size: .85rem; margin-top: .3rem; }
 img { display: block; background: #fff; border: 1px solid var(--line); border-radius: 4px; padding: 6px; height: auto; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20.5rem, 100%), 1fr)); gap: 1.2rem; }
+.pictures { columns: 20.5rem; column-gap: 1.2rem; }
+.pictures figure { break-inside: avoid; padding-bottom: 1.2rem; }
 .pictures img { width: 100%; max-width: 24rem; }
 .wide { overflow-x: auto; margin-bottom: 1rem; }
 .wide img { width: 100%; min-width: 40rem; max-width: 60rem; }
@@ -197,7 +198,7 @@ def _describe_export(path: Path) -> _Page:
         for column, counts in report["classes"].items()
     ]
     looks: dict[str, Any] = {"width": "one", "title": ""}
-    figures = [plot_works(works, **looks), plot_by_year(works, **looks), plot_by_field(works, **looks)]
+    figures = [plot_works(works, **looks), plot_by_year(works, **looks), plot_by_field(works, score="", **looks)]
     derived = compute_disruption_labels(works.rename({"disruption_label": "stated"}))
     differs = pl.col("disruption_label").ne_missing(pl.col("stated")).any()
     if not derived.select(differs).collect(engine="streaming").item():  # else the bands would be of other thresholds

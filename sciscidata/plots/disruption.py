@@ -75,6 +75,7 @@ def plot_disruption(
     heights = (60, 50) if eligible is not None and drawn is not None else (60,)
     with drawing(look, heights_mm=heights, ratios=(2, 1)[: len(heights)]) as picture:
         n_works = _draw_spread(picture.panels[0], batches, cut)
+        picture.panels[0].tick_params(axis="x", labelsize=6 if picture.is_narrow else 7)
         of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
         picture.title = f"Distribution of the CD index of {of_works} over the label bands, on log axes."
         if eligible is not None and drawn is not None:
