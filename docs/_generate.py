@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import html
+import importlib
 import inspect
 import re
 import tomllib
@@ -106,8 +107,12 @@ def read_public(package: str) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for node in ast.parse(stub.read_text("utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom) and node.module:
             found |= {name.asname or name.name: f"{package}.{node.module}.{name.name}" for name in node.names}
+        elif isinstance(node, ast.ImportFrom):  # a folder with public names of its own
+            for folder in node.names:
+                names = importlib.import_module(f"{package}.{folder.name}").__all__
+                found |= {f"{folder.name}.{name}": f"{package}.{folder.name}.{name}" for name in names}
     return found
 
 
@@ -117,7 +122,8 @@ def render_api(package: str) -> str:
     parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
     public = read_public(package)
     place = {verb: i for i, verb in enumerate(_VERBS)}
-    functions = sorted(filter(str.islower, public), key=lambda name: place.get(name.partition("_")[0], len(place)))
+    verbs = {name: name.rpartition(".")[2].partition("_")[0] for name in public}
+    functions = sorted(filter(str.islower, public), key=lambda name: place.get(verbs[name], len(place)))
     classes = sorted(set(public) - set(functions))
     for title, names in (("Functions", functions), ("Configurations and other classes", classes)):
         if names:

@@ -1,5 +1,6 @@
 """The public names, in the order of the flow; what is here is all that ``import sciscidata`` shows."""
 
+from . import plots as plots
 from .config import BuildConfig as BuildConfig
 from .corpus.folder import CorpusConfig as CorpusConfig
 from .corpus.folder import scan_corpus as scan_corpus
@@ -19,8 +20,6 @@ from .openalex_api.config import ApiConfig as ApiConfig
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
-from .plots import plot_disruption as plot_disruption
-from .plots import plot_novelty as plot_novelty
 from .release.release import read_release as read_release
 from .release.verify import verify as verify
 from .sampling.eligibility import EligibilityConfig as EligibilityConfig

@@ -240,7 +240,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 
     def draw(path: Path) -> None:
         published = structure.select("work_id", "cd_index")
-        plot_comparison(published, computed, provenance["comparison"], config.thresholds, path=path)
+        plot_comparison(published, computed, provenance["comparison"], config.thresholds, data=provenance, path=path)
 
     return replace(source, plot_comparison=draw)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
@@ -72,6 +72,7 @@ class BuildConfig:
     overwrite: bool = False
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Share, check_fields, check_value, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
@@ -65,6 +65,7 @@ class LabelThresholds:
     uzzi_median_share: Share = 0.5
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -244,16 +244,17 @@ def _plot_pictures(
     disruption, atypicality = (
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )
-    cd = result.eligible.select("cd_index")
-    plot_disruption(cd, thresholds, eligible=disruption[0], drawn=disruption[1], path=folder / "disruption.png")
+    cd, data = result.eligible.select("cd_index"), source.provenance
+    plot_disruption(
+        cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
+    )
     if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
         cut = novelty["conventionality_cut"] if novelty else None
-        plot_novelty(
-            result.scored, result.eligible, thresholds, **counts, n_unlabelled=n_unlabelled, cut=cut, path=path
-        )
-        plot_novelty_by_year(result.scored, folder / "novelty_by_year.png")
+        options: dict[str, Any] = {**counts, "n_unlabelled": n_unlabelled, "cut": cut, "data": data, "path": path}
+        plot_novelty(result.scored, result.eligible, thresholds, **options)
+        plot_novelty_by_year(result.scored, data=data, path=folder / "novelty_by_year.png")
 
 
 def _describe(

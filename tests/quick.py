@@ -10,7 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sciscidata import pipeline, plots
+from sciscidata import pipeline
+from sciscidata.plots import figure as figures
 
 #: One white pixel.
 BLANK = bytes.fromhex(
@@ -25,10 +26,10 @@ draws_pictures = False
 
 def leave_out_what_takes_long() -> None:
     """Change the running process; a picture that a test draws itself stays what it is."""
-    save, draw_pictures, building = plots.save, pipeline._plot_pictures, threading.local()
+    save, draw_pictures, building = figures.save, pipeline._plot_pictures, threading.local()
 
-    def save_or_leave_blank(figure: Any, path: str | Path) -> None:
-        Path(path).write_bytes(BLANK) if getattr(building, "now", False) else save(figure, path)
+    def save_or_leave_blank(figure: Any, path: str | Path, **options: Any) -> None:
+        Path(path).write_bytes(BLANK) if getattr(building, "now", False) else save(figure, path, **options)
 
     def draw_blank_pictures(*arguments: Any) -> None:
         building.now = not draws_pictures
@@ -37,5 +38,5 @@ def leave_out_what_takes_long() -> None:
         finally:
             building.now = False
 
-    plots.save, pipeline._plot_pictures = save_or_leave_blank, draw_blank_pictures
+    figures.save, pipeline._plot_pictures = save_or_leave_blank, draw_blank_pictures
     os.fsync = lambda descriptor: None

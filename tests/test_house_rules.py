@@ -100,11 +100,10 @@ def test_importing_sciscidata_is_light():
 
 
 def test_thresholds_stand_in_one_module_only():
-    elsewhere = {"sciscidata.plots": {0.001}}  # where the number means something else: a tick
     for name, tree in modules().items():
         if name.startswith("sciscidata"):
             numbers = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {0.001, 0.15}
-            expected = {0.001, 0.15} if name == "sciscidata.label_thresholds" else elsewhere.get(name, set())
+            expected = {0.001, 0.15} if name == "sciscidata.label_thresholds" else set()
             assert numbers == expected, name
 
 

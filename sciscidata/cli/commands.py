@@ -155,9 +155,11 @@ def _verify(options: argparse.Namespace, _: None) -> None:
 
 
 def _describe(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.summary import print_path
+    from sciscidata.cli.page import describe_path
 
-    print_path(options.path)
+    html = getattr(options, "arguments.html", None)
+    overwrite = getattr(options, "arguments.overwrite", False)
+    describe_path(options.path, html=None if html is None else Path(html), overwrite=overwrite)
 
 
 def _complete(options: argparse.Namespace, _: None) -> None:
@@ -265,7 +267,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "describe": Command(
         "print what a release, corpus, graph, file of scores or background holds",
         _describe,
-        "sciscidata describe slices/mine",
+        "sciscidata describe slices/mine --html mine.html",
+        arguments=("sciscidata.cli.page:describe_path", ("html", "overwrite")),
+        main=("--html", "--overwrite"),
         takes="PATH",
     ),
     "completion": Command(
@@ -325,6 +329,7 @@ def make_parser(*names: str) -> OptionParser:
             sub.add_argument("path", type=Path, metavar="PATH", help="where it lies")
         if name in names and command.top:
             sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
+        if name in names and (command.top or command.arguments[0]):
             sub.add_options(list_options(name), command.main, _titles())
     return parser
 

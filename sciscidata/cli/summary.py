@@ -56,10 +56,10 @@ def print_release(release: Release) -> None:
         for line in source.get("first_corrupt_lines", []):
             console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
         if "filters" in manifest.get("counts", {}):
-            console.print(_filters(manifest))
-        console.print(_classes(manifest, "disruption_label"))
+            console.print(tabulate_filters(manifest))
+        console.print(tabulate_classes(manifest, "disruption_label"))
         if manifest["novelty"]["available"]:
-            console.print(_classes(manifest, "novelty_label"))
+            console.print(tabulate_classes(manifest, "novelty_label"))
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
@@ -156,7 +156,7 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
     console.print(f"{scored}; null model: {null}, of {corpus}")
 
 
-def _filters(manifest: dict[str, Any]) -> Table:
+def tabulate_filters(manifest: dict[str, Any]) -> Table:
     """Tabulate how many works each filter removed, and of which class, without filters that removed none."""
     counts: dict[str, int] = manifest["counts"]["filters"]
     removed: dict[str, Any] = manifest["counts"].get("removed", {})
@@ -182,7 +182,7 @@ def _filters(manifest: dict[str, Any]) -> Table:
     return table
 
 
-def _classes(manifest: dict[str, Any], column: str) -> Table:
+def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
     """Count the works of each class: all scored ones, the eligible ones, and those of the two splits."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Folder, check_fields
 from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
@@ -65,6 +65,7 @@ class CorpusConfig:
     folder: Folder
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

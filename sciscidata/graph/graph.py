@@ -20,6 +20,7 @@ import polars as pl
 from sciscidata._kernels.arrays import Int32Array, Int64Array, UInt64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph.build import DTYPES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
@@ -65,6 +66,12 @@ class CitationGraph:
         """Count works and citations; the arrays are long."""
         years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "no years"
         return f"CitationGraph({self.n_known:,} works, {years}, {self.n_citations:,} citations)"
+
+    def _repr_html_(self) -> str:
+        """Show its size as a table."""
+        facts = {"works": self.n_known, "known only as references": self.n_works - self.n_known}
+        years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "none"
+        return html_facts("CitationGraph", {**facts, "citations": self.n_citations, "years": years})
 
     @property
     def n_works(self) -> int:

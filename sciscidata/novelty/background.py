@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
 from sciscidata.graph.graph import build_graph
@@ -66,6 +67,14 @@ class Background:
         years, n_pairs = self.counts["publication_year"], int(self.counts["n_pairs"].sum())
         span = f"{years.min()} to {years.max()}" if years.len() else "no years"
         return f"Background({self.path}: {span}, {n_pairs:,} venue pairs, null={self.null_model.get('null')!r})"
+
+    def _repr_html_(self) -> str:
+        """Show what it holds as a table."""
+        years = self.counts["publication_year"]
+        sums = {name: int(self.counts[f"n_{name}"].sum()) for name in ("works", "references", "pairs")}
+        span = f"{years.min()} to {years.max()}" if years.len() else "none"
+        model = {name: value for name, value in self.null_model.items() if value is not None}
+        return html_facts("Background", {"file": self.path, "years": span, **sums, **model})
 
     @property
     def years(self) -> frozenset[int]:

@@ -24,7 +24,7 @@ import polars as pl
 
 from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.venue_pairs import (
@@ -69,6 +69,7 @@ class CommonnessConfig:
     max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

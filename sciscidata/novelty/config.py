@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
 
@@ -66,6 +66,7 @@ class NoveltyConfig:
     score: Literal["sigmoid", "rank"] = "sigmoid"
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -25,7 +25,7 @@ import polars as pl
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
@@ -82,6 +82,7 @@ class WangConfig:
     max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -40,7 +40,7 @@ class OpenAlexClient:
     simultaneous requests become one call. The owner of ``store`` closes it. Tests replace ``sleep`` and ``clock``.
 
     A ConfigError means that the environment's proxies or certificates cannot be used. A StorageError means that the
-    store holds answers of another server (not checked offline).
+    store cannot be read.
 
     Example:
         >>> from pathlib import Path
@@ -62,8 +62,8 @@ class OpenAlexClient:
     ) -> None:
         self.config = config
         self._store = store
-        if not config.offline:
-            store.check_server(config.server)
+        # Offline, a store of another server serves too, as long as it has no answer of this one.
+        self._server = None if config.offline and not store.knows(config.server) else config.server
         self._connection = None if config.offline else Connection(config, clock)
         self._pacer = Pacer(config.rate, clock)
         self._bill = Bill(config.max_cost_usd)
@@ -99,7 +99,7 @@ class OpenAlexClient:
 
     def summary(self) -> StoreSummary:
         """Sum up the answers that this client returned; equal for a resumed and for an offline run."""
-        return self._store.summary(self._answered)
+        return self._store.summary(self._answered, self._server)
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +169,7 @@ class OpenAlexClient:
 
     def _answer(self, request: Request, check: Check | None, stop: threading.Event) -> dict[str, Any] | None:
         with self._claimed(request.key):
-            body = self._store.get(request.key)
+            body = self._store.get(request.key, self._server)
             problem = "the store does not hold it"
             if body is not None:
                 content = msgspec.json.decode(body)

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import platformdirs
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.urls import check_address
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import ConfigError
@@ -79,6 +79,7 @@ class ApiConfig:
     offline: bool = False
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

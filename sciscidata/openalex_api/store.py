@@ -69,9 +69,10 @@ class ResponseStore:
     Threads and processes may share a store (SQLite's write-ahead log; a writer waits up to 30 s for another). After
     kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
 
-    A key names a request, without the server and without a secret. A store holds the answers of one server: the
-    server of its first answer. Any use may raise StorageError: the disk is full, the folder cannot be written, the file
-    is damaged or has a newer format, or another process keeps it locked.
+    A key names a request, without a secret. A store keeps the answers of each server apart: those of the server that
+    answered first lie under the key alone, those of others under the address and the key. Any use may raise
+    StorageError: the disk is full, the folder cannot be written, the file is damaged or has a newer format, or another
+    process keeps it locked.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -122,10 +123,13 @@ class ResponseStore:
         with self._lock:
             self._database.close()
 
-    def get(self, key: str) -> bytes | None:
-        """Return the answer to a request, or None if it is not stored; an altered one is a StorageError."""
+    def get(self, key: str, server: str | None = None) -> bytes | None:
+        """Return the answer of a server to a request (None: of the first), or None if it is not stored.
+
+        An altered one is a StorageError.
+        """
         with self._transaction() as database:
-            row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
+            row = database.execute(f"{_ROWS} WHERE key = ?", (_prefix(database, server) + key,)).fetchone()
         if row is None:
             return None
         self._check(row)
@@ -141,41 +145,51 @@ class ResponseStore:
             raise self._damaged(key, "its checksum differs")
         return body
 
-    def check_server(self, server: str) -> None:
-        """Raise StorageError if the answers come from another server; an empty store takes any server."""
+    def knows(self, server: str) -> bool:
+        """Whether the store holds an answer of ``server``."""
         with self._transaction() as database:
-            self._refuse_others(database, server)
+            prefix = _prefix(database, server)
+            if not prefix:
+                return database.execute("SELECT 1 FROM server").fetchone() is not None
+            ends = (prefix, f"{prefix}\U0010ffff")
+            found = database.execute("SELECT 1 FROM requests WHERE key >= ? AND key < ? LIMIT 1", ends)
+            return found.fetchone() is not None
 
     def put(self, key: str, body: bytes, cost_usd: float, *, server: str | None = None, replace: bool = False) -> bytes:
         """Store an answer, and return the stored one.
 
         The first answer to a request stays, so that every run sees the same, even if two processes asked. ``replace``
-        is for an answer that turned out to be wrong. ``server`` is checked and recorded, unless it is None.
+        is for an answer that turned out to be wrong. ``server`` is who answered; None: the first server of the store.
         """
         digest = _sha256(body)
         compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
         today = datetime.now(UTC).date().isoformat()
         verb = "REPLACE" if replace else "IGNORE"
-        with self._transaction() as database:
+        with self._transaction("BEGIN IMMEDIATE") as database:
             if server is not None:
                 database.execute("INSERT OR IGNORE INTO server VALUES (1, ?)", (server,))
-                self._refuse_others(database, server)
+            whole = _prefix(database, server) + key
             is_kept = database.execute(
                 f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?, ?)",
-                (key, digest, cost_usd, today, _checksum_of(key, digest, cost_usd, today, len(body))),
+                (whole, digest, cost_usd, today, _checksum_of(whole, digest, cost_usd, today, len(body))),
             ).rowcount
             if is_kept:
                 database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
-        return body if is_kept else (self.get(key) or body)
+        return body if is_kept else (self.get(key, server) or body)
 
-    def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
-        """Sum up the answers to ``keys`` (all must be there), or to all requests; an altered one is a StorageError."""
+    def summary(self, keys: Collection[str] | None = None, server: str | None = None) -> StoreSummary:
+        """Sum up the answers of a server to ``keys`` (all must be there), or to all requests.
+
+        The sum does not depend on which server the store knew first. An altered answer is a StorageError.
+        """
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
+            prefix = _prefix(database, server)
         wanted = None if keys is None else frozenset(keys)
         for row in rows:  # all of them, because an altered key looks like one that is not wanted
             self._check(row)
-        rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
+        own = [(key.removeprefix(prefix), *row) for key, *row in rows if _is_under(key, prefix)]
+        rows = sorted(row for row in own if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
             raise self._damaged("requests of this run", "they are missing or repeated")  # noqa: EM101
         dates = [row[3] for row in rows]
@@ -198,15 +212,6 @@ class ResponseStore:
             is_whole = False
         if not is_whole:
             raise self._damaged(str(key), "its checksum differs")
-
-    def _refuse_others(self, database: sqlite3.Connection, server: str) -> None:
-        (kept,) = database.execute("SELECT address FROM server").fetchone() or (server,)
-        if kept != server:
-            msg = (
-                f"{self.path} holds answers of {kept}, and this run asks {server}: one release would mix the two. "
-                "Set another cache_dir, or the first server as ApiConfig.base_url."
-            )
-            raise StorageError(msg)
 
     @contextmanager
     def _transaction(self, begin: str = "BEGIN") -> Generator[sqlite3.Connection]:
@@ -249,6 +254,16 @@ class ResponseStore:
             f"The response store {self.path} is damaged ({what}: {reason}). Restore a copy, or repair it with "
             f"'sqlite3 {FILE_NAME} .recover'. If you move it away, its answers are requested and paid for again."
         )
+
+
+def _prefix(database: sqlite3.Connection, server: str | None) -> str:
+    """Return what stands before the keys of a server: nothing for the first one, which is also that of None."""
+    (first,) = database.execute("SELECT address FROM server").fetchone() or (server,)
+    return "" if server in (None, first) else f"{server} "
+
+
+def _is_under(key: str, prefix: str) -> bool:
+    return key.startswith(prefix) if prefix else not key.startswith(("http://", "https://"))
 
 
 def _checksum_of(key: str, digest: str, cost_usd: float, fetched_on: str, n_bytes: int) -> str:

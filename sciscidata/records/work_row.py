@@ -168,16 +168,25 @@ def rows_from_works(works: Sequence[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
     """Make the WORKS rows of ``works``, in order; only the wanted ``columns`` are decoded."""
+    return decode_texts(raw_works_frame(works, columns))
+
+
+def raw_works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
+    """Make the rows with texts as they were read, each abstract an inverted index; decode_texts finishes them."""
     data: dict[str, Any] = {}
     for name in columns:
         values = list(map(attrgetter("abstract_index" if name == "abstract" else name), works))
         data[name] = _list_series(values) if name == "concepts" else values
-    frame = pl.DataFrame(data, schema={name: WORKS[name] for name in data})
-    if "abstract" in data:
+    return pl.DataFrame(data, schema={name: WORKS[name] for name in data})
+
+
+def decode_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Decode abstracts and clean texts, as far as the frame has such columns."""
+    if "abstract" in frame.columns:
         from sciscidata.records.abstracts import decode_inverted_index
 
         frame = frame.with_columns(decode_inverted_index("abstract"))
-    return frame.with_columns(clean_text(name) for name in data if name in ("title", "abstract"))
+    return frame.with_columns(clean_text(name) for name in ("title", "abstract") if name in frame.columns)
 
 
 def _list_series(lists: list[list[str]]) -> pl.Series:

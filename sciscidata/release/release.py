@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata._support.short_repr import html_facts
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -80,6 +81,12 @@ class Release:
         except (AttributeError, KeyError, TypeError, ValueError):  # a manifest may come from anywhere
             lines = ["  its manifest does not count its works"]
         return "\n".join([f"Release({self.folder})", *lines])
+
+    def _repr_html_(self) -> str:
+        """Show what ``repr`` says as a table."""
+        first, *lines = repr(self).split("\n")
+        parts = (line.strip().partition(": ") for line in lines)
+        return html_facts(first, {split: counts for split, _, counts in parts})
 
     @cached_property
     def train(self) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Year, check_fields, check_value, checked_config
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
@@ -73,6 +73,7 @@ class EligibilityConfig:
     last_year: Year | None = None
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields, checked_config
 from sciscidata.errors import (
     ONE_ROW_EACH,
@@ -121,6 +121,7 @@ class SplitConfig:
     balance: Balance = "disruption"
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -8,12 +8,17 @@ import polars as pl
 
 
 def scan_batches(
-    read: Callable[[list[str]], Iterator[pl.DataFrame]], schema: Mapping[str, pl.DataType], name: str
+    read: Callable[[list[str]], Iterator[pl.DataFrame]],
+    schema: Mapping[str, pl.DataType],
+    name: str,
+    *,
+    read_first: Callable[[list[str]], Iterator[pl.DataFrame]] | None = None,
 ) -> pl.LazyFrame:
     """Make a lazy frame of batches that hold only the columns of a query.
 
     ``read`` is called once for each query, and yields batches with the columns that it is given. ``schema`` has all
     columns in order. The plan that Polars prints shows ``name``.
+    Where a query asks for a number of first rows only, ``read_first`` takes the place of ``read``.
 
     Example:
         >>> def read(columns):
@@ -31,7 +36,8 @@ def scan_batches(
     ) -> Iterator[pl.DataFrame]:
         columns = with_columns if with_columns is not None else list(schema)
         conditions = predicate.meta.root_names() if predicate is not None else []
-        for batch in read(list(dict.fromkeys([*columns, *conditions]))):
+        reader = read if n_rows is None or read_first is None else read_first
+        for batch in reader(list(dict.fromkeys([*columns, *conditions]))):
             frame = batch if predicate is None else batch.filter(predicate)
             frame = frame.select(columns).head(frame.height if n_rows is None else n_rows)
             n_rows = None if n_rows is None else n_rows - frame.height

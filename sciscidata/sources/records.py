@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +17,22 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Megabytes, check_fields, require_config
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
-from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
+from sciscidata.records.work_row import (
+    PARSER_VERSION,
+    Work,
+    citations_frame,
+    decode_texts,
+    raw_works_frame,
+    works_frame,
+)
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     find_record_files,
     in_batches,
@@ -195,6 +205,7 @@ class RecordsConfig:
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -206,18 +217,20 @@ class RecordsConfig:
 
 
 def scan_records(config: RecordsConfig) -> Corpus:
-    """Scan the files: each collect parses them, in bounded memory. For several collects use :func:`pull_records`.
+    """Scan the files. The first collect of a session parses them all, once and for both frames, in bounded memory.
 
-    Of a repeated work the first counts, in the order of files and lines (about 100 bytes of memory per work). A warning
-    counts the skipped lines when the last row has been read.
+    Later collects read the result, and decode only the abstracts that they ask for. It lies in the place for temporary
+    files (TMPDIR) until Python ends; the log says so. Files that have changed since are parsed again. A query for some
+    first rows (``head``) reads no more than it needs. Of a repeated work the first counts, in the order of files and
+    lines (about 100 bytes of memory per work). A warning counts the skipped lines when the files are parsed.
 
     Returns:
-        WORKS and CITATIONS in the order of files and lines (the streaming engine may change it); only the columns of
-        a query are decoded.
+        WORKS and CITATIONS in the order of files and lines (the streaming engine may change it).
 
     Raises:
         InputNotFoundError: when called; an input is missing.
         CorruptRecordError: at collect, with ``strict``: at the first corrupt line.
+        StorageError: at collect; the place for temporary files is full or cannot be written.
 
     Example:
         >>> from pathlib import Path
@@ -237,17 +250,56 @@ def scan_records(config: RecordsConfig) -> Corpus:
         "inputs": [{"name": printable_name(file), "bytes": file.stat().st_size} for file in files],
     }
 
-    def scan(schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]) -> pl.LazyFrame:
+    def key() -> tuple[object, ...]:
+        facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        return ("records", *facts, config.strict, config.limits)
+
+    def scan(
+        name: str, schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]
+    ) -> pl.LazyFrame:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            folder = make_once(key(), lambda folder: _parse(files, config, folder))
+            batches = read_batches(folder / f"{name}.parquet", columns, _BATCH_WORKS)
+            return map(decode_texts, batches) if name == "works" else batches
+
+        def read_first(columns: list[str]) -> Iterator[pl.DataFrame]:
+            if is_made(key()):
+                yield from read(columns)
+                return
             reading = Reading(files, [None] * len(files), config.strict, config.limits)
             batches = in_batches(reading.works(), _BATCH_WORKS, _PART_BYTES, lambda: reading.n_read)
             yield from (frame_of(works, columns) for works in batches)
             _log_skipped(reading.report())
 
-        return scan_batches(read, schema, "OpenAlex records")
+        return scan_batches(read, schema, "OpenAlex records", read_first=read_first)
 
-    citations = scan(CITATIONS, lambda works, columns: citations_frame(works).select(columns))
-    return Corpus(scan(WORKS, works_frame), citations, provenance)
+    citations = scan("citations", CITATIONS, lambda works, columns: citations_frame(works).select(columns))
+    return Corpus(scan("works", WORKS, works_frame), citations, provenance)
+
+
+def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
+    """Write both tables in the order of files and lines."""
+    reading = Reading(files, [None] * len(files), config.strict, config.limits)
+    n_bytes = sum(file.stat().st_size for file in files)
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress_bar("parse records, once per session", n_bytes, unit="bytes"))
+        writers = {
+            name: stack.enter_context(
+                pq.ParquetWriter(folder / f"{name}.parquet", _to_arrow(pl.DataFrame(schema=schema)).schema)
+            )
+            for name, schema in (("works", WORKS), ("citations", CITATIONS))
+        }
+        for works in in_batches(reading.works(advance), _PART_WORKS, _PART_BYTES, lambda: reading.n_read):
+            for name, frame in (("works", raw_works_frame(works)), ("citations", citations_frame(works))):
+                writers[name].write_table(_to_arrow(frame))
+    report = reading.report()
+    _log_skipped(report)
+    told = "records: parsed %s works of %s files once; later queries of this session read the result"
+    _LOG.info(told, f"{report['works']:,}", len(files))
+
+
+def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
@@ -334,7 +386,7 @@ def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, 
     writer: pq.ParquetWriter | None = None
     for low, high in ranges:
         frame = rows.filter(pl.col(keys[0]).is_between(low, high)).collect().sort(keys)
-        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        table = _to_arrow(frame)
         writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, **CHECKED)
         writer.write_table(table)
     if writer is not None:

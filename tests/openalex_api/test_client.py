@@ -452,17 +452,21 @@ def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
     assert b"example" not in kept
 
 
-def test_a_store_keeps_the_answers_of_one_server_only(server, store, monkeypatch):
+def test_a_store_serves_each_server_its_own_answers(server, store):
     with client_of(server, store) as (client, _):
         client.fetch(LIST)
     with serving(ScriptedServer()) as restarted, client_of(restarted, store) as (client, _):  # on another port
-        client.fetch(works_request(1))
-    for url in ("https://api.openalex.org", server.url.replace("http", "https"), "http://localhost:1"):
-        with pytest.raises(StorageError, match=r"http://127\.0\.0\.1.*cache_dir") as caught:
-            OpenAlexClient(ApiConfig(base_url=url), store)
-        assert ApiConfig(base_url=url).server in str(caught.value)
-        with OpenAlexClient(ApiConfig(base_url=url, offline=True), store) as client:  # asks nobody
-            assert client.fetch(LIST)
+        client.fetch(LIST)
+        assert (client.n_calls, client.n_stored) == (0, 1)
+    other = ApiConfig(base_url="https://other.example").server
+    assert store.get(LIST.key, other) is None
+    with OpenAlexClient(ApiConfig(base_url=other, offline=True), store) as client:  # which has no answer of its own
+        assert client.fetch(LIST)
+        own = client.summary()
+    store.put(LIST.key, b'{"meta": {"count": 0}, "results": []}', 0.0, server=other)
+    with OpenAlexClient(ApiConfig(base_url=other, offline=True), store) as client:
+        assert client.fetch(LIST)["results"] == []
+        assert client.summary().sha256 != own.sha256
 
 
 def test_a_server_that_never_answered_well_claims_no_store(server, store):

@@ -207,33 +207,46 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path):
         ResponseStore(tmp_path)
 
 
-def test_the_first_server_that_answered_keeps_the_store(tmp_path):
-    with ResponseStore(tmp_path) as store:
-        store.check_server("https://typo.org")  # and never answered
-        assert store.put("a", b"1", 0.0, server="https://one.org") == b"1"
+ONE, TWO = "https://one.org", "https://two.org"
+
+
+def test_a_store_keeps_the_answers_of_servers_apart(tmp_path):
     with ResponseStore(tmp_path) as store, ResponseStore(tmp_path) as late:
-        for refused in (late.check_server, lambda server: late.put("b", b"2", 0.0, server=server)):
-            with pytest.raises(StorageError, match=r"of https://one\.org, .* asks https://two\.org.*cache_dir"):
-                refused("https://two.org")
-        store.check_server("https://one.org")
-        assert store.put("b", b"3", 0.0, server="https://one.org") == b"3"
-        assert store.summary().n_requests == 2
+        assert store.put("/a", b"1", 0.25, server=ONE) == b"1"
+        assert late.get("/a", TWO) is None
+        assert late.put("/a", b"2", 0.5, server=TWO) == b"2"
+        assert late.put("/a", b"3", 0.5, server=TWO) == b"2"
+    with ResponseStore(tmp_path) as store:
+        assert [store.get("/a", server) for server in (ONE, TWO, "https://three.org")] == [b"1", b"2", None]
+        assert store.get("/a") == b"1"  # of the first server
+        assert [store.knows(server) for server in (ONE, TWO, "https://three.org")] == [True, True, False]
+        assert [store.summary(server=server).cost_usd for server in (ONE, TWO)] == [0.25, 0.5]
+
+
+def test_the_sum_of_answers_does_not_depend_on_which_server_came_first(tmp_path):
+    sums = []
+    for order in ((ONE, TWO), (TWO, ONE)):
+        with ResponseStore(tmp_path / order[0][-7:-4]) as store:
+            for server in order:
+                for key in ("/b", "/a"):
+                    store.put(key, f"{server}{key}".encode(), 0.5, server=server)
+            sums.append([store.summary(["/a", "/b"], server) for server in (ONE, TWO)])
+    assert sums[0] == sums[1]
+    assert sums[0][0].sha256 != sums[0][1].sha256
 
 
 def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
     with ResponseStore(tmp_path) as store:
-        store.put("a", b"1", 0.0)
+        store.put("/a", b"1", 0.0)
     with sqlite3.connect(tmp_path / FILE_NAME) as database:
         database.execute("DROP TABLE server")
         database.execute("ALTER TABLE requests DROP COLUMN checksum")
         database.execute("PRAGMA user_version = 1")
     database.close()
     with ResponseStore(tmp_path) as store:
-        store.check_server("https://one.org")
-        store.put("b", b"2", 0.0, server="https://one.org")
-        assert store.get("a") == b"1"
-        with pytest.raises(StorageError, match=r"ApiConfig\.base_url"):
-            store.check_server("https://two.org")
+        store.put("/b", b"2", 0.0, server=ONE)
+        assert store.get("/a", ONE) == b"1"
+        assert store.get("/a", TWO) is None
 
 
 @pytest.mark.parametrize(

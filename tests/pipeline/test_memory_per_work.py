@@ -60,7 +60,7 @@ for n in map(int, sys.argv[2:]):
     del nodes, facts, graph, venues
     years, z = 1950 + np.arange(n) % 70, np.sin(np.arange(n))
     scored = pl.DataFrame({"publication_year": years, "z_p10": 9 * z, "z_median": 50 * z + 40}).lazy()
-    found["years"] = peak_of(lambda: plot_novelty_by_year(scored, folder / "years.png"))[0]
+    found["years"] = peak_of(lambda: plot_novelty_by_year(scored, path=folder / "years.png"))[0]
     uzzi, counts = LabelThresholds(novelty_rule="uzzi"), dict.fromkeys(("novel", "balanced", "conventional"), 1)
     shown = {"eligible_counts": counts, "drawn_counts": counts, "path": folder / "plane.png"}
     found["plane"] = peak_of(lambda: plot_novelty(scored, scored, uzzi, **shown))[0]

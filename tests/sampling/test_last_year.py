@@ -234,7 +234,7 @@ def test_years_at_the_ends_of_their_type_cost_neither_time_nor_memory(tmp_path):
     scored = compute_atypicality(scattered, world.citations).collect()
     dated = scored.join(scattered.select("work_id", "publication_year").collect(), on="work_id")
     assert dated["publication_year"].max() == 2**31 - 1
-    plot_novelty_by_year(dated, tmp_path / "years.png")
+    plot_novelty_by_year(dated, path=tmp_path / "years.png")
     config = WangConfig(burn_in_years=3)
     assert compute_wang_novelty(scattered, world.citations, config).collect().height == 2_000
 
@@ -245,5 +245,5 @@ def test_the_picture_of_novelty_by_year_ends_with_the_last_year(tmp_path):
     )
     future = pl.concat([scored, scored.head(1).with_columns(publication_year=pl.lit(2999, pl.Int64))])
     for name, frame in (("without", scored), ("with", future)):
-        plot_novelty_by_year(frame, tmp_path / f"{name}.png")
+        plot_novelty_by_year(frame, path=tmp_path / f"{name}.png")
     assert (tmp_path / "with.png").read_bytes() == (tmp_path / "without.png").read_bytes()

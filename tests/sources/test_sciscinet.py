@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.make_sciscinet import make, write_version_1
-from sciscidata import plots
 from sciscidata.cli.settings import resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import (
@@ -1018,7 +1017,7 @@ def test_a_picture_counted_some_works_at_a_time_is_the_same_picture(tmp_path, mo
     counts = dict.fromkeys(("novel", "balanced", "conventional"), 1)
     pictures = []
     for at_once in (1 << 20, 700):
-        monkeypatch.setattr(plots, "_AT_ONCE", at_once)
+        monkeypatch.setattr("sciscidata.plots._parts._AT_ONCE", at_once)
         path, thresholds = tmp_path / f"{at_once}.png", LabelThresholds(novelty_rule="uzzi")
         plot_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
         pictures.append(path.read_bytes())

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
@@ -56,6 +56,7 @@ class OpenAlexConfig:
     venues: bool = True
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

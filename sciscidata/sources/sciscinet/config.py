@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import FolderOrUrl, check_fields
 
 Version: TypeAlias = Literal["v2", "v1"]
@@ -187,6 +187,7 @@ class SciSciNetConfig:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

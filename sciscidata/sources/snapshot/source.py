@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Folder, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
@@ -97,6 +97,7 @@ class SnapshotConfig:
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Share, check_fields
 from sciscidata.errors import ConfigError
 
@@ -54,6 +54,7 @@ class SyntheticConfig:
     text_signal: Share = 0.5
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

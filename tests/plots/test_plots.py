@@ -20,20 +20,10 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.plots import (
-    COLOURS,
-    _caption,
-    _draw_band,
-    _draw_labels,
-    _draw_plane,
-    _draw_quadrants,
-    _draw_spread,
-    plot_comparison,
-    plot_disruption,
-    plot_novelty,
-    plot_novelty_by_year,
-    signed_log_edges,
-)
+from sciscidata.plots import COLOURS, plot_comparison, plot_disruption, plot_novelty, plot_novelty_by_year
+from sciscidata.plots._parts import signed_log_edges
+from sciscidata.plots.disruption import _draw_labels, _draw_plane, _draw_spread, describe_two
+from sciscidata.plots.novelty import _draw_band, _draw_quadrants
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 
@@ -109,7 +99,7 @@ def plane():
 def names_in(axes) -> list[tuple[str, float, float]]:
     """Every name in the plane that can be seen, and where it stands."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    places = [(text.get_text().split("\n")[0], *text.get_position()) for text in axes.texts]
+    places = [(text.get_text().split()[0], *text.get_position()) for text in axes.texts]
     assert all(left < x < right and low < y < high for _, x, y in places)
     return places
 
@@ -173,7 +163,7 @@ def test_odd_cases_can_be_drawn(tmp_path, works: pl.DataFrame, rule) -> None:
     for name in ("a.png", "b.png"):
         path = tmp_path / name
         plot_novelty(works, works, thresholds, eligible_counts=counts, drawn_counts=counts, path=path)
-        plot_novelty_by_year(works, tmp_path / f"by-year-{name}")
+        plot_novelty_by_year(works, path=tmp_path / f"by-year-{name}")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "by-year-a.png").read_bytes() == (tmp_path / "by-year-b.png").read_bytes()
 
@@ -184,40 +174,35 @@ def test_lazy_frames_give_the_same_pictures(tmp_path, rule) -> None:
     for name, works in (("a", SCORED), ("b", SCORED.lazy())):
         options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / f"{name}.png"}
         plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
-        plot_novelty_by_year(works, tmp_path / f"{name}-years.png")
+        plot_novelty_by_year(works, path=tmp_path / f"{name}-years.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a-years.png").read_bytes() == (tmp_path / "b-years.png").read_bytes()
 
 
-def test_a_picture_says_how_many_works_it_does_not_show(tmp_path, monkeypatch) -> None:
-    drawn = []
-    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
+def test_a_picture_says_how_many_works_it_does_not_show() -> None:
     counts = dict.fromkeys(NOVELTY_LABELS, 2)
     z = [*np.linspace(-2, 2, 998), 900.0, -900.0]
     works = pl.DataFrame({"z_median": z, "z_p10": z})
-    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
-    plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
-    plane, classes, _ = drawn[0].axes
-    assert plane.get_title() == "1,000 eligible works with a score, 2 of them beyond the edges; rule uzzi"
+    options = {"eligible_counts": counts, "drawn_counts": counts}
+    figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
+    plane, classes, _ = figure.axes
+    assert "of 1,000 eligible works, 2 of them beyond the edges" in figure.get_label()
     assert int(plane.collections[-1].get_array().sum()) == 998
     assert classes.get_title() == "Eligible (pale) and drawn works\n(17 more drawn without a label)"
     works = works.head(998)
-    plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
-    plane, classes, _ = drawn[1].axes
-    assert plane.get_title() == "998 eligible works with a score; rule uzzi"
+    figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
+    _, classes, _ = figure.axes
+    assert "of 998 eligible works, and" in figure.get_label()
     assert classes.get_title() == "Eligible (pale) and drawn works"
 
 
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])
-def test_every_hexagon_lies_whole_within_the_picture(tmp_path, monkeypatch, rule) -> None:
-    drawn = []
-    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
+def test_every_hexagon_lies_whole_within_the_picture(rule) -> None:
     counts = dict.fromkeys(NOVELTY_LABELS, 2)
     ends = pl.DataFrame({"novelty_score": [0.0, 1.0, 0.5], "conventionality_score": [1.0, 0.0, 1.0]})
     works = ends.with_columns(z_p10=pl.lit(1.0), z_median=pl.Series([0.0, 1.0, 2.0]))
-    options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / "a.png"}
-    plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options)
-    plane = drawn[0].axes[0]
+    options = {"eligible_counts": counts, "drawn_counts": counts}
+    plane = plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options).axes[0]
     cells = plane.collections[-1]
     corners = np.concatenate([cells.get_offsets() + corner for corner in cells.get_paths()[0].vertices])
     (left, right), (low, high) = plane.get_xlim(), plane.get_ylim()
@@ -238,12 +223,10 @@ def test_only_works_are_grey_in_the_planes() -> None:
         assert shades == {COLOURS["novel"].lower(), COLOURS["conventional"].lower()}
 
 
-def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> None:
-    drawn = []
-    monkeypatch.setattr("sciscidata.plots.save", lambda figure, _: drawn.append(figure))
-    plot_novelty_by_year(SCORED, tmp_path / "years.png")
-    spread, number = drawn[0].axes
-    medians = {line.get_label().split(":")[0]: line.get_xydata().tolist() for line in spread.lines[:2]}
+def test_the_years_show_the_quantiles_of_their_works() -> None:
+    spread, number = plot_novelty_by_year(SCORED).axes
+    names = {"median pair": "z_median", "10th percentile": "z_p10"}
+    medians = {names[line.get_label().split(":")[0]]: line.get_xydata().tolist() for line in spread.lines[:2]}
     assert medians["z_p10"] == [[1990, -1.25], [1991, 2.0], [2001, 7.0]]
     assert medians["z_median"] == [[1990, -0.25], [1991, 4.0], [2001, 30.0]]
     bands = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in spread.patches[3:]]  # z_p10, after z_median
@@ -252,6 +235,8 @@ def test_the_years_show_the_quantiles_of_their_works(tmp_path, monkeypatch) -> N
 
 
 # Published scores beside computed ones
+
+NAMES = ("published", "computed")
 
 THEIRS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.5, 0.5, -0.1, 0.0, 0.0, -1.0, None, 0.3]})
 OURS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.4, -0.2, -0.1, 0.0, 0.2, -1.0, 0.1, None]})
@@ -266,7 +251,7 @@ def axes_of_its_own():
 def test_a_work_lies_at_its_published_score_to_the_right_and_its_computed_one_up():
     axes = axes_of_its_own()
     both = pl.DataFrame({"published": [0.5, 0.5, -0.02, 1.0], "computed": [-0.2, -0.2, 0.0, 1.0]})
-    _draw_plane(axes, both, LabelThresholds())
+    _draw_plane(axes, both, LabelThresholds(), NAMES)
     (mesh,) = axes.collections[:1]
     cells = mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
     _, edges = signed_log_edges(-0.001, 0.001, 25)
@@ -282,7 +267,7 @@ def test_a_work_lies_at_its_published_score_to_the_right_and_its_computed_one_up
 
 def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
     axes = axes_of_its_own()
-    _draw_labels(axes, compare_scores(THEIRS, OURS))
+    _draw_labels(axes, compare_scores(THEIRS, OURS), NAMES)
     names = [tick.get_text() for tick in axes.get_xticklabels()]
     assert names == [tick.get_text() for tick in axes.get_yticklabels()] == ["consolidating", "neutral", "disruptive"]
     assert not axes.yaxis_inverted()
@@ -294,14 +279,14 @@ def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
     assert sum(int(text.split()[0]) for text in found.values()) == 6
 
 
-def test_the_caption_counts_what_is_undefined_and_never_says_none():
-    told = _caption(compare_scores(THEIRS, OURS))
-    assert told.startswith("6 works with both scores: Spearman 0.")
-    assert "1 with a published score only, 1 with a computed score only" in told
-    nothing = _caption(compare_scores(THEIRS.head(0), OURS))
-    assert nothing.startswith("No work has both scores.")
-    assert "7 with a computed score only" in nothing
-    constant = _caption(compare_scores(THEIRS[3:4], OURS[3:4]))
+def test_the_title_counts_what_is_undefined_and_never_says_none():
+    told = describe_two(compare_scores(THEIRS, OURS), NAMES)
+    assert told.startswith("Published against computed CD index of 6 works: Spearman 0.")
+    assert "Not shown: 1 with published score only and 1 with computed score only." in told
+    nothing = describe_two(compare_scores(THEIRS.head(0), OURS), NAMES)
+    assert "no work has both scores." in nothing
+    assert "7 with computed score only" in nothing
+    constant = describe_two(compare_scores(THEIRS[3:4], OURS[3:4]), NAMES)
     assert "Spearman undefined" in constant
     assert "None" not in told + nothing + constant
 

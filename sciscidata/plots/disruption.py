@@ -1,0 +1,269 @@
+"""Pictures of the CD index: how it is spread, and two indices of the same works side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import polars as pl
+
+from sciscidata._support.validate import checked_config
+from sciscidata.errors import ConfigError
+from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
+from sciscidata.plots._parts import (
+    EDGE,
+    collect_some,
+    count_works,
+    draw_classes,
+    signed_log_axis,
+    signed_log_edges,
+)
+from sciscidata.plots.figure import COLOURS, INK, Look, drawing
+from sciscidata.schemas import CD_SCORES, require_columns
+from sciscidata.sources.sciscinet.published_scores import compare_scores
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
+_COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
+_LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_BRIGHT = 0.5  # a share from which the colour is too bright for white letters
+
+
+def plot_disruption(
+    scores: pl.LazyFrame | pl.DataFrame | pl.Series,
+    thresholds: LabelThresholds | None = None,
+    *,
+    eligible: Mapping[str, int] | None = None,
+    drawn: Mapping[str, int] | None = None,
+    **look: Unpack[Look],
+) -> Figure:
+    r"""Plot how the CD index is spread over the label bands, and the class counts before and after a draw.
+
+    Args:
+        scores: ``cd_index`` of every work; nulls are left out. A lazy frame is read in batches. Or a Series.
+        thresholds: where the shaded bands end; ``LabelThresholds()`` when None.
+        eligible: works per disruption label before the draw. Without both counts there is one panel.
+        drawn: works per disruption label in the release, both splits together.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure: the distribution on a signed log axis, and the class counts if they are given.
+
+    Raises:
+        ConfigError: an option of the picture is wrong, or only one of ``eligible`` and ``drawn`` is given.
+        SchemaMismatchError: the frame has no ``cd_index``.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> figure = plot_disruption(pl.Series([-0.2, 0.0, 0.4]), data="three works", width="one")
+        >>> figure.get_suptitle().replace("\n", " ")
+        'Distribution of the CD index of 3 works over the label bands, on log axes. Data: three works.'
+    """
+    if (eligible is None) != (drawn is None):
+        msg = "eligible and drawn are shown side by side. Give both, or neither."
+        raise ConfigError(msg)
+    frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
+    lazy = require_columns(
+        frame, CD_SCORES, frame_name="the scores", stage="plot_disruption", columns=["cd_index"]
+    ).select(pl.col("cd_index").fill_nan(None))
+    batches = (batch.to_series().to_numpy() for batch in collect_some(lazy.drop_nulls()))
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    heights = (60, 50) if eligible is not None and drawn is not None else (60,)
+    with drawing(look, heights_mm=heights, ratios=(2, 1)[: len(heights)]) as picture:
+        n_works = _draw_spread(picture.panels[0], batches, cut)
+        picture.panels[0].tick_params(axis="x", labelsize=6 if picture.is_narrow else 7)
+        of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
+        picture.title = f"Distribution of the CD index of {of_works} over the label bands, on log axes."
+        if eligible is not None and drawn is not None:
+            picture.panels[0].set_ylabel("eligible works (log axis)")
+            draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn)
+    return picture.figure
+
+
+def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThresholds) -> int:
+    """Draw a histogram on a signed log axis, linear between the cut-offs; return the number of works."""
+    low, high = thresholds.consolidating_max, thresholds.disruptive_min
+    linear, edges = signed_log_edges(low, high, 31)
+    counts, n_works = np.zeros(edges.size - 1, np.int64), 0
+    for values in batches:
+        counts += np.histogram(values, edges)[0]
+        n_works += values.size
+    axes.stairs(counts, edges, fill=True, color=INK)
+    signed_log_axis(axes, "x", linear)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(0, max(10.0, 5.0 * float(counts.max(initial=1))))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.minorticks_off()
+    ends = np.clip([-EDGE, low, high, EDGE], -EDGE, EDGE)
+    # Where they lie in the picture, from 0 at its left to 1: the middle of a band is not that of its numbers.
+    places = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
+    for i, label in enumerate(_LABELS):
+        if places[i] < places[i + 1]:
+            axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
+            middle = (places[i] + places[i + 1]) / 2
+            axes.text(
+                *(middle, 0.97, label), color=COLOURS[label], ha="center", va="top", transform=axes.transAxes, size=7
+            )
+    axes.set_xlabel("CD index (signed log axis)")
+    axes.set_ylabel("works (log axis)")
+    return n_works
+
+
+def plot_comparison(
+    published: pl.LazyFrame | pl.DataFrame,
+    computed: pl.LazyFrame | pl.DataFrame,
+    compared: Mapping[str, Any] | None = None,
+    thresholds: LabelThresholds | None = None,
+    **look: Unpack[Look],
+) -> Figure:
+    """Plot published against computed CD index, and how often both give one label.
+
+    (a) works by both scores, on signed log axes with the cut-offs dashed; equal scores lie on the diagonal. (b) works
+    by both labels, each column adding up to 100%. The title counts the works with one of the two scores only.
+
+    Args:
+        published: ``work_id`` and ``cd_index``.
+        computed: the same.
+        compared: what ``compare_scores`` says of them; computed here when None.
+        thresholds: where labels end; ``LabelThresholds()`` when None.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with two panels.
+
+    Raises:
+        ConfigError: an option of the picture is wrong.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
+        >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
+        >>> len(plot_comparison(theirs, ours).axes)  # and the scale of the colours
+        3
+    """
+    return _plot_two((published, computed), ("published", "computed"), compared, thresholds, look)
+
+
+def plot_windows(
+    shorter: pl.LazyFrame | pl.DataFrame,
+    longer: pl.LazyFrame | pl.DataFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    windows: tuple[int | None, int | None] = (5, 10),
+    **look: Unpack[Look],
+) -> Figure:
+    """Plot the CD index of one citation window against that of another, and how often both give one label.
+
+    Args:
+        shorter: ``work_id`` and ``cd_index``, for example of ``CDConfig(window_years=5)``.
+        longer: the same, of the other window.
+        thresholds: where labels end; ``LabelThresholds()`` when None.
+        windows: years of both windows, to name them; None: no upper bound.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with two panels, as in ``plot_comparison``.
+
+    Raises:
+        ConfigError: an option of the picture is wrong.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> five = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.5, -0.1]})
+        >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
+        >>> plot_windows(five, ten).axes[0].get_ylabel()
+        'CD₁₀ (signed log axis)'
+    """
+    first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
+    return _plot_two((shorter, longer), (first, second), None, thresholds, look)
+
+
+def _plot_two(
+    frames: tuple[pl.LazyFrame | pl.DataFrame, pl.LazyFrame | pl.DataFrame],
+    names: tuple[str, str],
+    compared: Mapping[str, Any] | None,
+    thresholds: LabelThresholds | None,
+    look: Look,
+) -> Figure:
+    """Draw the plane of two indices of the same works and the table of both labels."""
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    compared = compare_scores(*frames, cut) if compared is None else compared
+    left, right = (
+        frame.lazy().select("work_id", pl.col("cd_index").fill_nan(None).alias(name)).drop_nulls()
+        for name, frame in zip(("published", "computed"), frames, strict=True)
+    )
+    both = left.join(right, on="work_id").select("published", "computed").collect(engine="streaming")
+    with drawing(look, heights_mm=(80, 78), ratios=(1.3, 1)) as picture:
+        _draw_plane(picture.panels[0], both, cut, names)
+        _draw_labels(picture.panels[1], compared, names)
+        picture.title = describe_two(compared, names)
+    return picture.figure
+
+
+def _draw_plane(axes: Axes, both: pl.DataFrame, thresholds: LabelThresholds, names: tuple[str, str]) -> None:
+    from matplotlib.colors import LogNorm
+
+    low, high = thresholds.consolidating_max, thresholds.disruptive_min
+    linear, edges = signed_log_edges(low, high, 25)
+    values = [both[name].to_numpy() for name in ("published", "computed")]
+    counts, _, _ = np.histogram2d(*values, bins=(edges, edges))
+    shown = np.ma.masked_equal(counts.T, 0)  # an empty cell has no colour
+    norm = LogNorm(vmin=1, vmax=max(2.0, counts.max()))
+    drawn = axes.pcolormesh(edges, edges, shown, cmap=_COLOURS, norm=norm, rasterized=True)
+    axes.plot([-1, 1], [-1, 1], color="black", linewidth=0.6, alpha=0.6)
+    for cut in (low, high):
+        for line in (axes.axvline, axes.axhline):
+            line(cut, color="black", linewidth=0.6, linestyle=(0, (4, 4)), alpha=0.6)
+    for axis in ("x", "y"):
+        signed_log_axis(axes, axis, linear)
+    axes.figure.colorbar(drawn, ax=axes, label="works (log scale)", shrink=0.8)
+    axes.set_aspect("equal")
+    for tick in axes.get_xticklabels():
+        tick.set(rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_xlabel(f"{_index(names[0])} (signed log axis)")
+    axes.set_ylabel(f"{_index(names[1])} (signed log axis)")
+    axes.set_title("a", loc="left", fontweight="bold")
+
+
+def _index(name: str) -> str:
+    return name if "CD" in name else f"{name} CD index"
+
+
+def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]) -> None:
+    """Draw the table of labels, its axes in the order of the plane next to it."""
+    counts = np.zeros((3, 3), np.int64)  # computed, published
+    for cell in compared["labels"]:
+        counts[_LABELS.index(cell["computed"]), _LABELS.index(cell["published"])] = cell["works"]
+    totals = counts.sum(axis=0)
+    shares = counts / np.maximum(totals, 1)
+    axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="lower")
+    for row, column in np.ndindex(3, 3):
+        text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[column] else "")
+        colour = "white" if shares[row, column] < _BRIGHT else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+    axes.set_xticks(range(3), _LABELS, fontsize=7)
+    axes.set_yticks(range(3), _LABELS, rotation=90, va="center", fontsize=7)
+    axes.tick_params(length=0)
+    axes.set_xlabel(f"label by {_index(names[0])}")
+    axes.set_ylabel(f"label by {_index(names[1])}")
+    axes.set_title("b", loc="left", fontweight="bold")
+
+
+def describe_two(compared: Mapping[str, Any], names: tuple[str, str]) -> str:
+    """Say in sentences what ``compare_scores`` found."""
+    first, second = names
+    what = f"{first} against {second}" if "CD" in first else f"{first.capitalize()} against {second} CD index"
+    if not compared["both"]:
+        text = f"{what}: no work has both scores."
+    else:
+        spearman = "undefined" if compared["spearman"] is None else f"{compared['spearman']:.3f}"
+        same = f"same sign {compared['same_sign']:.1%}, same label {compared['same_label']:.1%}"
+        text = f"{what} of {count_works(compared['both'])}: Spearman {spearman}, {same}."
+    text += " (a) Works by both scores, cut-offs dashed; (b) works by both labels, columns add up to 100%."
+    only = {first: compared["only_published"], second: compared["only_computed"]}
+    hidden = [f"{n:,} with {name} score only" for name, n in only.items() if n]
+    return text + (f" Not shown: {' and '.join(hidden)}." if hidden else "")

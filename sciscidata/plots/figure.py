@@ -1,0 +1,254 @@
+"""How every picture looks and is saved: for one or two columns of a journal, as PNG, SVG or PDF."""
+
+from __future__ import annotations
+
+import textwrap
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from sciscidata._support.terminal import printable
+from sciscidata._support.validate import suggest
+from sciscidata.errors import ConfigError
+from sciscidata.release.release import Release
+from sciscidata.schemas import Corpus
+from sciscidata.storage import atomic_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: One colour per label everywhere; colour-blind readers can tell them apart (Okabe & Ito 2008).
+COLOURS: Final = {
+    "disruptive": "#D55E00",
+    "consolidating": "#0072B2",
+    "neutral": "#777777",
+    "novel": "#007A59",  # their green, darker: as text it has to be read
+    "conventional": "#A3487E",  # their purple, darker
+    "balanced": "#777777",
+}
+INK: Final = "#333333"
+PALE: Final = "#BBBBBB"
+
+_COLUMNS_MM: Final = {"one": 85.0, "two": 180.0}
+_MM_PER_INCH: Final = 25.4
+_MM_PER_LETTER: Final = 1.5  # of a title
+_FORMATS: Final = (".png", ".svg", ".pdf")
+_DPI: Final = 300
+_STYLE: Final[dict[str, Any]] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "figure.titlesize": 8,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.0,
+    "svg.hashsalt": "sciscidata",  # else ids in the file are random
+    "pdf.fonttype": 42,  # journals refuse Type 3
+}
+_NAMES: Final = {
+    "synthetic": "a synthetic world",
+    "records": "OpenAlex records",
+    "openalex": "the OpenAlex API",
+    "snapshot": "the OpenAlex snapshot",
+    "sciscinet": "SciSciNet",
+}
+_LOCK: Final = threading.RLock()  # matplotlib's settings are global
+
+
+class Look(TypedDict, total=False):
+    """Keywords of every ``plot_*`` function: where a picture goes, and what it says of its data.
+
+    Attributes:
+        data: what the numbers are of: a name, a ``Corpus`` or a ``Release``. The title ends with it.
+        title: replaces the sentence that describes the picture; "" leaves it out, for a caption below. The sentence is
+            the label of the figure in any case (``figure.get_label()``), and the title of the file.
+        width: ``"one"`` column of a journal (85 mm) or ``"two"`` (180 mm, the default).
+        path: file to write: PNG, SVG or PDF by its suffix. An existing file is replaced.
+        ax: an Axes to draw in, or a list of as many as the picture has panels; else a figure is made.
+    """
+
+    data: str | Corpus | Release | Mapping[str, Any] | None
+    title: str | None
+    width: Literal["one", "two"]
+    path: str | Path | None
+    ax: Axes | Sequence[Axes] | npt.NDArray[Any] | None
+
+
+@dataclass
+class Picture:
+    """A picture while it is drawn; ``title`` is the sentence that describes it, without the name of its data."""
+
+    figure: Figure
+    panels: list[Axes]
+    width_mm: float
+    title: str = ""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it fills one column."""
+        return self.width_mm < _COLUMNS_MM["two"]
+
+
+@contextmanager
+def drawing(
+    look: Look, *, heights_mm: Sequence[float], ratios: Sequence[float] = (), stacked: bool = False, share: str = ""
+) -> Generator[Picture]:
+    """Give panels to draw in; then write the title, and the file if one is asked for.
+
+    Panels lie side by side across two columns (``ratios`` of their widths), unless ``stacked``, and one below the other
+    in one column. ``heights_mm`` holds the height of each panel; side by side the first one counts. ``share`` names the
+    axis that all panels have in common.
+
+    Raises:
+        ConfigError: a keyword is unknown or wrong.
+        StorageError: the file cannot be written.
+    """
+    from matplotlib import rc_context
+
+    from sciscidata.plots._notebook_figure import NotebookFigure
+
+    n = len(heights_mm)
+    path, width_mm = _check(look, n)
+    given = _axes_of(look)
+    style: dict[Any, Any] = {} if given else _STYLE
+    with _LOCK, rc_context(style):
+        if given:
+            panels = given
+            picture = Picture(panels[0].figure.figure, panels, width_mm)
+        else:
+            below = stacked or width_mm < _COLUMNS_MM["two"]
+            height = sum(heights_mm) if below else heights_mm[0]
+            figure = NotebookFigure(figsize=(width_mm / _MM_PER_INCH, height / _MM_PER_INCH), layout="constrained")
+            grid = {"height_ratios": heights_mm} if below else {"width_ratios": ratios or [1] * n}
+            common: dict[str, Any] = {"sharex": share == "x" and below, "sharey": share == "y" and not below}
+            axes = figure.subplots(n if below else 1, 1 if below else n, squeeze=False, **grid, **common)
+            picture = Picture(figure, [*axes.flat], width_mm)
+        yield picture
+        caption, asked = _whole_title(picture.title, look.get("data")), look.get("title")
+        picture.figure.set_label(caption)
+        title = plain(caption if asked is None else asked)
+        wrapped = textwrap.fill(title, int(width_mm / _MM_PER_LETTER), break_on_hyphens=False)
+        if not given and title:
+            picture.figure.suptitle(wrapped, x=0.01, ha="left")
+        elif title and n == 1:
+            picture.panels[0].set_title(wrapped)
+        if path is not None:
+            save(picture.figure, path, title=caption, dpi=_DPI)
+
+
+def letter_panels(picture: Picture) -> None:
+    """Write a, b, ... above the panels, as the title calls them."""
+    for letter, panel in zip("abcd", picture.panels, strict=False):
+        panel.set_title(letter, loc="left", fontweight="bold")
+
+
+def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
+    known = Look.__annotations__
+    for name in look:
+        if name not in known:
+            remedy = suggest(name, known) or f" It has {', '.join(known)}."
+            msg = f"a picture has no option {name!r}.{remedy}"
+            raise ConfigError(msg)
+    width = look.get("width", "two")
+    if width not in _COLUMNS_MM:
+        msg = f"width is {width!r}, needs 'one' (85 mm) or 'two' (180 mm). For another size draw into axes of your own."
+        raise ConfigError(msg)
+    given, path = _axes_of(look), look.get("path")
+    if given and len(given) != n_panels:
+        msg = f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}."
+        raise ConfigError(msg)
+    if path is not None and Path(path).suffix.lower() not in _FORMATS:
+        msg = (
+            f"a picture is written as PNG, SVG or PDF, got {Path(path).name!r}. Let its name end in .png, .svg or .pdf."
+        )
+        raise ConfigError(msg)
+    return None if path is None else Path(path), _COLUMNS_MM[width]
+
+
+def _axes_of(look: Look) -> list[Axes]:
+    ax = look.get("ax")
+    return [] if ax is None else [*np.ravel(np.asarray(ax, dtype=object))]
+
+
+def _whole_title(sentence: str, data: object) -> str:
+    name = name_data(data)
+    return f"{sentence} Data: {name}." if sentence and name else sentence
+
+
+def name_data(data: object) -> str:
+    """Name what numbers were computed from, as a title says it; "" where it is not known.
+
+    Example:
+        >>> name_data({"kind": "synthetic", "config": {"n_works": 20_000}})
+        'a synthetic world of 20,000 works'
+        >>> name_data("hep-th"), name_data(None)
+        ('hep-th', '')
+    """
+    if data is None or isinstance(data, str):
+        return data or ""
+    if isinstance(data, Release):
+        data = data.manifest.get("source")
+    facts: Any = data.provenance if isinstance(data, Corpus) else data
+    if not isinstance(facts, Mapping):
+        msg = f"data is a {type(data).__name__}, needs a name, a Corpus or a Release."
+        raise ConfigError(msg)
+    kind = facts.get("kind")
+    name = _NAMES.get(str(kind), str(kind or ""))
+    config: Any = facts.get("config")
+    n_works = facts.get("works", config.get("n_works") if isinstance(config, Mapping) else None)
+    date = facts.get("data_date")
+    of = f" of {n_works:,} works" if isinstance(n_works, int) and name else ""
+    return name + of + (f", {date[:10]}" if isinstance(date, str) else "")
+
+
+def plain(text: str) -> str:
+    r"""Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged.
+
+    Example:
+        >>> plain("runs/$x^2$")
+        'runs/\\$x^2\\$'
+    """
+    return printable(text).replace("$", r"\$")
+
+
+def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -> None:
+    """Write a figure as PNG, SVG or PDF by the suffix, without a window system; equal figures give equal bytes.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".") or "png"
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    FigureCanvasAgg(figure)
+    with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}), atomic_file(path) as new:
+        metadata = {**dates.get(kind, {}), **({"Title": title} if title else {})}
+        figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)
+
+
+def fit_text(text: str, n_letters: int) -> str:
+    r"""Break a long name into lines.
+
+    Example:
+        >>> fit_text("Biochemistry, Genetics and Molecular Biology", 26)
+        'Biochemistry, Genetics and\nMolecular Biology'
+    """
+    return textwrap.fill(plain(text), n_letters)

@@ -1,0 +1,61 @@
+"""Intervals of shares and of means, at 95 %."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Float64Array = npt.NDArray[np.float64]
+_Z: Final = NormalDist().inv_cdf(0.975)
+
+
+def wilson_interval(successes: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
+    """Return the ends of Wilson's interval of a share; NaN where ``n`` is 0.
+
+    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+
+    Example:
+        >>> low, high = wilson_interval([0, 5], [10, 10])
+        >>> low.round(3).tolist(), high.round(3).tolist()
+        ([0.0, 0.237], [0.278, 0.763])
+    """
+    k, n = np.asarray(successes, np.float64), np.asarray(n, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share, over = k / n, _Z**2 / n
+        half = _Z * np.sqrt(share * (1 - share) / n + over / (4 * n)) / (1 + over)
+        middle = (share + over / 2) / (1 + over)
+        return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def mean_interval(mean: npt.ArrayLike, deviation: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
+    """Return the ends of Student's interval of a mean; NaN below two values. ``deviation`` is that of the sample.
+
+    Example:
+        >>> low, high = mean_interval([0.0, 0.0], [1.0, 1.0], [2, 100])
+        >>> low.round(2).tolist(), high.round(2).tolist()
+        ([-8.98, -0.2], [8.98, 0.2])
+    """
+    mean, deviation, n = (np.asarray(part, np.float64) for part in (mean, deviation, n))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = _student(n - 1) * deviation / np.sqrt(n)
+    return mean - half, mean + half
+
+
+def _student(freedom: Float64Array) -> Float64Array:
+    """The 97.5 % quantile of Student's t: exact for one and two degrees of freedom, else within 0.2 %.
+
+    Source: Abramowitz & Stegun 1964, 26.7.5.
+    """
+    z, v = _Z, np.where(freedom > 2, freedom, np.nan)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
+    )
+    series = z + sum(term / v**power for power, term in enumerate(terms, 1))
+    exact = np.select([freedom == 1, freedom == 2], [np.tan(0.475 * np.pi), 0.95 * np.sqrt(2 / (1 - 0.95**2))], np.nan)
+    return np.where(freedom > 2, series, exact)

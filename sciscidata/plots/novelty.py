@@ -1,0 +1,354 @@
+"""Pictures of novelty: the plane of its two scores or two z with the regions of the labels, and z by year."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata._support.quantiles import counted_quantiles
+from sciscidata._support.validate import checked_config
+from sciscidata.errors import SchemaMismatchError
+from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
+from sciscidata.last_year_of_data import find_last_year
+from sciscidata.plots._parts import collect_some, count_works, draw_classes
+from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
+from sciscidata.plots.intervals import wilson_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
+_GRID = 45  # hexagons across
+_BAND = (0.1, 0.5, 0.9)
+#: Colour, marker and line of each series, which tell them apart in grey too.
+_SERIES = {
+    "z_median": ("#0072B2", "o", "-", "median pair: conventionality"),
+    "z_p10": ("#D55E00", "s", "--", "10th percentile: tail novelty where below 0"),
+}
+
+Float64Array = npt.NDArray[np.float64]
+
+
+def plot_novelty(
+    scored: pl.LazyFrame | pl.DataFrame,
+    eligible: pl.LazyFrame | pl.DataFrame,
+    thresholds: LabelThresholds,
+    *,
+    eligible_counts: Mapping[str, int],
+    drawn_counts: Mapping[str, int],
+    n_unlabelled: int = 0,
+    cut: float | None = None,
+    **look: Unpack[Look],
+) -> Figure:
+    """Plot works in the novelty-conventionality plane with the regions of the labels, and the class counts.
+
+    By the rule ``"margin"`` the plane is that of the two scores, by ``"uzzi"`` that of the two z.
+
+    Args:
+        scored: ATYPICALITY of all scored works; Uzzi's rule takes its median from these.
+        eligible: ATYPICALITY of the works to show; nulls are left out.
+        thresholds: the rule, and where its regions end.
+        eligible_counts: works per novelty label before the draw.
+        drawn_counts: works per novelty label in the release, both splits together.
+        n_unlabelled: works in the release without a novelty label; no bar shows them.
+        cut: the cut of Uzzi's rule, if it is already known; found in ``scored`` when None.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with two panels.
+
+    Raises:
+        ConfigError: an option of the picture is wrong.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> scored = pl.DataFrame({"novelty_score": [0.9, 0.2], "conventionality_score": [0.3, 0.8]})
+        >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
+        >>> figure = plot_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts)
+        >>> figure.get_suptitle()
+        'Novelty and conventionality of 2 eligible works, and the regions of the labels by the rule "margin".'
+    """
+    with drawing(look, heights_mm=(82, 55), ratios=(1.5, 1)) as picture:
+        plane, classes = picture.panels
+        if thresholds.novelty_rule == "uzzi":
+            cut = find_conventionality_cut(scored.lazy(), thresholds) if cut is None else cut
+            points = _points(eligible, "z_median", "z_p10")
+            _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
+        else:
+            points = _points(eligible, "conventionality_score", "novelty_score")
+            _draw_band(plane, thresholds.novelty_margin)
+        n_points, n_seen = _draw_density(plane, points)
+        picture.title = (
+            f"Novelty and conventionality of {n_points:,} eligible works{_beyond(n_points, n_seen)}, "
+            f'and the regions of the labels by the rule "{thresholds.novelty_rule}".'
+        )
+        draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
+    return picture.figure
+
+
+def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+    """Plot for each year the median of z_median and of z_p10, and the band of the middle 80% of works.
+
+    Args:
+        scored: publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
+            after the last year of the others (see find_last_year).
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure: the two z, and below them the number of works.
+
+    Raises:
+        ConfigError: an option of the picture is wrong.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
+        >>> plot_novelty_by_year(scored, width="one").get_suptitle().partition(":")[0]
+        'z of 2 scored works by year of publication'
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
+    found = counted_quantiles(shown, "publication_year", _BAND)
+    by_year = found.filter(column="z_median", share=0.5)
+    last_year = find_last_year(dict(by_year.select("publication_year", "n").rows()))
+    if last_year is not None:  # else one mistaken date would leave a sliver for all other years
+        found, by_year = (frame.filter(pl.col("publication_year") <= last_year) for frame in (found, by_year))
+    years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
+    with drawing(look, heights_mm=(60, 25), stacked=True, share="x") as picture:
+        spread, number = picture.panels
+        for name, (colour, marker, line, meaning) in _SERIES.items():
+            low, middle, high = (found.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
+            # Bars, because a band would bridge years without works and hide a single one.
+            spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
+            spread.plot(years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning)
+        spread.use_sticky_edges = False  # else the lowest band stands on the frame
+        spread.axhline(0, color=INK, lw=0.6)
+        spread.set_ylabel("z of venue pairs")
+        spread.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1 if picture.is_narrow else 2, borderaxespad=0.2)
+        number.bar(years, works, width=0.8, color="#777777")
+        number.set_ylabel("works")
+        number.yaxis.set_major_formatter("{x:,.0f}")
+        number.set_xlabel("year of publication")
+        number.xaxis.set_major_locator(MaxNLocator(integer=True))
+        number.ticklabel_format(axis="x", useOffset=False)
+        if years.size:
+            number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
+        picture.title = (
+            f"z of {count_works(int(works.sum())).replace('work', 'scored work')} by year of publication: "
+            "medians, and the middle 80% of works shaded."
+        )
+    return picture.figure
+
+
+def plot_uzzi_cells(
+    scored: pl.LazyFrame | pl.DataFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    hit: str = "",
+    **look: Unpack[Look],
+) -> Figure:
+    r"""Plot works in the plane of the two z, and the share of each of the four cells of Uzzi et al.
+
+    A work has tail novelty if ``z_p10`` is negative, and high conventionality if ``z_median`` exceeds that of half of
+    the works.
+
+    Args:
+        scored: ATYPICALITY of all scored works; only z_p10, z_median and ``hit`` are read.
+        thresholds: where the cells end; ``LabelThresholds()`` when None.
+        hit: a boolean column, for example of the most cited works. Each cell then shows the share of hits, with its
+            Wilson interval at 95%; "" shows the share of works.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with two panels.
+
+    Raises:
+        ConfigError: an option of the picture is wrong.
+        SchemaMismatchError: ``z_p10``, ``z_median`` or ``hit`` is missing, or mistyped.
+        StorageError: the file cannot be written.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
+
+    Example:
+        >>> scored = pl.DataFrame({"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]})
+        >>> [text.get_text() for text in plot_uzzi_cells(scored).axes[1].texts][0]
+        'novel\n25.0%\n1 work'
+    """
+    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
+    works = scored.lazy()
+    if hit and works.collect_schema().get(hit) != pl.Boolean:
+        msg = f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5%."
+        raise SchemaMismatchError(msg)
+    halves = ["has_tail_novelty", "has_high_conventionality"]
+    hits = (pl.col(hit) if hit else pl.lit(None, pl.Boolean)).alias("hit")
+    cells = compute_uzzi_cells(works, rule).select(*halves, hits).drop_nulls(halves)
+    if hit:
+        cells = cells.drop_nulls("hit")
+    found = cells.group_by(halves).agg(n=pl.len(), hits=pl.col("hit").sum()).collect(engine="streaming")
+    counts = {(tail, high): (n, k) for tail, high, n, k in found.rows()}
+    with drawing(look, heights_mm=(80, 62), ratios=(1.45, 1)) as picture:
+        plane, table = picture.panels
+        points = _points(works, "z_median", "z_p10")
+        _draw_quadrants(plane, points, find_conventionality_cut(works, rule), rule.uzzi_tail_max)
+        n_points, n_seen = _draw_density(plane, points)
+        _draw_cells(table, counts, is_hit=bool(hit))
+        letter_panels(picture)
+        what = "the share of hits in each cell, with its 95% Wilson interval" if hit else "the share of each cell"
+        picture.title = (
+            f"Tail novelty and conventionality of {count_works(n_points)}{_beyond(n_points, n_seen)}: (a) the plane of "
+            f"the two z, (b) {what}."
+        )
+    return picture.figure
+
+
+def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]], *, is_hit: bool) -> None:
+    """Draw the four cells as they lie in the plane: high conventionality to the right, tail novelty below."""
+    total = sum(n for n, _ in counts.values())
+    names = {(True, False): "novel", (True, True): "both", (False, True): "conventional", (False, False): "neither"}
+    shares = np.zeros((2, 2))
+    for (tail, high), name in names.items():
+        n, hits = counts.get((tail, high), (0, 0))
+        of = n if is_hit else total
+        shares[int(not tail), int(high)] = share = (hits if is_hit else n) / of if of else 0.0
+        lines = [name, f"{share:.1%}" if of else "–", count_works(n)]
+        if is_hit and n:
+            low, high_end = (float(end) for end in wilson_interval(hits, n))
+            lines.insert(2, f"{low:.1%} to {high_end:.1%}")
+        axes.text(int(high), int(not tail), "\n".join(lines), ha="center", va="center", fontsize=7)
+    most = max(float(shares.max()), 1e-9)
+    axes.imshow(shares, cmap="Greys", vmin=0, vmax=2.2 * most, origin="lower", aspect="auto")  # never too dark for text
+    axes.set_xticks((0, 1), ("low", "high"))
+    axes.set_yticks((0, 1), ("yes", "no"))
+    axes.tick_params(length=0)
+    axes.set_xlabel("conventionality")
+    axes.set_ylabel("tail novelty")
+
+
+def _beyond(n_points: int, n_seen: int) -> str:
+    return f", {n_points - n_seen:,} of them beyond the edges" if n_seen < n_points else ""
+
+
+def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> pl.LazyFrame:
+    """Return the places of the works in the plane, x and y, without the works that lack one."""
+    return works.lazy().select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
+
+
+def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
+    """Draw in greys how many works lie where; return how many works there are, and how many are seen."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    rows = max(1, int(_GRID / 1.8))
+    extent = (left, right, low, high)
+    grid = {"gridsize": (_GRID, rows), "extent": extent}
+    centres, counts, n_points = _count_cells(points, grid)
+    if not counts.size:
+        return n_points, 0
+    look = {"bins": "log", "mincnt": 1, "cmap": "Greys", "lw": 0.1}
+    cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, **grid, **look)
+    most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
+    cells.set_clim(0.1, most)  # from a tenth of a work: a single one shall not be white
+    # Hexagons stand on the edges too, and a half one looks as if something were cut off.
+    across, up = 0.7 * (right - left) / _GRID, 0.7 * (high - low) / rows
+    axes.set_xlim(left - across, right + across)
+    axes.set_ylim(low - up, high + up)
+    bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
+    bar.ax.set_ylim(1, most)
+    return n_points, int(counts.sum())
+
+
+def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
+    """Count the works in each hexagon, batch by batch, so that no work is kept.
+
+    Returns:
+        The centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
+    """
+    from matplotlib.figure import Figure
+
+    left, right, low, high = grid["extent"]
+    axes = Figure().subplots()
+    centres, counts, n_points = np.empty((0, 2)), np.zeros(0), 0
+    for batch in collect_some(points):
+        n_points += batch.height
+        seen = batch.filter(pl.col("x").is_between(left, right), pl.col("y").is_between(low, high))
+        if seen.height:
+            cells = axes.hexbin(seen["x"].to_numpy(), seen["y"].to_numpy(), **grid)
+            centres, found = np.asarray(cells.get_offsets()), np.asarray(cells.get_array())
+            counts = found + (counts if counts.size else 0.0)
+            axes.clear()
+    return centres[counts > 0], counts[counts > 0], n_points
+
+
+def _draw_band(axes: Axes, margin: float) -> None:
+    """Shade the plane of the scores; the balanced lie on white along the diagonal, as wide as the margin."""
+    ends = np.array([-1.0, 2.0])  # beyond what is seen, like the regions
+    for label, low, high in (("conventional", -3.0, ends - margin), ("novel", ends + margin, 4.0)):
+        axes.fill_between(ends, low, high, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
+    for place in (ends - margin, ends + margin):
+        axes.plot(ends, place, color=INK, lw=0.8, zorder=3)
+    if margin < 1:
+        # Below the other diagonal: z_p10 never exceeds z_median, so sigmoids add up to 1 or more, and no work is there.
+        near, far = (1 - margin) / 6, (1 + margin) / 2
+        _name(axes, near, far, "novel")
+        _name(axes, far, near, "conventional")
+    _name(axes, 0.12, 0.12, "balanced")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("conventionality score (high: usual pair common)")
+    axes.set_ylabel("novelty score (high: rare pairs atypical)")
+
+
+def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> None:
+    """Shade the plane of z by the two cuts; balanced stays white, so that greys are works."""
+    edge = tail_max if cut is None else cut
+    found = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
+    left, right = _view(found.filter(column="x")["quantile"].to_list(), edge)
+    low, high = _view(found.filter(column="y")["quantile"].to_list(), tail_max)
+    wide, tall = right - left, high - low  # more than is seen: shades shall not end at the outermost works
+    for label, across, up in (
+        ("novel", (left - wide, edge), (low - tall, tail_max)),
+        ("conventional", (edge, right + wide), (tail_max, high + tall)),
+    ):
+        axes.fill_between(across, *up, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
+    # Near the upper and the lower end: the works are thickest where the regions meet.
+    bottom, top = low + 0.1 * (tail_max - low), high - 0.1 * (high - tail_max)
+    _name(axes, (left + edge) / 2, bottom, "novel")
+    _name(axes, (edge + right) / 2, top, "conventional")
+    _name(axes, (edge + right) / 2, bottom, "balanced", " (both)")
+    _name(axes, (left + edge) / 2, top, "balanced", "\n(neither)")
+    axes.axvline(edge, color=INK, lw=0.8, zorder=3)
+    axes.axhline(tail_max, color=INK, lw=0.8, zorder=3)
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    axes.set_xlabel(f"median z (high conventionality: above {edge:.3g})")
+    axes.set_ylabel(f"10th percentile of z (tail novelty: below {tail_max:g})")
+
+
+def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
+    """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
+    low, high = ends or (cut, cut)
+    room = 0.2 * max(high - low, 1.0)
+    return min(low, cut - room) - room, max(high, cut + room) + room
+
+
+def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:
+    from matplotlib.patheffects import withStroke
+
+    text = f"{label}{note}"
+    outline = [withStroke(linewidth=3, foreground="white")]  # a box would cover the works beside the letters
+    axes.text(
+        x,
+        y,
+        text,
+        color=COLOURS[label],
+        ha="center",
+        va="center",
+        weight="bold",
+        size=7,
+        zorder=4,
+        path_effects=outline,
+    )

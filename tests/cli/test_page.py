@@ -1,0 +1,122 @@
+"""The page of ``sciscidata describe --html``: self-contained, escaped, and never over somebody's file."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+from sciscidata.cli.main import main
+from sciscidata.config import BuildConfig
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.pipeline import build, export_labelled
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.schemas import WORKS, Corpus
+from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+
+VILE = '<script>alert(1)</script> & "quoted" \x1b[2J'
+
+
+class Reader(HTMLParser):
+    """Notes open tags, addresses and text; complains about tags that are not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("page")
+    source = SyntheticConfig(n_works=3_000)
+    places = {"source": source, "cache_dir": home / "cache"}
+    build(BuildConfig(**places, out=home / "slice", split=SplitConfig(n_train=60, n_test=9)))
+    export_labelled(BuildConfig(**places, out=home / "labelled"))
+    works, citations, provenance = scan_synthetic(SyntheticConfig(n_works=100))
+    vile = works.with_columns(title=pl.lit(VILE), primary_field=pl.lit(VILE)).cast(dict(WORKS))
+    write_corpus(Corpus(vile, citations, {**provenance, "note": VILE}), home / "corpus")
+    return home
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "n_pictures"),
+    [
+        ("slice", "60 train and 9 test works, drawn from a synthetic world of 3,000 works.", 4),
+        ("labelled", "works, from a synthetic world of 3,000 works.", 4),
+        ("corpus", "from a synthetic world of 100 works.", 1),
+    ],
+)
+def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, name, told, n_pictures):
+    page = home / f"{name}.html"
+    for _ in range(2):  # the second replaces the first
+        assert main(["describe", str(home / name), "--html", str(page)]) == 0
+    assert f"page: {page}" in capsys.readouterr().out
+    html = page.read_text("utf-8")
+    read = Reader(html)
+    assert told in read.text
+    assert len([tag for tag, _ in read.tags if tag == "img"]) == n_pictures
+    assert len([tag for tag, _ in read.tags if tag == "article"]) == 20
+    for heading in ("median", "p90", "maximum", "citations", "Fields", "Pictures"):
+        assert heading in read.text
+    addresses = [value for _, attrs in read.tags for key, value in attrs.items() if key in ("src", "href", "action")]
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    assert not re.search(r"url\(|@import|<script|<link|\x1b", html)
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_quantiles_are_those_of_polars(home):
+    page = home / "quantiles.html"
+    main(["describe", str(home / "slice"), "--html", str(page)])
+    works = pl.concat([pl.read_parquet(home / "slice" / f"{split}.parquet") for split in ("train", "test")])
+    cited = works["cited_by_count"]
+    quantiles = [cited.quantile(share, interpolation="linear") for share in (0, 0.1, 0.5, 0.9, 1)]
+    numbers = [f"{cited.len():,}", *(f"{quantile:,.0f}" for quantile in quantiles)]
+    row = re.search(r"<tr><td>citations</td>(.*?)</tr>", page.read_text("utf-8"))
+    assert re.findall(r">([^<]+)<", row[1]) == numbers
+
+
+def test_what_records_hold_is_text_and_no_markup(home):
+    page = home / "vile.html"
+    assert main(["describe", str(home / "corpus"), "--html", str(page)]) == 0
+    html = page.read_text("utf-8")
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;" in html
+
+
+def test_a_file_that_is_no_such_page_stays_unless_asked(home, capsys, tmp_path):
+    thesis = tmp_path / "thesis.html"
+    thesis.write_text("<h1>mine</h1>")
+    assert main(["describe", str(home / "slice"), "--html", str(thesis)]) == 1
+    assert thesis.read_text() == "<h1>mine</h1>"
+    assert "is no page of `describe`. Choose another file, or replace it: --overwrite." in capsys.readouterr().err
+    assert main(["describe", str(home / "slice"), "--html", str(thesis), "--overwrite"]) == 0
+    assert "Release slice" in thesis.read_text("utf-8")
+    assert main(["describe", str(home / "slice"), "--html", str(tmp_path)]) == 1
+    assert "is a folder. Name a file to write" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
+
+
+def test_what_has_no_page_is_named(home, capsys, tmp_path):
+    graph = next((home / "cache").glob("graph-*"))
+    assert main(["describe", str(graph), "--html", str(tmp_path / "a.html")]) == 1
+    assert "is a graph, of which there is no page" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,230 @@
+"""Pictures by year and by field show what Polars and scipy compute, say what they leave out, and end in any format."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from PIL import Image
+
+import sciscidata as ssd
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
+from sciscidata.plots import plot_by_field, plot_by_year, plot_drawn, plot_uzzi_cells, plot_windows, plot_works
+from sciscidata.plots.intervals import mean_interval, wilson_interval
+
+
+@pytest.fixture(scope="module")
+def hepth(shared_data) -> pl.DataFrame:
+    """The labelled papers of cit-HepTh, by the reference values of PyPI cdindex."""
+    known = pl.read_parquet(shared_data / "graph_hepth" / "cd5_reference.parquet")
+    columns = {"work_id": pl.col("id").cast(pl.Int64), "publication_year": pl.col("year").cast(pl.Int32)}
+    return compute_disruption_labels(known.select(**columns, cd_index="cd5").drop_nulls()).collect()
+
+
+def sizes(path) -> tuple[int, ...]:
+    with Image.open(path) as picture:
+        return tuple(round(size / dpi * 25.4) for size, dpi in zip(picture.size, picture.info["dpi"], strict=True))
+
+
+@given(st.integers(0, 500), st.integers(1, 500))
+def test_shares_have_the_interval_of_scipy(k, n):
+    stats = pytest.importorskip("scipy.stats")
+    k = min(k, n)
+    expected = stats.binomtest(k, n).proportion_ci(method="wilson")
+    low, high = wilson_interval(k, n)
+    assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@given(st.integers(2, 400))
+def test_means_have_the_interval_of_scipy(n):
+    stats = pytest.importorskip("scipy.stats")
+    low, high = mean_interval(1.0, 2.0, n)
+    half = stats.t.ppf(0.975, n - 1) * 2 / np.sqrt(n)
+    assert float(high - low) / 2 == pytest.approx(half, rel=2e-3)
+
+
+def test_nothing_has_no_interval():
+    assert np.isnan(wilson_interval(0, 0)).all()
+    assert np.isnan(mean_interval(0.5, np.nan, 1)).all()
+
+
+def values_of(axes, upright=True) -> dict[float, float]:
+    """What the dots of a panel say, by place; hollow ones too."""
+    dots = [line for line in axes.lines if line.get_linestyle() == "None"]
+    points = [point for line in dots for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    return {float(x): float(y) for x, y in points} if upright else {float(y): float(x) for x, y in points}
+
+
+def hollow_of(axes) -> set[float]:
+    return {float(x) for line in axes.lines if line.get_markerfacecolor() == "white" for x in line.get_xdata()}
+
+
+def test_a_year_shows_the_share_and_the_mean_of_its_works(hepth):
+    figure = plot_by_year(hepth, data="cit-HepTh")
+    by_year = hepth.group_by("publication_year").agg(
+        share=(pl.col("disruption_label") == "disruptive").mean(), mean=pl.col("cd_index").mean()
+    )
+    for axes, name in zip(figure.axes, ("share", "mean"), strict=True):
+        shown = values_of(axes)
+        expected = dict(by_year.select("publication_year", name).rows())
+        assert shown == pytest.approx({year: value for year, value in expected.items() if year in shown})
+        assert shown.keys() == set(range(1992, 2003))
+        assert not hollow_of(axes)
+    assert figure.get_label().startswith("25,835 works by year of publication: (a) share disruptive with 95% Wilson")
+    assert figure.get_label().endswith("Data: cit-HepTh.")
+
+
+def test_unsure_years_are_hollow_and_the_title_says_why(hepth):
+    few = pl.concat([hepth.filter(publication_year=1992).head(5), hepth.filter(pl.col("publication_year") != 1992)])
+    figure = plot_by_year(few, complete_until=1999)
+    assert hollow_of(figure.axes[0]) == {2000.0, 2001.0, 2002.0, 2003.0} & values_of(figure.axes[0]).keys()
+    assert "Hollow: no complete citation window (after 1999). Not shown: 5 works before 1993." in figure.get_label()
+    middle = pl.concat([hepth.filter(publication_year=1995).head(5), hepth.filter(pl.col("publication_year") != 1995)])
+    figure = plot_by_year(middle)
+    assert hollow_of(figure.axes[1]) == {1995.0}
+    assert "Hollow: fewer than 30 works." in figure.get_label()
+
+
+def test_a_mistaken_year_leaves_the_others_their_room(hepth):
+    odd = hepth.head(2).with_columns(publication_year=pl.Series([-(2**31), 2**31 - 1], dtype=pl.Int32))
+    for figure in (plot_by_year(pl.concat([hepth, odd])), plot_works(pl.concat([hepth, odd]))):
+        low, high = figure.axes[0].get_xlim()
+        assert 1990 < low < high < 2005
+
+
+def test_fields_stand_in_the_order_of_their_share():
+    rows = [("Law", "disruptive", 0.5)] * 3 + [("Medicine", "neutral", 0.0)] * 40 + [(None, "neutral", 0.0)] * 2
+    rows += [("Medicine", "disruptive", 0.2)] * 40
+    works = pl.DataFrame(rows, schema=["primary_field", "disruption_label", "cd_index"], orient="row")
+    figure = plot_by_field(works)
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["Law (3)", "Medicine (80)"]
+    share, mean = figure.axes
+    assert values_of(share, upright=False)[1.0] == 0.5
+    assert values_of(mean, upright=False) == pytest.approx({0.0: 0.5, 1.0: 0.1})
+    assert "Not shown: 2 works without a field." in figure.get_label()
+    many = pl.DataFrame({"primary_field": [f"f{i:02}" for i in range(40) for _ in range(i + 1)]})
+    many = many.with_columns(disruption_label=pl.lit("neutral"), cd_index=pl.lit(0.0))
+    figure = plot_by_field(many)
+    assert len(figure.axes[0].get_yticklabels()) == 26
+    assert f"Not shown: {sum(range(1, 15))} works in smaller fields." in figure.get_label()
+
+
+def test_a_panel_is_left_out_on_request(hepth):
+    assert len(plot_by_year(hepth, score="").axes) == len(plot_by_year(hepth, label="").axes) == 1
+    ours = Figure().subplots(2)
+    assert plot_by_year(hepth, ax=ours).axes == [*ours]
+    assert plot_by_year(hepth, label="", ax=ours[0]) is ours[0].figure
+    assert ours[0].get_title().startswith("25,835 works by year of publication: mean CD index")
+
+
+def test_drawn_works_are_shown_as_shares_beside_eligible_ones(hepth):
+    drawn = ssd.draw_split(hepth, ssd.SplitConfig(n_train=300, n_test=30)).join(hepth, on="work_id")
+    figure = plot_drawn(hepth.lazy(), drawn)
+    (axes,) = figure.axes
+    heights = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axes.patches}
+    for frame, shown in ((hepth, heights), (drawn, dict(zip(*axes.lines[0].get_data(), strict=True)))):
+        counts = dict(frame["publication_year"].value_counts().rows())
+        assert shown == pytest.approx({year: counts.get(round(year), 0) / frame.height for year in shown})
+    assert figure.get_label() == "330 works drawn from 25,835 works, as shares of each by year of publication."
+
+
+def test_two_windows_of_one_graph_are_compared(hepth):
+    figure = plot_windows(hepth, hepth.with_columns(-pl.col("cd_index")), data="cit-HepTh")
+    assert figure.get_label().startswith("CD₅ against CD₁₀ of 25,835 works: Spearman -1.000")
+    assert plot_windows(hepth, hepth, windows=(5, None)).axes[0].get_ylabel().startswith("CD of all years")
+
+
+def test_the_four_cells_count_every_work_with_two_z():
+    rng = np.random.default_rng(0)
+    z = pl.DataFrame({"z_median": rng.normal(2, 2, 500), "z_p10": rng.normal(0, 1, 500), "top": rng.random(500) < 0.2})
+    z = z.with_columns(z_p10=pl.when(pl.int_range(pl.len()) > 0).then("z_p10"))
+    texts = [text.get_text().split("\n") for text in plot_uzzi_cells(z).axes[1].texts]
+    assert [lines[0] for lines in texts] == ["novel", "both", "conventional", "neither"]
+    assert sum(int(lines[-1].split()[0]) for lines in texts) == 499
+    texts = [text.get_text().split("\n") for text in plot_uzzi_cells(z, hit="top").axes[1].texts]
+    shares = [float(lines[1].rstrip("%")) * int(lines[-1].split()[0]) / 100 for lines in texts]
+    assert sum(shares) == pytest.approx(z[1:]["top"].sum(), abs=0.5)
+    with pytest.raises(SchemaMismatchError, match="'tops' is no column of true and false"):
+        plot_uzzi_cells(z, hit="tops")
+
+
+EMPTY = pl.DataFrame(
+    schema={"work_id": pl.Int64, "publication_year": pl.Int32, "primary_field": pl.String, "cd_index": pl.Float64}
+    | dict.fromkeys(("z_p10", "z_median"), pl.Float64)
+    | dict.fromkeys(VOCABULARIES, pl.String)
+)
+
+
+@pytest.mark.parametrize("width", ["one", "two"])
+@pytest.mark.parametrize("n", [0, 1])
+def test_nothing_and_one_work_can_be_drawn(tmp_path, width, n):
+    one = {"work_id": [1], "publication_year": [2000], "primary_field": ["Law"], "cd_index": [0.5], "z_p10": [1.0]}
+    row = pl.DataFrame(one | {"z_median": [2.0], "disruption_label": ["disruptive"], "novelty_label": ["novel"]})
+    works = row.cast(dict(EMPTY.schema)).select(EMPTY.columns).head(n)
+    for i, draw in enumerate((plot_by_year, plot_by_field, plot_works, plot_uzzi_cells)):
+        draw(works, width=width, path=tmp_path / f"{i}.png")
+    plot_drawn(works, works, width=width, path=tmp_path / "drawn.png")
+    plot_windows(works, works, width=width, path=tmp_path / "windows.png")
+    assert {sizes(path)[0] for path in tmp_path.iterdir()} == {85 if width == "one" else 180}
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_equal_works_give_equal_bytes_in_every_format(tmp_path, hepth, suffix):
+    for name in "ab":
+        plot_by_year(hepth, score="", width="one", path=tmp_path / f"{name}.{suffix}", data="<cit-HepTh> $x$")
+    first, second = (path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert first == second
+    assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
+    if suffix == "png":
+        with Image.open(tmp_path / "a.png") as picture:
+            assert picture.text["Title"].endswith("Data: <cit-HepTh> $x$.")
+
+
+def test_a_figure_shows_itself_in_a_notebook(hepth):
+    assert plot_by_year(hepth, score="")._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"widht": "one"}, r"a picture has no option 'widht'. Did you mean width\?"),
+        ({"width": 3}, "width is 3, needs 'one' \\(85 mm\\) or 'two'"),
+        ({"path": "a.jpg"}, r"as PNG, SVG or PDF, got 'a\.jpg'"),
+        ({"ax": Figure().subplots()}, "ax holds 1 Axes, this picture has 2 panels"),
+        ({"data": 3}, "data is a int, needs a name, a Corpus or a Release"),
+        ({"label": "disruptve"}, r"label is 'disruptve', needs one of .*Did you mean disruptive\?"),
+        ({"score": "cd"}, "score is 'cd', needs one of cd_index, "),
+        ({"score": "", "label": ""}, "there is nothing to show"),
+    ],
+)
+def test_a_wrong_option_is_refused(tmp_path, monkeypatch, hepth, options, told):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=told):
+        plot_by_year(hepth, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_frame_without_its_columns_is_refused(hepth):
+    with pytest.raises(SchemaMismatchError, match="plot_by_field: the labelled works lacks column 'primary_field'"):
+        plot_by_field(hepth)
+
+
+def test_a_picture_names_its_source(hepth):
+    world = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=500))
+    figure = plot_works(world.works, data=world, title="")
+    assert figure.get_label().endswith("Data: a synthetic world of 500 works.")
+    assert figure.get_suptitle() == ""
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(1990, 1999), st.floats(-1, 1)), min_size=1, max_size=60))
+def test_every_estimate_lies_in_the_picture(rows):
+    works = pl.DataFrame(rows, schema={"publication_year": pl.Int32, "cd_index": pl.Float64}, orient="row")
+    figure = plot_by_year(compute_disruption_labels(works).collect(), few=4)
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        assert all(low - 1e-12 <= value <= high + 1e-12 for value in values_of(axes).values())
