@@ -27,6 +27,7 @@ from sciscidata.errors import InputNotFoundError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import plot_by_field, plot_by_year, plot_disruption, plot_works
 from sciscidata.plots.figure import name_data
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import PICTURES
 from sciscidata.release.release import read_release
@@ -229,7 +230,9 @@ def _scan_lines(path: Path) -> pl.LazyFrame:
 def _describe_corpus(path: Path) -> _Page:
     works, _, provenance = scan_corpus(path)
     counts = {name: provenance[name] for name in ("works", "citations") if isinstance(provenance.get(name), int)}
-    first = works.head(_N_EXAMPLES).collect().with_columns(openalex_id=pl.format("W{}", "work_id"))
+    own = ORIGINAL_ID in works.collect_schema()
+    shown_id = pl.col(ORIGINAL_ID).cast(pl.String) if own else pl.format("W{}", "work_id")
+    first = works.head(_N_EXAMPLES).with_columns(openalex_id=shown_id).collect()
     return _Page(
         f"Corpus {path.resolve().name}",
         f"{', '.join(f'{n:,} {name}' for name, n in counts.items())}, from {name_data(provenance)}.",

@@ -66,6 +66,7 @@ _NAMES: Final = {
     "openalex": "the OpenAlex API",
     "snapshot": "the OpenAlex snapshot",
     "sciscinet": "SciSciNet",
+    "tables": "tables",
 }
 _LOCK: Final = threading.RLock()  # matplotlib's settings are global
 

@@ -294,8 +294,9 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
                 writers[name].write_table(_to_arrow(frame))
     report = reading.report()
     _log_skipped(report)
-    told = "records: parsed %s works of %s files once; later queries of this session read the result"
-    _LOG.info(told, f"{report['works']:,}", len(files))
+    count = "1 file" if len(files) == 1 else f"{len(files):,} files"
+    told = "records: parsed %s works of %s once; later queries of this session read the result"
+    _LOG.info(told, f"{report['works']:,}", count)
 
 
 def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)

@@ -15,6 +15,7 @@ from sciscidata.pipeline import build, export_labelled
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
+from sciscidata.sources.tables.frames import from_tables
 
 VILE = '<script>alert(1)</script> & "quoted" \x1b[2J'
 
@@ -120,3 +121,10 @@ def test_what_has_no_page_is_named(home, capsys, tmp_path):
     assert main(["describe", str(graph), "--html", str(tmp_path / "a.html")]) == 1
     assert "is a graph, of which there is no page" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_works_of_own_tables_keep_their_ids(tmp_path):
+    tables = {"work_id": ["P1", "P2"], "publication_year": [2000, 2001]}, {"citing_id": ["P2"], "cited_id": ["P1"]}
+    write_corpus(from_tables(*map(pl.DataFrame, tables)), tmp_path / "corpus")
+    assert main(["describe", str(tmp_path / "corpus"), "--html", str(tmp_path / "page.html")]) == 0
+    assert {"P1 · 2000", "P2 · 2001"} <= {*re.findall(r">([^<]+)<", (tmp_path / "page.html").read_text())}

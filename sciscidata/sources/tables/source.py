@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import short_repr
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
@@ -91,6 +91,7 @@ class TablesConfig:
     quotes: bool | None = None
 
     __repr__ = short_repr
+    _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
