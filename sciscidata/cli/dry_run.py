@@ -23,6 +23,7 @@ from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, snapshot_bytes
 from sciscidata.sources.synthetic.source import SyntheticConfig
+from sciscidata.sources.tables.source import TablesConfig, find_table_files, table_bytes
 
 #: Measured on two cores (benchmarks/README.md): compressed bytes parsed, and citations through graph and both measures.
 _PARSED_PER_S: Final = 30e6
@@ -105,6 +106,9 @@ def _measure(config: BuildConfig) -> _Amount:
         works = round(n_bytes / _BYTES_PER_SNAPSHOT_WORK)
         line = f"the snapshot {source.folder}, {n_bytes:,} bytes: about {works:,} works"
         return _Amount(line, works, works * _REFERENCES_PER_WORK, n_bytes)
+    if isinstance(source, TablesConfig):
+        n_bytes, n_files = table_bytes(source), sum(map(len, find_table_files(source).values()))
+        return _Amount(f"{n_files:,} tables, {n_bytes:,} bytes", parsed_bytes=n_bytes)
     assert isinstance(source, SciSciNetConfig)
     tables = scan_sciscinet(source).tables
     return _Amount(f"SciSciNet, {len(tables)} tables of {source.folder}: {', '.join(tables)}")
@@ -141,6 +145,9 @@ def _list_counts(counts: Mapping[str, int]) -> str:
 
 
 def _describe_time(amount: _Amount) -> str:
+    if amount.citations is None and amount.parsed_bytes:
+        seconds = _START_S + amount.parsed_bytes / _PARSED_PER_S
+        return f"time: about {_format_seconds(seconds)} to read, and a second for each million citations; no cost"
     if amount.citations is None:
         return "time: minutes where scores are published; with recompute about one for each 60 million citations"
     seconds = _START_S + amount.parsed_bytes / _PARSED_PER_S + amount.citations / _CITATIONS_PER_S

@@ -8,12 +8,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from sciscidata._support.validate import field_hints
 from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.release.manifest import DATA_FILES, MANIFEST, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sources.synthetic.source import SyntheticConfig
+from sciscidata.sources.tables.source import TablesConfig
 
 
 def render_toml(config: BuildConfig) -> str:
@@ -83,6 +85,11 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: facts[field.name] for field in options if facts.get(field.name) is not None}
+        if kind == "tables":  # its counts have the names of its files
+            facts = source["columns"] | {"quotes": source.get("quotes")}
+            of_source = {
+                name: value for name, value in facts.items() if name in field_hints(TablesConfig) and value is not None
+            }
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
         parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
@@ -136,6 +143,6 @@ def compare_lines(release: Release, path: Path) -> str:
 
 def _kind_of(source: Mapping[str, Any]) -> str:
     """Say from which source a release was built: a corpus keeps the report of its own source."""
-    if "report_sha256" in source and source["kind"] != "openalex snapshot":
+    if "report_sha256" in source and source["kind"] not in ("openalex snapshot", "tables"):
         return "corpus"
     return {"openalex snapshot": "snapshot"}.get(source["kind"], source["kind"])

@@ -153,3 +153,19 @@ def test_a_dry_run_of_the_api_costs_two_calls_and_speaks_of_the_key_at_hand(run,
     status, out, _ = run(*flags)
     assert re.search(r"without a key, at \$0.10 a day, that takes \d+ days?; a free key, with \$1.00 a day", out)
     assert not Path("slices").exists()
+
+
+def test_own_tables_are_foretold_and_repeated(run):
+    rows = [f"P{i},{1990 + i % 20}" for i in range(400)]
+    Path("works.csv").write_text("\n".join(["patent,granted", *rows]) + "\n", "utf-8")
+    cites = [f"P{i},P{j}" for i in range(400) for j in range(i % 20, i, 37)]
+    Path("cites.csv").write_text("\n".join(["citing_id,cited_id", *cites]) + "\n", "utf-8")
+    files = ["--works", "works.csv", "--citations", "cites.csv"]
+    few = ["--n-train", "3", "--n-test", "0", "--balance", "none", "--no-require-title", "--no-require-abstract"]
+    flags = [*files, "--id", "patent", "--year", "granted", *few, "--no-novelty", "--no-complete-window"]
+    status, out, err = run(*flags, "--dry-run")
+    assert (status, "would read: 2 tables, " in out) == (0, True), err
+    status, _, err = run(*flags, "--out", "one")
+    assert status == 0, err
+    status, out, err = run("--from-manifest", "one", *files, "--out", "two")
+    assert "are those of one" in out, err
