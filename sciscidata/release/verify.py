@@ -30,6 +30,7 @@ from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
+    DATA_FILES,
     MANIFEST,
     REMEDY,
     describe_examples,
@@ -123,7 +124,8 @@ def _differences(release: Release) -> Iterator[str]:
         return
     for split, frame in examples.items():
         yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
-        yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
+        if not _has_trusted_labels(manifest):
+            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
         yield from _check_places(split, frame, settings)
     yield from _check_groups(examples, settings)
     for first, second in combinations(splits, 2):
@@ -192,6 +194,12 @@ def _check_counts(
                 scored = counts.get("scored", counts["eligible"])[column][label]
                 if not n_drawn <= eligible <= scored:
                     yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
+
+
+def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
+    """Whether the labels were taken from files as they were (``LabelledConfig.labels``), whatever their scores."""
+    source = manifest.get("source")
+    return isinstance(source, dict) and cast("dict[str, Any]", source).get("labels") == "trust"
 
 
 def _check_labels(
