@@ -104,8 +104,8 @@ def read_labelled_files(
 ) -> LabelledRows:
     """Read the files once into one Parquet file of the cache, in bounded memory, or use again what a run made of them.
 
-    ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row, a WorkIdError a work without an
-    id or two with one, a SchemaMismatchError a column that is missing or mistyped.
+    ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row, a WorkIdError a work
+    without an id or two with one, a SchemaMismatchError a column that is missing or mistyped.
     """
     files = find_labelled_files(config.inputs)
     inputs = [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]

@@ -30,6 +30,7 @@ from sciscidata import (
     verify,
     write_background,
 )
+from sciscidata.cli.main import main
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
     ConfigError,
@@ -182,6 +183,23 @@ def test_ids_of_any_kind_are_kept(home: Path, export: Path, tmp_path: Path) -> N
 def test_without_novelty_its_fields_are_null(home: Path, export: Path, tmp_path: Path) -> None:
     drawn = draw(home, tmp_path / "slice", export, novelty=None)
     assert all(json.loads(line)["novelty_score"] is None for line in drawn["train.jsonl"].splitlines())
+
+
+def test_a_release_can_be_planned_and_repeated(
+    home: Path, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = SplitConfig(n_train=18, n_test=9, n_dev=9, balance="novelty")
+    drawn = draw(home, tmp_path / "first", export, split=split)
+    words = ["build", "--labelled", str(export), "--cache-dir", str(home / "cache")]
+    assert main([*words, "--n-dev", "20", "--dry-run"]) == 0
+    plan = capsys.readouterr().out
+    assert "would read: 1 file of labelled works" in plan
+    assert "would draw: 5,000 train, 500 test and 20 dev works" in plan
+    assert main([*words, "--from-manifest", str(tmp_path / "first"), "--out", str(tmp_path / "again")]) == 0
+    assert "the lines of train, test and dev are those of" in capsys.readouterr().out
+    assert bytes_of(tmp_path / "again") == drawn
+    assert main(["describe", str(tmp_path / "first"), "--html", str(tmp_path / "page.html")]) == 0
+    assert "18 train, 9 test and 9 dev works" in (tmp_path / "page.html").read_text()
 
 
 ROW: dict[str, Any] = {
