@@ -26,6 +26,7 @@ from .sampling.eligibility import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
 from .scoring import compute_labels as compute_labels
+from .sources.labelled import LabelledConfig as LabelledConfig
 from .sources.openalex.candidates import OpenAlexConfig as OpenAlexConfig
 from .sources.records import RecordsConfig as RecordsConfig
 from .sources.records import scan_records as scan_records

@@ -20,6 +20,7 @@ from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works
 from sciscidata.disruption.index import score_graph
+from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import rank_on_disk, score_atypicality
@@ -29,11 +30,21 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
+from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED
-from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.schemas import CITATIONS, EXAMPLE, Corpus
 from sciscidata.scoring import join_atypicality
+from sciscidata.sources.labelled import (
+    LabelledConfig,
+    find_labelled_files,
+    judge_labels,
+    leave_out_filters,
+    make_structure,
+    make_works,
+    read_labelled_files,
+)
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_answers, pull_openalex
 from sciscidata.sources.record_files import find_record_files
@@ -62,7 +73,8 @@ class ScoredSource:
     Where texts are read only after the draw, ``read_works`` reads the works of some ids, ``names`` has the titles and
     DOIs of all works (None where reading all of them costs too much), and ``scores`` has the columns of STRUCTURE (see
     ``draw_before_texts``) without the labels, one row per work. Where the source has published scores too,
-    ``plot_comparison`` draws published against computed ones into a PNG file.
+    ``plot_comparison`` draws published against computed ones into a PNG file. With ``has_labels``, ``scores`` holds the
+    labels too, and no null model is known.
     """
 
     works: pl.LazyFrame
@@ -75,6 +87,7 @@ class ScoredSource:
     names: pl.LazyFrame | None = None
     concentrations: dict[int, float] = field(default_factory=dict[int, float])
     plot_comparison: Callable[[Path], None] | None = None
+    has_labels: bool = False
 
 
 def list_steps(config: BuildConfig) -> tuple[str, ...]:
@@ -103,6 +116,8 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         tables = scan_sciscinet(source)
         with reading(tables.tables), ExitStack() as scratch:
             yield _open_sciscinet(config, tables, scratch)
+    elif isinstance(source, LabelledConfig):
+        yield _open_labelled(config, source)
     elif isinstance(source, SnapshotConfig | CorpusConfig | TablesConfig):
         yield _open_large(config, open_corpus(source, config.cache_dir))
     else:
@@ -117,6 +132,9 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
 
 def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
     """Open a source that is a whole corpus. Records, tables and snapshots are parsed into ``cache_dir`` once."""
+    if isinstance(source, LabelledConfig):
+        msg = "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
+        raise ConfigError(msg)
     if isinstance(source, SyntheticConfig):
         return scan_synthetic(source)
     if isinstance(source, CorpusConfig):
@@ -207,6 +225,40 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     names = works.select("work_id", "title", "doi")
     facts = (structure, config.eligibility, provenance, partial(diagnose_graph, graph, works, citations))
     return ScoredSource(works, citations, *facts, read_works, names, concentrations)
+
+
+def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
+    """Take scores and labels from the files, and draw by structure before texts are read."""
+    n_bytes = sum(file.stat().st_size for file in find_labelled_files(source.inputs))
+    with progress_bar("read labelled works", n_bytes, unit="bytes") as advance:
+        rows, columns, report = read_labelled_files(source, config.cache_dir, advance)
+    eligibility, left_out = leave_out_filters(config.eligibility, columns)
+    if left_out:
+        logger.warning("labelled files lack the columns for %s: not applied", ", ".join(left_out))
+    if config.novelty is None:
+        rows = rows.with_columns(pl.lit(None, EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS)
+    judged, contradicting = judge_labels(rows, source.labels, config.thresholds)
+    if contradicting:
+        found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
+        logger.warning("labels that contradict their scores, taken as they are: %s", found)
+    provenance = {"kind": "labelled", "labels": source.labels, "contradicting": contradicting, **report}
+    works, structure = make_works(rows), make_structure(judged)
+    counted = structure.drop({"n_references", "n_citers"} - columns)
+
+    def read_works(work_ids: pl.Series) -> pl.DataFrame:
+        return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect(engine="streaming").sort("work_id")
+
+    return ScoredSource(
+        works,
+        pl.LazyFrame(schema=CITATIONS),
+        structure,
+        eligibility,
+        provenance | {"filters_left_out": left_out},
+        partial(diagnose_works, counted),
+        read_works,
+        works.select("work_id", "title", "doi"),
+        has_labels=True,
+    )
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:

@@ -18,6 +18,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
+from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
@@ -26,8 +27,17 @@ from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig
 
 SourceConfig = (
-    RecordsConfig | TablesConfig | SyntheticConfig | OpenAlexConfig | SciSciNetConfig | SnapshotConfig | CorpusConfig
+    RecordsConfig
+    | TablesConfig
+    | SyntheticConfig
+    | OpenAlexConfig
+    | SciSciNetConfig
+    | SnapshotConfig
+    | CorpusConfig
+    | LabelledConfig
 )
+
+_LABELLED = "labelled files hold the scores, so none are computed"
 
 
 def default_cache_dir() -> Path:
@@ -82,6 +92,9 @@ class BuildConfig:
             remedy = "Set OpenAlexConfig.venues=True"
             self._check_without_novelty("the venues of references are not fetched", remedy)
             object.__setattr__(self, "novelty", None)
+        if self.background is not None and isinstance(self.source, LabelledConfig):
+            msg = f"BuildConfig.background is given, but {_LABELLED}. Give no background."
+            raise ConfigError(msg)
         if self.background is not None and self.has_published_scores:
             msg = (
                 "BuildConfig.background is given, but the novelty of SciSciNet is taken as published. Compute it from "
@@ -92,7 +105,8 @@ class BuildConfig:
     @property
     def has_published_scores(self) -> bool:
         """Whether the scores are the source's own, and not computed here."""
-        return isinstance(self.source, SciSciNetConfig) and not self.source.recompute
+        is_published = isinstance(self.source, SciSciNetConfig) and not self.source.recompute
+        return is_published or isinstance(self.source, LabelledConfig)
 
     def _check_without_novelty(self, reason: str, remedy: str) -> None:
         if "novelty_label" in BALANCED[self.split.balance]:
@@ -176,4 +190,6 @@ def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
         if changed:
             reason = "the scores of SciSciNet are taken as published"
             remedy = "compute them from the references with SciSciNetConfig.recompute=True"
+            if isinstance(config.source, LabelledConfig):
+                reason, remedy = _LABELLED, "name the files that the scores come from as another source"
             raise no_effect(type(default), changed, reason, remedy)

@@ -29,6 +29,10 @@ class CorruptRecordError(SciSciDataError, ValueError):
     """A line of a record file is not an OpenAlex Work, and the caller asked for strict reading."""
 
 
+class LabelMismatchError(SciSciDataError, ValueError):
+    """A label in a file does not follow from its scores, or is no label."""
+
+
 class EmptyInputError(SciSciDataError, ValueError):
     """A source was read to its end and held no work at all."""
 

@@ -70,7 +70,7 @@ def build(config: BuildConfig) -> Release:
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
         novelty = describe_novelty(
-            config.novelty,
+            None if source.has_labels else config.novelty,
             config.thresholds,
             background,
             result.scored,
@@ -115,6 +115,8 @@ def _data_date(source: ScoredSource) -> str | None:
 
 def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
     """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
+    if source.has_labels:
+        return source.scores
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
         return compute_labels(source.scores, thresholds)
     cut = find_conventionality_cut(source.scores, thresholds)

@@ -29,6 +29,7 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.records.ids import original_ids_beside
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
+from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import Table, reading
@@ -66,7 +67,7 @@ def ingest(
         (500, 500)
     """
     check_value("source", source, SourceConfig)
-    if isinstance(source, OpenAlexConfig | CorpusConfig):
+    if isinstance(source, OpenAlexConfig | CorpusConfig | LabelledConfig):
         msg = (
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
             "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."

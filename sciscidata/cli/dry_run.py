@@ -15,6 +15,7 @@ from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells
 from sciscidata.scoring import compute_labels
+from sciscidata.sources.labelled import LabelledConfig, find_labelled_files
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_days, estimate_pull, published_shares
 from sciscidata.sources.record_files import find_record_files
@@ -33,6 +34,7 @@ _BYTES_PER_WORK: Final = 2_400
 _BYTES_PER_SNAPSHOT_WORK: Final = 1_300
 _PLAIN: Final = 5
 _REFERENCES_PER_WORK: Final = 11
+_BYTES_PER_CITATION: Final = 20  # of a table of citations: two ids
 _START_S: Final = 15  # imports, pictures
 _SYNTHETIC: Final = {"disruptive": 0.3, "consolidating": 0.37, "neutral": 0.22}
 _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
@@ -77,12 +79,15 @@ def describe_plan(config: BuildConfig) -> list[str]:
 def _quotas(split: SplitConfig) -> dict[str, int]:
     """Return how many works of each class are drawn; of pairs of labels, both words."""
     cells = quota_cells(BALANCED[split.balance]) if BALANCED[split.balance] else []
-    return {" and ".join(cell): sum(class_quotas(size, cells)[cell] for size in split.sizes.values()) for cell in cells}
+    return {
+        " and ".join(cell): sum(class_quotas(size, cells)[cell] for size in split.groups.values()) for cell in cells
+    }
 
 
 def _describe_draw(split: SplitConfig) -> str:
     quotas = _quotas(split)
-    return f"{split.n_train:,} train and {split.n_test:,} test works{': ' * bool(quotas)}{_list_counts(quotas)}"
+    *first, last = [f"{size:,} {name}" for name, size in split.sizes.items()]
+    return f"{', '.join(first)} and {last} works{': ' * bool(quotas)}{_list_counts(quotas)}"
 
 
 def _measure(config: BuildConfig) -> _Amount:
@@ -101,6 +106,15 @@ def _measure(config: BuildConfig) -> _Amount:
         works, n_bytes = round(packed / _BYTES_PER_WORK), sum(file.stat().st_size for file in files)
         line = f"{len(files):,} file{'s' * (len(files) != 1)} of records, {n_bytes:,} bytes: about {works:,} works"
         return _Amount(line, works, works * _REFERENCES_PER_WORK, packed)
+    if isinstance(source, LabelledConfig):
+        files = find_labelled_files(source.inputs)
+        n_bytes = sum(file.stat().st_size for file in files)
+        line = f"{len(files):,} file{'s' * (len(files) != 1)} of labelled works, {n_bytes:,} bytes"
+        return _Amount(line, None, 0, n_bytes)
+    if isinstance(source, TablesConfig):
+        n_bytes = table_bytes(source)
+        line = f"tables of works and citations, {n_bytes:,} bytes"
+        return _Amount(line, None, n_bytes // _BYTES_PER_CITATION, n_bytes)
     if isinstance(source, SnapshotConfig):
         n_bytes = snapshot_bytes(source)
         works = round(n_bytes / _BYTES_PER_SNAPSHOT_WORK)
@@ -124,6 +138,8 @@ def _describe_classes(config: BuildConfig, amount: _Amount) -> list[str]:
         return [f"classes, counted, before the filters: {_list_counts(counts)}"]
     is_synthetic = isinstance(source, SyntheticConfig)
     shares, where = (_SYNTHETIC, "as in a world of 5,000 works") if is_synthetic else (published_shares(), _ELSEWHERE)
+    if isinstance(source, LabelledConfig):
+        return ["classes: those of the files, which are read in a build"]
     if amount.works is None:
         return [f"classes, before the filters, {where}: {_list_shares(shares)}"]
     likely = {label: round(amount.works * share) for label, share in shares.items()}

@@ -161,9 +161,8 @@ def _check_target(html: Path, *, overwrite: bool) -> None:
 def _describe_release(path: Path) -> _Page:
     release = read_release(path)
     manifest = release.manifest
-    works = pl.concat(
-        [release.train.with_columns(split=pl.lit("train")), release.test.with_columns(split=pl.lit("test"))]
-    )
+    frames: dict[str, pl.DataFrame] = {split: getattr(release, split) for split in release.splits}
+    works = pl.concat(frame.with_columns(split=pl.lit(split)) for split, frame in frames.items())
     tables = [tabulate_classes(manifest, "disruption_label")]
     if manifest["novelty"]["available"]:
         tables.append(tabulate_classes(manifest, "novelty_label"))
@@ -175,7 +174,8 @@ def _describe_release(path: Path) -> _Page:
     rank = pl.int_range(pl.len()).over("disruption_label").alias("rank")
     examples = works.with_columns(rank).sort("rank", maintain_order=True)
     files = [(name, f"{facts['bytes']:,}", facts["sha256"]) for name, facts in manifest["files"].items()]
-    sizes = f"{release.train.height:,} train and {release.test.height:,} test works"
+    *first, last = [f"{frame.height:,} {split}" for split, frame in frames.items()]
+    sizes = f"{', '.join(first)} and {last} works"
     return _Page(
         f"Release {path.resolve().name}",
         f"{sizes}, drawn from {name_data(release) or 'a source that the manifest does not name'}.",

@@ -12,7 +12,7 @@ from sciscidata._support.validate import field_hints
 from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
-from sciscidata.release.manifest import DATA_FILES, MANIFEST, read_manifest
+from sciscidata.release.manifest import MANIFEST, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig
@@ -92,15 +92,17 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
             }
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
+        # Labelled files bring their scores, and no null model.
+        has_novelty = bool(novelty) or (kind == "labelled" and manifest["novelty"]["available"])
         parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
         parts |= {"novelty": novelty} if novelty else {}
         made: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in parts.items()}
-        novelty_off: dict[str, Any] = {} if novelty else {"novelty": None}
+        novelty_off: dict[str, Any] = {} if has_novelty else {"novelty": None}
         config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         msg = f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
         raise VerificationError(msg) from error
-    settings: Settings = {"": {} if novelty else {"novelty": False}}
+    settings: Settings = {"": {} if has_novelty else {"novelty": False}}
     if not (SOURCES.keys() - {kind}) & {*given}:
         settings[""]["source"] = kind
         settings[kind] = of_source
@@ -132,9 +134,11 @@ def check_background(config: BuildConfig, path: Path) -> None:
 def compare_lines(release: Release, path: Path) -> str:
     """Say whether a repeated build has the lines of the release that it repeats."""
     old, new = read_old_manifest(path)["files"], release.manifest["files"]
-    other = [name for name in DATA_FILES if name.endswith(".jsonl") and old[name]["sha256"] != new[name]["sha256"]]
+    lines = [f"{split}.jsonl" for split in release.splits]
+    other = [name for name in lines if old.get(name, {}).get("sha256") != new[name]["sha256"]]
     if not other:
-        return f"the lines of train and test are those of {path}"
+        *first, last = release.splits
+        return f"the lines of {', '.join(first)} and {last} are those of {path}"
     return (
         f"{' and '.join(other)} differ from those of {path}: the source has changed, or another version made them "
         "(versions in the manifest)"

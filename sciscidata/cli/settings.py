@@ -50,11 +50,13 @@ _NAMES: Final = [
 def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
+    Of labelled files, ``--labelled`` names them, because ``--input`` names records.
+
     Example:
         >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
         ('--seed', '--novelty-seed')
     """
-    if name == "folder":
+    if name == "folder" or (section, name) == ("labelled", "inputs"):
         return f"--{section}"
     if name in _WHOLE_FLAGS:
         return f"--{name}"

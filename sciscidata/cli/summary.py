@@ -21,11 +21,10 @@ from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_file
+from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.manifest_entries import remark_on_release
-from sciscidata.sampling.split import SPLITS
 from sciscidata.storage import real_path, storage_error
 
 #: Why a filter removes works, with the settings of the release.
@@ -183,14 +182,14 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
 
 
 def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
-    """Count the works of each class: all scored ones, the eligible ones, and those of the two splits."""
+    """Count the works of each class: all scored ones, the eligible ones, and those of each split."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
     for label in (*VOCABULARIES[column], "all"):
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    for name, found in (stages | {split: manifest["class_counts"][split] for split in SPLITS}).items():
+    for name, found in (stages | {split: manifest["class_counts"][split] for split in list_splits(manifest)}).items():
         numbers = [found[column][label] for label in VOCABULARIES[column]]
         table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table

@@ -21,7 +21,8 @@ from sciscidata.storage.small_files import read_json
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
-DATA_FILES: Final = tuple(f"{split}.{form}" for split in SPLITS for form in ("jsonl", "parquet"))
+#: What every release holds; ``list_data_files`` names the files of a development split too.
+DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
@@ -33,14 +34,32 @@ _PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplo
 REMEDY: Final = "Copy the release again, or rebuild it."
 
 
+def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the splits of a release, train first; dev only where its rows are on record.
+
+    Example:
+        >>> list_splits({"sides": {"dev": {}, "test": {}, "train": {}}}), list_splits({})
+        (('train', 'test', 'dev'), ('train', 'test'))
+    """
+    sides = manifest.get("sides")
+    return tuple(split for split in SPLITS if split != "dev" or (isinstance(sides, dict) and split in sides))
+
+
+def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the files of the splits of a release."""
+    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()))
+
+
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
     """Add to the caller's part of a manifest what the rows and the files in ``folder`` say.
 
     ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
     SHA-256. It holds no time and no path, nothing that differs between two equal runs.
     """
+    split = {name: value for name, value in stated["split"].items() if name != "n_dev" or value}
     whole = {
         **stated,
+        "split": split,  # without a development split, a manifest has the bytes of releases that knew none
         **describe_examples(examples),
         "format_version": FORMAT_VERSION,
         "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,19 +26,20 @@ from sciscidata.errors import (
 )
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import (
-    DATA_FILES,
     MANIFEST,
     NOVELTY_COLUMNS,
     PICTURES,
     REMEDY,
     check_stated,
     complete_manifest,
+    list_data_files,
     list_files,
+    list_splits,
     read_manifest,
+    read_settings,
     render_manifest,
 )
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 
@@ -59,8 +60,8 @@ DRAWN: Final = pl.Schema(
 class Release:
     """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
-    ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train`` and ``test`` are
-    the works of each split (EXAMPLE), in the order of their split keys.
+    ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
+    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys.
     """
 
     folder: Path
@@ -76,7 +77,7 @@ class Release:
                     for classes in self.manifest["class_counts"][split].values()
                     if any(classes.values())
                 )
-                for split in SPLITS
+                for split in self.splits
             ]
         except (AttributeError, KeyError, TypeError, ValueError):  # a manifest may come from anywhere
             lines = ["  its manifest does not count its works"]
@@ -87,6 +88,11 @@ class Release:
         first, *lines = repr(self).split("\n")
         parts = (line.strip().partition(": ") for line in lines)
         return html_facts(first, {split: counts for split, _, counts in parts})
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of its splits, train first."""
+        return list_splits(self.manifest)
 
     @cached_property
     def train(self) -> pl.DataFrame:
@@ -101,6 +107,14 @@ class Release:
     def test(self) -> pl.DataFrame:
         """The test works, as ``train``."""
         return self._read("test")
+
+    @cached_property
+    def dev(self) -> pl.DataFrame:
+        """The development works, as ``train``; an InputNotFoundError if the release was made without them."""
+        if "dev" not in self.splits:
+            msg = f"{self.folder} has no development split. Build a release with SplitConfig.n_dev."
+            raise InputNotFoundError(msg)
+        return self._read("dev")
 
     def _read(self, split: str) -> pl.DataFrame:
         path = self.folder / f"{split}.parquet"
@@ -128,7 +142,8 @@ def write_release(
 ) -> Release:
     """Write a release folder, whole or not at all.
 
-    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet`` and, last, ``manifest.json``. The JSONL bytes
+    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet``, where ``n_dev`` asks for works ``dev.jsonl``
+    and ``dev.parquet``, and, last, ``manifest.json``. The JSONL bytes
     are canonical: the same draw gives the same bytes on every platform, thread count, Polars engine and library
     version. Parquet bytes repeat within one environment only, since they name their writer's version and follow its
     encoders.
@@ -137,7 +152,7 @@ def write_release(
     null. The texts of the drawn works are read from ``works`` (WORKS). ``manifest`` is the caller's part, in JSON
     types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of LabelThresholds and SplitConfig), which verification
     needs, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing release.
-    Any other folder is never replaced: one with a link, or with a file that is not one of the five or of PICTURES, or
+    Any other folder is never replaced: one with a link, or with a file that is not one of these or of PICTURES, or
     not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to add files,
     for example a picture.
 
@@ -170,7 +185,7 @@ def write_release(
     folder = real_path(folder)
     check_target(folder, overwrite=overwrite)
     rows = lazy.collect()
-    examples = _join_examples(rows, texts)
+    examples = _join_examples(rows, texts, read_settings(manifest)[1].sizes)
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for split, frame in examples.items():
@@ -220,8 +235,8 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     # somebody else: what it lists is ours only under a name that we give.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
-        listed = read_manifest(folder)["files"]
-        known = {MANIFEST, *(name for name in (*DATA_FILES, *PICTURES) if name in listed)}
+        manifest = read_manifest(folder)
+        known = {MANIFEST, *(name for name in (*list_data_files(manifest), *PICTURES) if name in manifest["files"])}
         foreign = [name for name in list_files(folder) if name not in known or (folder / name).is_symlink()]
     except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
         if not os.path.lexists(folder):  # another run is about to replace it
@@ -244,11 +259,11 @@ def read_release(folder: str | Path) -> Release:
         folder: what ``build`` made.
 
     Returns:
-        A Release. ``.train`` and ``.test``: its works (EXAMPLE), in the order of their split keys, read when first
-        asked for; ``.manifest``: configuration, source, counts and hashes; ``.folder``.
+        A Release. ``.train``, ``.test`` and ``.dev``: its works (EXAMPLE), in the order of their split keys, read when
+        first asked for; ``.manifest``: configuration, source, counts and hashes; ``.folder``.
 
     Raises:
-        InputNotFoundError: there is no release, or it lacks one of its five files.
+        InputNotFoundError: there is no release, or it lacks one of its files.
         VerificationError: this version cannot read the manifest, or it was changed after it was written.
 
     Example:
@@ -260,14 +275,14 @@ def read_release(folder: str | Path) -> Release:
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
-    missing = [name for name in DATA_FILES if not (folder / name).is_file()]
+    missing = [name for name in list_data_files(manifest) if not (folder / name).is_file()]
     if missing:
         msg = f"{folder} lacks {', '.join(missing)}. {REMEDY}"
         raise InputNotFoundError(msg)
     return Release(folder, manifest)
 
 
-def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame, splits: Iterable[str]) -> dict[str, pl.DataFrame]:
     original = [ORIGINAL_ID] if ORIGINAL_ID in texts.collect_schema() else []
     found = (
         texts.select("work_id", *original, *_FROM_WORKS)
@@ -294,7 +309,7 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame) -> dict[str, pl.Data
         .with_columns(released_id(bool(original)))
         .sort("split_key", "work_id")
     )
-    return {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in SPLITS}
+    return {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in splits}
 
 
 def _plain(examples: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -35,7 +35,9 @@ from sciscidata.release.manifest import (
     REMEDY,
     describe_examples,
     describe_file,
+    list_data_files,
     list_files,
+    list_splits,
     read_manifest,
     read_settings,
 )
@@ -44,12 +46,13 @@ from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import (
     BALANCED,
-    SPLITS,
+    BOTH,
     SplitConfig,
     class_quotas,
+    divide_pool,
+    group_of_keys,
     quota_cells,
     split_keys,
-    split_of_keys,
 )
 from sciscidata.schemas import EXAMPLE
 from sciscidata.storage import is_whole_folder
@@ -63,8 +66,9 @@ def verify_release(folder: str | Path) -> Release:
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
     ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
-    order and the split that follow from ids and seed (without balance the split follows from all eligible works, which
-    a release does not hold); the class quotas; no id and no normalised title in both splits. Of the counts of other
+    order and the split that follow from ids and seed (without balance, which works were drawn follows from all eligible
+    works, which a release does not hold); the class quotas; no id and no normalised title in two splits. Of the counts
+    of other
     works: that they add up. A VerificationError lists every difference.
 
     A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
@@ -89,7 +93,8 @@ def _differences(release: Release) -> Iterator[str]:
         return
     yield from _compare_files(folder, manifest)
     examples: dict[str, pl.DataFrame] = {}
-    for split in SPLITS:
+    splits = list_splits(manifest)
+    for split in splits:
         try:
             examples[split] = _read_parquet(folder / f"{split}.parquet")
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -100,7 +105,7 @@ def _differences(release: Release) -> Iterator[str]:
             wrong = [f"{name} {dtype}" for name, dtype in there.items() if EXAMPLE.get(name) != dtype]
             wrong += [f"no {name}" for name in EXAMPLE if name not in there]
             yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
-    if list(examples) != list(SPLITS) or any(frame.schema != EXAMPLE for frame in examples.values()):
+    if list(examples) != list(splits) or any(frame.schema != EXAMPLE for frame in examples.values()):
         return
     described = describe_examples(examples)
     for key, found in described.items():
@@ -114,11 +119,17 @@ def _differences(release: Release) -> Iterator[str]:
     except ConfigError as error:
         yield str(error)
         return
+    if list(settings.sizes) != list(splits):
+        yield f"sides: the manifest counts {', '.join(splits)}, its split asks for {', '.join(settings.sizes)}"
+        return
     for split, frame in examples.items():
         yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
-        yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
+        if not _has_trusted_labels(manifest):
+            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
         yield from _check_places(split, frame, settings)
-    yield from _check_apart(examples["train"], examples["test"])
+    yield from _check_groups(examples, settings)
+    for first, second in combinations(splits, 2):
+        yield from _check_apart(examples[first], examples[second])
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
@@ -134,7 +145,7 @@ def _compare_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     files = manifest.get("files")
     stated = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
     there = set(list_files(folder)) - {MANIFEST}
-    expected = {*DATA_FILES, *stated}
+    expected = {*list_data_files(manifest), *stated}
     yield from (f"{name} is missing" for name in sorted(expected - there))
     yield from (f"{name} is not part of the release" for name in sorted(there - expected))
     for name in sorted(there & expected):
@@ -183,6 +194,12 @@ def _check_counts(
                 scored = counts.get("scored", counts["eligible"])[column][label]
                 if not n_drawn <= eligible <= scored:
                     yield f"counts: {label}: {n_drawn:,} drawn of {eligible:,} eligible of {scored:,} scored works"
+
+
+def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
+    """Whether the labels were taken from files as they were (``LabelledConfig.labels``), whatever their scores."""
+    source = manifest.get("source")
+    return isinstance(source, dict) and cast("dict[str, Any]", source).get("labels") == "trust"
 
 
 def _check_labels(
@@ -252,17 +269,32 @@ def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Ite
     places = pl.DataFrame([keys, ids.alias("work_id")])
     if not places.equals(places.sort("split_key", "work_id")):
         yield f"{split}: rows are not in the order of their split keys"
+    group = split if split in settings.groups else BOTH
+    strays = frame.filter(group_of_keys(keys, settings) != group)["openalex_id"]
+    if len(strays):
+        what = "the other split" if settings.is_stratified else "dev or to the other two"
+        yield f"{split}: {len(strays):,} rows belong to {what} by their id, first {strays[0]}"
+    if not settings.is_stratified and frame.height != settings.sizes[split]:
+        yield f"{split}: {frame.height:,} rows, the split asks for {settings.sizes[split]:,}"
+
+
+def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig) -> Iterator[str]:
+    """Check the class quotas of each split, or of train and test together."""
     columns = BALANCED[settings.balance]
-    if columns:
-        strays = frame.filter(split_of_keys(keys, settings) != split)["openalex_id"]
-        if len(strays):
-            yield f"{split}: {len(strays):,} rows belong to the other split by their id, first {strays[0]}"
-    drawn = frame.group_by(*columns).len().rows() if columns else [(frame.height,)]
-    found = {tuple(cell): count for *cell, count in drawn}
-    for cell, quota in class_quotas(settings.sizes[split], quota_cells(columns)).items():
-        if found.get(cell, 0) != quota:
-            name = " + ".join(cell) or "any"
-            yield f"{split}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
+    for group, size in settings.groups.items() if columns else ():
+        frame = examples[group] if group in examples else pl.concat([examples["train"], examples["test"]])
+        found = {tuple(cell): count for *cell, count in frame.group_by(*columns).len().rows()}
+        for cell, quota in class_quotas(size, quota_cells(columns)).items():
+            if found.get(cell, 0) != quota:
+                name = " + ".join(cell)
+                yield f"{group}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
+    ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
+    if not settings.is_stratified and not ids.null_count():
+        keyed = pl.DataFrame([ids.alias("work_id"), split_keys(ids, settings.seed)])
+        divided, n_train = divide_pool(keyed, settings), examples["train"].height
+        n_wrong = int(pl.concat([divided.head(n_train) != "train", divided.slice(n_train) != "test"]).sum())
+        if n_wrong:
+            yield f"{BOTH}: {n_wrong:,} works belong to the other split by the order of their keys"
 
 
 def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:

@@ -24,7 +24,15 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
-from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells, split_keys, split_of_keys
+from sciscidata.sampling.split import (
+    BALANCED,
+    SplitConfig,
+    class_quotas,
+    draw_order,
+    group_of_keys,
+    quota_cells,
+    split_keys,
+)
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
 
 logger = logging.getLogger(__name__)
@@ -63,12 +71,10 @@ class Queue:
     def __init__(self, eligible: pl.LazyFrame, split: SplitConfig, counted: pl.DataFrame) -> None:
         self._eligible, self._split = eligible.select("work_id", "publication_year", *_LABELS), split
         self.n_eligible = int(counted["len"].sum())
-        balanced = BALANCED[split.balance]
-        cells = quota_cells(balanced)
-        sizes = split.sizes if balanced else {"any": split.n_train + split.n_test}
+        cells = quota_cells(BALANCED[split.balance])
         self.quotas = {
-            "/".join(["", split, *cell]): quota
-            for split, size in sizes.items()
+            "/".join(["", group, *cell]): quota
+            for group, size in split.groups.items()
             for cell, quota in class_quotas(size, cells).items()
         }
         self.read = pl.DataFrame(schema={**WORKS, "removed_by": pl.String()})
@@ -145,36 +151,40 @@ class Queue:
         balanced, total = BALANCED[self._split.balance], self._split.n_train + self._split.n_test
         bound = 1
         for cell, quota in self.quotas.items():
-            _, split, *labels = cell.split("/")
+            _, group, *labels = cell.split("/")
             is_of_cell = [pl.col(name) == label for name, label in zip(balanced, labels, strict=True)]
             there = counted.filter(pl.lit(value=True), *is_of_cell)
-            n_there = int(there["len"].sum()) * self._split.sizes.get(split, total) // total
+            share = {"train": self._split.n_train, "test": self._split.n_test}.get(group, total)
+            n_there = int(there["len"].sum()) * share // total
             wanted = _READINGS * (int(quota * _FIRST_SURPLUS) + _SPARE)
             bound = max(bound, _KEYS * wanted // max(n_there, 1) if quota else 0)
         return min(bound, _KEYS)
 
     def _load(self) -> pl.DataFrame:
-        """Keep the works whose keys are below the bound, in their order."""
+        """Keep the works that are below the bound, in the order in which they are drawn; those of dev are the last."""
         columns = BALANCED[self._split.balance] or ("disruption_label",)
         # As in draw_split, a work without the label is in no class.
         labelled = self._eligible.drop_nulls(list(columns)).with_columns(
             pl.col(name).cast(dtype) for name, dtype in _LABELS.items()
         )
-        schema = {**labelled.collect_schema(), "split_key": pl.UInt64(), "cell": pl.Enum(list(self.quotas))}
+        schema = {**labelled.collect_schema(), "place": pl.UInt64(), "cell": pl.Enum(list(self.quotas))}
         # Inside the query, which waits for its slowest step; batches handed out would pile up behind the keys.
         kept = labelled.map_batches(
             self._keyed, schema=schema, predicate_pushdown=False, projection_pushdown=False, streamable=True
         )
-        return kept.collect(engine="streaming").sort("split_key", "work_id")
+        return kept.collect(engine="streaming").sort(
+            pl.col("cell").cast(pl.String).str.starts_with("/dev"), "place", "work_id"
+        )
 
     def _keyed(self, works: pl.DataFrame) -> pl.DataFrame:
         balanced = BALANCED[self._split.balance]
-        keyed = works.with_columns(split_keys(works["work_id"], self._split.seed))
+        keys = split_keys(works["work_id"], self._split.seed)
+        keyed = works.with_columns(keys, group_of_keys(keys, self._split)).with_columns(draw_order().alias("place"))
         if self._bound < _KEYS:
-            keyed = keyed.filter(pl.col("split_key") < self._bound)
-        splits = split_of_keys(keyed["split_key"], self._split) if balanced else pl.lit("any")
-        names = pl.concat_str(pl.lit(""), splits, *(pl.col(name).cast(pl.String) for name in balanced), separator="/")
-        return keyed.with_columns(names.cast(pl.Enum(list(self.quotas))).alias("cell"))
+            keyed = keyed.filter(pl.col("place") < self._bound)
+        names = pl.concat_str(pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in balanced), separator="/")
+        cells = names.cast(pl.Enum(list(self.quotas))).alias("cell")
+        return keyed.with_columns(cells).drop("split_key", "split")
 
 
 _NAMES: Final = ("work_id", "title", "doi")
@@ -265,7 +275,7 @@ def draw_before_text(
     n_unread = queue.n_eligible - queue.read.height
     remaining = eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
     is_drawn = pl.col("work_id").is_in(queue.accepted.implode())
-    if len(queue.accepted) == split.n_train + split.n_test:
+    if len(queue.accepted) == sum(split.sizes.values()):
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
         pool = remaining.select("work_id", *labels)

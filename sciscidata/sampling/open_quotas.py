@@ -12,12 +12,11 @@ from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labe
 from sciscidata.sampling.eligibility import EligibilityConfig, join_candidates, mark_removals
 from sciscidata.sampling.split import (
     BALANCED,
-    SPLITS,
     SplitConfig,
     class_quotas,
+    group_of_keys,
     quota_cells,
     split_keys,
-    split_of_keys,
 )
 from sciscidata.scoring import compute_labels
 
@@ -29,11 +28,11 @@ _ORDERED = ("consolidating", "neutral", "disruptive")  # by rising cd_index
 
 @dataclass
 class Demand:
-    """Quotas of the cells of both splits, filled by scored works.
+    """Quotas of the cells of every group of ``split.groups``, filled by scored works.
 
     ``columns`` are the labels that make up a cell; of a draw without balance, the one it needs. ``cells`` are all of
     them, in the order in which quotas are handed out. ``cell_of`` is, by work_id, the cell of every scored work that
-    may be drawn.
+    may be drawn. Without balance a group has one quota, that of the cell ``()``.
     """
 
     thresholds: LabelThresholds
@@ -44,13 +43,13 @@ class Demand:
     def __post_init__(self) -> None:
         self.columns = BALANCED[self.split.balance] or ("disruption_label",)
         self.cells: list[Cell] = quota_cells(self.columns)
+        quota_of = self.cells if BALANCED[self.split.balance] else [()]
         self._need: dict[tuple[str, Cell], int] = {
-            (str(split), cell): quota
-            for split, size in self.split.sizes.items()
-            for cell, quota in class_quotas(size, self.cells).items()
+            (group, cell): quota
+            for group, size in self.split.groups.items()
+            for cell, quota in class_quotas(size, quota_of).items()
         }
         self._have: dict[tuple[str, Cell], int] = dict.fromkeys(self._need, 0)
-        self._total = 0
         self._possible: dict[float, frozenset[Cell]] = {}
         self.cell_of: dict[int, Cell] = {}
 
@@ -61,35 +60,27 @@ class Demand:
 
     @property
     def open_cells(self) -> dict[str, frozenset[Cell]]:
-        """For each split, the cells that still have room; without balance all of them, until there are enough works."""
-        if self.split.balance == "none":
-            is_open = self._total < self.split.n_train + self.split.n_test
-            return dict.fromkeys(SPLITS, frozenset(self.cells if is_open else ()))
-        return {split: frozenset(cell for cell in self.cells if self.missing(split, cell) > 0) for split in SPLITS}
+        """For each group, the cells that still have room; without balance all of them, until there are enough works."""
+        missing = self.still_missing
+        return {
+            group: frozenset(cell for cell in self.cells if missing.get((group, cell)) or missing.get((group, ())))
+            for group in self.split.groups
+        }
 
     @property
     def filled(self) -> int:
         """Works that the draw would take of those scored so far."""
-        if self.split.balance == "none":
-            return min(self._total, self.split.n_train + self.split.n_test)
         return sum(min(self._have[place], need) for place, need in self._need.items())
 
     @property
     def is_met(self) -> bool:
-        """Whether every quota in both splits is full."""
-        return not any(self.open_cells.values())
-
-    def missing(self, split: str, cell: Cell) -> int:
-        """Works that a cell of a split still lacks."""
-        return max(0, self._need[split, cell] - self._have[split, cell])
+        """Whether every quota is full."""
+        return not any(self.still_missing.values())
 
     @property
     def still_missing(self) -> dict[tuple[str, Cell], int]:
-        """What the draw still lacks, by split and cell; without balance the total, as ``("", ())``."""
-        if self.split.balance == "none":
-            n = max(0, self.split.n_train + self.split.n_test - self._total)
-            return {("", ()): n}
-        return {place: self.missing(*place) for place in self._need}
+        """What the draw still lacks, by group and cell; without balance by group and ``()``."""
+        return {place: max(0, need - self._have[place]) for place, need in self._need.items()}
 
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
         """Count what is eligible among all works scored so far, by the rules of the draw.
@@ -102,15 +93,14 @@ class Demand:
         has_cell = pl.all_horizontal(pl.col(column).is_not_null() for column in self.columns)
         eligible = marked.filter(pl.col("removed_by").is_null(), has_cell).select("work_id", *self.columns).collect()
         self.cell_of = {work_id: tuple(cell) for work_id, *cell in eligible.rows()}
-        placed = eligible.select(*self.columns, split=self.splits(eligible["work_id"]))
-        counts: dict[tuple[str, Cell], int] = dict.fromkeys(self._need, 0)
-        for split, *cell, n in placed.group_by("split", *self.columns).len().rows():
-            counts[split, tuple(cell)] = n
-        self._have, self._total = counts, eligible.height
+        placed = eligible.select(*self.columns, split=self.groups_of(eligible["work_id"]))
+        self._have = dict.fromkeys(self._need, 0)
+        for group, *cell, n in placed.group_by("split", *self.columns).len().rows():
+            self._have[group, tuple(cell) if BALANCED[self.split.balance] else ()] += n
 
-    def splits(self, work_ids: pl.Series) -> pl.Series:
-        """Say in which split each work would be."""
-        return split_of_keys(split_keys(work_ids, self.split.seed), self.split)
+    def groups_of(self, work_ids: pl.Series) -> pl.Series:
+        """Say from which group of ``split.groups`` each work would be drawn."""
+        return group_of_keys(split_keys(work_ids, self.split.seed), self.split)
 
     def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
         """Return the cells that a work may still get once n_k is known: n_k can only draw its index towards 0.

@@ -63,7 +63,7 @@ def quota_cells(columns: Sequence[str]) -> list[tuple[str, ...]]:
     ]
 
 
-Balance = Literal["disruption", "novelty", "joint", "none"]
+Balance = Literal["disruption", "novelty", "joint", "pool", "none"]
 
 #: The label columns whose classes are drawn in equal numbers.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -71,10 +71,15 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "disruption": ("disruption_label",),
         "novelty": ("novelty_label",),
         "joint": ("disruption_label", "novelty_label"),
+        "pool": ("disruption_label",),
         "none": (),
     }
 )
-SPLITS: Final = ("train", "test")
+#: Every release has the first two; ``dev`` is there on request.
+SPLITS: Final = ("train", "test", "dev")
+#: What stands for train and test where quotas are of both together.
+BOTH: Final = "train and test"
+_KEYS: Final = 1 << 64
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 _REMEDY: Final = (
@@ -101,11 +106,13 @@ class SplitConfig:
         n_test: works in the test split.
         seed: seed of the draw.
         balance: label whose classes get equal counts. ``"joint"``: the nine pairs of disruption and novelty label.
-            ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the next
-            ``n_test``.
+            ``"pool"``: equal disruption classes in train and test together, divided between the two without regard to
+            class. ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the
+            next ``n_test``.
+        n_dev: works in a development split; 0: there is none. It changes neither train nor test.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type, or both sizes are 0.
+        ConfigError: on construction, if a value does not fit its type, or ``n_train`` and ``n_test`` are both 0.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
@@ -119,6 +126,7 @@ class SplitConfig:
     n_test: _Size = 500
     seed: int = 0
     balance: Balance = "disruption"
+    n_dev: _Size = 0
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -131,8 +139,21 @@ class SplitConfig:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The number of works in each split, train first."""
-        return dict(zip(SPLITS, (self.n_train, self.n_test), strict=True))
+        """The number of works in each split, train first; dev only where it is asked for."""
+        sizes = {"train": self.n_train, "test": self.n_test}
+        return sizes | ({"dev": self.n_dev} if self.n_dev else {})
+
+    @property
+    def is_stratified(self) -> bool:
+        """Whether train and test have quotas of their own, so that a work's id alone decides between the two."""
+        return self.balance not in ("pool", "none")
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The number of works that each set of quotas is of: of each split, or of BOTH, and of dev."""
+        if self.is_stratified:
+            return self.sizes
+        return {BOTH: self.n_train + self.n_test} | ({"dev": self.n_dev} if self.n_dev else {})
 
 
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
@@ -154,26 +175,69 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
     return pl.Series("split_key", keys)
 
 
-def split_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
-    """Say in which split (String) each key (UInt64) lies: test if ``key % (n_train + n_test) < n_test``, else train.
+def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
+    """Say of each key (UInt64) from which of ``config.groups`` (String) it may be drawn; sizes and balance are read.
 
-    Of ``config`` only the sizes are read; for ``balance="none"``, where the split is a matter of rank, do not ask.
+    dev: the highest keys, as large a share of all as ``n_dev`` is of all works wanted. Below them test if
+    ``key % (n_train + n_test) < n_test``, else train; or BOTH.
 
     Example:
-        >>> split_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
+        >>> group_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
         ['train', 'test']
     """
-    is_test = keys % (config.n_train + config.n_test) < config.n_test
-    splits = pl.select(pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train")).alias("split"))
-    return splits["split"]
+    key, size = pl.col("key"), config.n_train + config.n_test
+    group = pl.repeat(BOTH, pl.len())
+    if config.is_stratified:
+        group = pl.when(key % size < config.n_test).then(pl.lit("test")).otherwise(pl.lit("train"))
+    if config.n_dev:
+        first = _KEYS * size // (size + config.n_dev)
+        group = pl.when(key >= pl.lit(first, pl.UInt64)).then(pl.lit("dev")).otherwise(group)
+    return keys.to_frame("key").select(group.alias("split"))["split"]
+
+
+def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
+    """Return the number (UInt64) by which works of a group are drawn, lowest first: the key; of dev, from its end down.
+
+    So a larger dev split holds all works of a smaller one.
+
+    Example:
+        >>> keys = pl.DataFrame({"split": ["test", "dev"]}).with_columns(
+        ...     pl.Series("split_key", [7, 2**64 - 3], pl.UInt64))
+        >>> keys.select(draw_order()).to_series().to_list()
+        [7, 2]
+    """
+    downwards = pl.lit(_KEYS - 1, pl.UInt64) - pl.col(key)
+    return pl.when(pl.col(group) == "dev").then(downwards).otherwise(pl.col(key))
+
+
+def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:
+    """Divide works drawn for BOTH (``work_id``, ``split_key``) between train and test, in the order of their rows.
+
+    ``"none"``: the lowest keys are train. ``"pool"``: the lowest last 32 bits of the keys are, because the key itself
+    tells the classes of a pool apart: a rare class reaches to higher ones.
+
+    Example:
+        >>> keyed = pl.DataFrame({"work_id": [1, 2], "split_key": [2**32, 7]}).cast({"split_key": pl.UInt64})
+        >>> divide_pool(keyed, SplitConfig(n_train=1, n_test=1, balance="pool")).to_list()
+        ['train', 'test']
+    """
+    order = pl.col("split_key") % (1 << 32) if config.balance == "pool" else pl.col("split_key")
+    ordered = keyed.with_row_index("row").sort(order, "split_key", "work_id")
+    is_train = pl.int_range(pl.len()) < config.n_train
+    divided = ordered.with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("split"))
+    return divided.sort("row")["split"]
 
 
 def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.DataFrame:
-    """Draw the train and test works of a release, with equal class counts.
+    """Draw the train, test and development works of a release, with equal class counts.
 
     A work is in the test split if ``split_key % (n_train + n_test) < n_test``. In each split, each class gets its quota
     of works with the lowest keys. So more data, or other data, never moves a work to the other split. (With
-    ``balance="none"`` it can: there the place is the rank among all works.)
+    ``balance`` of ``"pool"`` or ``"none"`` it can: there the place is a rank among many works.)
+
+    With ``n_dev``, works with the highest keys are kept for the development split: ``n_dev / (n_train + n_test +
+    n_dev)`` of all keys. Of these each class gets its quota with the highest keys. No data move a work between dev and
+    the others. Train and test are those of ``n_dev=0``, or the draw raises an error.
 
     Args:
         labelled: eligible works, one row each: ``work_id`` Int64 and the label columns (String) that ``balance`` names;
@@ -182,8 +246,8 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
         config: ``SplitConfig()`` when None.
 
     Returns:
-        The drawn rows with ``split`` String (``"train"`` or ``"test"``) and ``split_key`` UInt64 added; train first,
-        each split in the order of its keys.
+        The drawn rows with ``split`` String (``"train"``, ``"test"``, ``"dev"``) and ``split_key`` UInt64 added; train
+        first, then test, each split in the order of its keys.
 
     Raises:
         SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.
@@ -209,12 +273,12 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
     works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
     _check_works(works, columns)
     keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
-    drawn = _draw_classes(keyed, settings) if BALANCED[settings.balance] else _draw_any(keyed, settings)
-    train_before_test = pl.col("split") == "test"
+    drawn = _draw_groups(keyed, settings)
+    in_order = pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)})
     return (
         works.drop("split", "split_key", strict=False)
         .join(drawn.select("work_id", "split", "split_key"), on="work_id")
-        .sort(train_before_test, "split_key", "work_id")
+        .sort(in_order, "split_key", "work_id")
         .select(list(schema))
     )
 
@@ -240,43 +304,32 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
             raise SchemaMismatchError(msg)
 
 
-def _draw_classes(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+def _draw_groups(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
     columns = BALANCED[config.balance]
     cells = quota_cells(columns)
-    placed = keyed.with_columns(split_of_keys(keyed["split_key"], config).alias("split"))
+    placed = keyed.with_columns(group_of_keys(keyed["split_key"], config).alias("split"))
     quotas = pl.DataFrame(
         [
-            (split, *cell, quota)
-            for split, size in config.sizes.items()
+            (group, *cell, quota)
+            for group, size in config.groups.items()
             for cell, quota in class_quotas(size, cells).items()
         ],
         schema=["split", *columns, "quota"],
         orient="row",
     )
-    _check_quotas(placed, quotas, columns)
+    _check_quotas(placed, quotas, columns, config)
     rank = pl.int_range(pl.len()).over("split", *columns)
-    return (
-        placed.sort("split_key", "work_id")
+    drawn = (
+        placed.sort(draw_order(), "work_id")
         .with_columns(rank.alias("rank"))
         .join(quotas, on=["split", *columns])
         .filter(pl.col("rank") < pl.col("quota"))
     )
+    pool = drawn.filter(split=BOTH)
+    return pl.concat([pool.with_columns(divide_pool(pool, config)), drawn.filter(pl.col("split") != BOTH)])
 
 
-def _draw_any(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
-    needed = config.n_train + config.n_test
-    if keyed.height < needed:
-        msg = f"train and test need {needed:,} works, found {keyed.height:,} eligible.\n{_REMEDY}"
-        raise NotEnoughWorksError(msg)
-    is_train = pl.int_range(pl.len()) < config.n_train
-    return (
-        keyed.sort("split_key", "work_id")
-        .head(needed)
-        .with_columns(pl.when(is_train).then(pl.lit("train")).otherwise(pl.lit("test")).alias("split"))
-    )
-
-
-def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str]) -> None:
+def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig) -> None:
     keys = ["split", *columns]
     found = quotas.join(placed.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
         pl.col("found").fill_null(0)
@@ -284,16 +337,21 @@ def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[
     short = found.filter(pl.col("found") < pl.col("quota"))
     if short.is_empty():
         return
+    eligible = f" of {placed.height:,}" if columns or config.n_dev else ""
     lines = [
-        f"{split} needs {quota:,} {_name(cell)} works, found {count:,} of {placed.height:,} eligible."
+        f"{split} {'need' if split == BOTH else 'needs'} {quota:,} {_name(cell)}{' ' if cell else ''}works, "
+        f"found {count:,}{eligible} eligible."
         for split, *cell, quota, count in short.rows()
     ]
-    in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
-    *rarest, count = in_all.sort("found", maintain_order=True).row(0)
-    lines.append(
-        f"The rarest class, {_name(rarest)}, has {count:,} works in both splits together, so a balanced draw "
-        f"holds {count * in_all.height:,} at most.\n{_REMEDY}"
-    )
+    remedy = _REMEDY.replace("n_train and n_test", "n_train, n_test and n_dev") if config.n_dev else _REMEDY
+    if columns:
+        in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
+        *rarest, count = in_all.sort("found", maintain_order=True).row(0)
+        lines.append(
+            f"The rarest class, {_name(rarest)}, has {count:,} works in {'all' if config.n_dev else 'both'} splits "
+            f"together, so a balanced draw holds {count * in_all.height:,} at most."
+        )
+    lines[-1] += f"\n{remedy}"
     if "novelty_label" in columns:
         lines.append(_NOVELTY_REMEDY)
     raise NotEnoughWorksError("\n".join(lines))

@@ -9,13 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
+import polars as pl
+
 from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.release.release import read_release
 from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError
 
-SplitName = Literal["train", "test"]
+SplitName = Literal["train", "test", "dev"]
 #: The labels of each label column. The release decides by which thresholds they were given.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
@@ -113,7 +115,7 @@ def read_split(
 
     Args:
         release_folder: a folder that ``build`` wrote.
-        split: ``"train"`` or ``"test"``.
+        split: ``"train"``, ``"test"`` or ``"dev"``.
         needs: label columns that every row must have; the others may be null.
 
     Returns:
@@ -121,7 +123,7 @@ def read_split(
 
     Raises:
         ReleaseError: the folder is not a release or cannot be read; the split's Parquet file does not have the SHA-256
-            in the manifest; a needed label is null or unknown; or the split has another name.
+            in the manifest; a needed label is null or unknown; or there is no split of this name.
 
     Example:
         >>> read_split("no-such-release", "test")
@@ -136,6 +138,9 @@ def read_split(
     path = Path(release_folder) / f"{split}.parquet"
     try:
         release = read_release(release_folder)
+        if split not in release.splits:
+            msg = f"{release_folder} has no development split. Build a release with SplitConfig.n_dev."
+            raise ReleaseError(msg)
         found = hash_file(path)
     except (SciSciDataError, OSError) as error:
         raise ReleaseError(str(error)) from error
@@ -146,7 +151,7 @@ def read_split(
             "Copy the release again, or rebuild it."
         )
         raise ReleaseError(msg)
-    rows = (release.train if split == "train" else release.test).select("openalex_id", *_SEEN, *_JUDGED)
+    rows: pl.DataFrame = getattr(release, split).select("openalex_id", *_SEEN, *_JUDGED)
     for column in needs:
         strays = rows.filter(~rows[column].is_in(VOCABULARIES[column]).fill_null(value=False))
         if len(strays):

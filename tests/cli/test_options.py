@@ -61,7 +61,8 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
     source = option.section if option.section in list_settings()[0].hint.choices else None
     if option.name != "source":
         settings.setdefault("", {})["source"] = source or ("openalex" if option.section == "api" else "synthetic")
-    for name, needed in (("records", "inputs"), ("sciscinet", "folder"), ("snapshot", "folder"), ("corpus", "folder")):
+    files = {"records": "inputs", "labelled": "inputs"}
+    for name, needed in (files | dict.fromkeys(("sciscinet", "snapshot", "corpus"), "folder")).items():
         if source == name or (option.name == "source" and got == name):
             settings.setdefault(name, {}).setdefault(needed, ["f"] if needed == "inputs" else "f")
     if source == "tables" or got == "tables":  # citations come from one place

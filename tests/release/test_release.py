@@ -34,11 +34,11 @@ from sciscidata.errors import (
 )
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest
+from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest, list_data_files
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.scoring import compute_labels
 
@@ -412,7 +412,7 @@ def restate(folder: Path, **changes: Any) -> None:
     """Make the manifest fit the files again, so that only the rules can find the damage."""
     path = folder / "manifest.json"
     stated = json.loads(path.read_text(encoding="utf-8"))
-    for name in DATA_FILES:
+    for name in list_data_files(stated):
         content = (folder / name).read_bytes()
         stated["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     stated |= changes
@@ -680,7 +680,7 @@ def draw_novel(
 
 
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])
-@pytest.mark.parametrize("balance", ["disruption", "none", "novelty", "joint"])
+@pytest.mark.parametrize("balance", ["disruption", "pool", "none", "novelty", "joint"])
 def test_other_balances_and_rules_verify_too(tmp_path: Path, balance: Any, rule: Any) -> None:
     works = make_works()
     split = SplitConfig(n_train=27, n_test=9, balance=balance)
@@ -797,3 +797,67 @@ def test_files_that_a_user_puts_into_the_folder_meanwhile_are_not_replaced(tmp_p
         write(tmp_path / "slice", overwrite=True, extra=meanwhile)
     assert (tmp_path / "slice" / "thesis.tex").read_text() == "years of work"
     assert [path.name for path in tmp_path.iterdir()] == ["slice"]
+
+
+def test_a_development_split_is_written_read_and_verified_like_the_others(original: Path, tmp_path: Path) -> None:
+    split = SplitConfig(n_train=60, n_test=15, n_dev=20)
+    works = make_works()
+    release = write_release(draw(works, split), works, tmp_path / "slice", manifest=manifest(split))
+    assert verify_release(release.folder) == read_release(release.folder)
+    assert release.dev.height == 20
+    assert "dev: 20 works; 7 consolidating, 7 disruptive, 6 neutral" in repr(release)
+    assert release.manifest["split"]["n_dev"] == 20
+    was, now = bytes_of(original), bytes_of(release.folder)
+    assert [name for name, content in was.items() if now[name] != content] == ["manifest.json"]
+    assert "n_dev" not in read_release(original).manifest["split"]  # the bytes of before
+    write_release(draw(works), works, release.folder, manifest=manifest(), overwrite=True)
+    assert bytes_of(release.folder) == was
+    with pytest.raises(InputNotFoundError, match=r"no development split.*SplitConfig\.n_dev"):
+        _ = read_release(release.folder).dev
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda folder: (folder / "dev.jsonl").unlink(), "dev.jsonl is missing"),
+        (
+            lambda folder: rewrite(folder, "dev", lambda frame: frame.head(10)),
+            "dev: 3 rows of class consolidating, the split asks for 7",
+        ),
+        (
+            lambda folder: rewrite(folder, "dev", lambda _: read_release(folder).train.head(20)),
+            "20 works lie in both splits by id",
+        ),
+        (
+            lambda folder: restate(folder, split=asdict(SPLIT)),
+            "counts train, test, dev, its split asks for train, test",
+        ),
+    ],
+)
+def test_damage_to_a_development_split_is_found(tmp_path: Path, change: Callable[[Path], Any], says: str) -> None:
+    split = SplitConfig(n_train=60, n_test=15, n_dev=20)
+    works = make_works()
+    release = write_release(draw(works, split), works, tmp_path / "slice", manifest=manifest(split))
+    change(release.folder)
+    with pytest.raises(VerificationError, match=re.escape(says)):
+        verify_release(release.folder)
+
+
+@pytest.mark.parametrize("balance", ["pool", "none"])
+def test_which_works_of_a_pool_are_test_works_is_verified(tmp_path: Path, balance: Any) -> None:
+    split = SplitConfig(n_train=60, n_test=15, n_dev=9, balance=balance)
+    works = make_works()
+    release = write_release(draw(works, split), works, tmp_path / "slice", manifest=manifest(split))
+    verify_release(release.folder)
+    train, test = release.train, release.test
+    swapped = train.filter(disruption_label="neutral").head(1), test.filter(disruption_label="neutral").head(1)
+    for name, out, into in (("train", *swapped), ("test", *reversed(swapped))):
+        rewrite(release.folder, name, lambda frame, out=out, into=into: in_order(frame, out, into))
+    with pytest.raises(VerificationError, match="2 works belong to the other split by the order of their keys"):
+        verify_release(release.folder)
+
+
+def in_order(frame: pl.DataFrame, out: pl.DataFrame, into: pl.DataFrame) -> pl.DataFrame:
+    frame = pl.concat([frame.join(out, on="openalex_id", how="anti"), into])
+    keys = split_keys(frame["openalex_id"].str.strip_prefix("W").cast(pl.Int64))
+    return frame.with_columns(keys).sort("split_key").drop("split_key")

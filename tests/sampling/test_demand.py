@@ -24,8 +24,15 @@ SCORES = st.tuples(
 RULES = st.sampled_from([LabelThresholds(), LabelThresholds(novelty_rule="uzzi")])
 
 
-def demand_of(balance: str, *, n_train: int = 9, n_test: int = 9, thresholds: LabelThresholds | None = None) -> Demand:
-    split = SplitConfig(n_train=n_train, n_test=n_test, balance=balance)
+def demand_of(
+    balance: str,
+    *,
+    n_train: int = 9,
+    n_test: int = 9,
+    n_dev: int = 0,
+    thresholds: LabelThresholds | None = None,
+) -> Demand:
+    split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
     return Demand(thresholds or LabelThresholds(), EligibilityConfig(last_year=2020), split, 5)
 
 
@@ -52,12 +59,17 @@ def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]])
     return [pl.DataFrame(works, schema=WORKS), citations, pl.DataFrame(rows, schema={**CD_SCORES, **ATYPICALITY})]
 
 
-@given(st.sampled_from(list(BALANCED)), st.lists(SCORES, max_size=60), st.integers(0, 9), st.integers(1, 9), RULES)
-def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, n_train, n_test, thresholds):
-    demand = demand_of(balance, n_train=n_train, n_test=n_test, thresholds=thresholds)
+@given(
+    st.sampled_from(list(BALANCED)),
+    st.lists(SCORES, max_size=60),
+    st.tuples(st.integers(0, 9), st.integers(1, 9), st.sampled_from([0, 0, 3, 9])),
+    RULES,
+)
+def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, sizes, thresholds):
+    demand = demand_of(balance, **dict(zip(("n_train", "n_test", "n_dev"), sizes, strict=True)), thresholds=thresholds)
     tables = frames(scores)
     demand.update(*tables)
-    assert demand.filled + sum(demand.still_missing.values()) == n_train + n_test
+    assert demand.filled + sum(demand.still_missing.values()) == sum(sizes)
     labelled = compute_labels(tables[2], thresholds).filter(pl.col("cd_index").is_not_null())
     try:
         drawn = draw_split(labelled, demand.split)
@@ -65,7 +77,7 @@ def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, n_train
         assert not demand.is_met
     else:
         assert demand.is_met
-        assert demand.filled == drawn.height == n_train + n_test
+        assert demand.filled == drawn.height == sum(sizes)
         cells = [tuple(row) for row in drawn.select(demand.columns).rows()]
         assert [demand.cell_of[work_id] for work_id in drawn["work_id"]] == cells
 
@@ -76,6 +88,7 @@ def test_cells_are_handed_out_in_the_order_of_the_draw(balance):
         "disruption": [(label,) for label in DISRUPTION_LABELS],
         "novelty": [(label,) for label in NOVELTY_LABELS],
         "joint": [(DISRUPTION_LABELS[i], NOVELTY_LABELS[(i + step) % 3]) for step in range(3) for i in range(3)],
+        "pool": [(label,) for label in DISRUPTION_LABELS],
         "none": [(label,) for label in DISRUPTION_LABELS],
     }
     assert demand_of(balance).cells == expected[balance]

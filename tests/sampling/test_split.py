@@ -177,7 +177,7 @@ def test_no_work_is_on_both_sides_and_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-@pytest.mark.parametrize("balance", ["disruption", "novelty", "joint", "none"])
+@pytest.mark.parametrize("balance", ["disruption", "novelty", "joint", "pool", "none"])
 def test_the_draw_is_equal_on_both_engines(balance: Any, engine: Any) -> None:
     config = SplitConfig(n_train=90, n_test=18, balance=balance)
     world = make_world().with_columns(cd_index=0.5)
@@ -320,8 +320,8 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
         ({"n_test": True}, "n_test is True"),
         ({"n_train": 0, "n_test": 0}, "both 0"),
         ({"seed": "0"}, "seed is '0', needs a whole number"),
-        ({"balance": "both"}, "disruption, novelty, joint, none"),
-        ({"balance": {"a": 1}}, "disruption, novelty, joint, none"),
+        ({"balance": "both"}, "disruption, novelty, joint, pool, none"),
+        ({"balance": {"a": 1}}, "disruption, novelty, joint, pool, none"),
     ],
 )
 def test_impossible_options_are_refused_by_name(options: dict[str, Any], says: str) -> None:

@@ -256,6 +256,23 @@ def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(built):
     assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full", "unfit_record"}
 
 
+@pytest.mark.parametrize("balance", ["disruption", "none"])
+def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers, tmp_path, balance):
+    # Without novelty, whose null model is made of all works judged: of those of dev too.
+    settings = [
+        config(
+            server,
+            tmp_path / str(n),
+            split=SplitConfig(n_train=60, n_test=15, balance=balance, n_dev=n),
+            novelty=None,
+        )
+        for n in (0, 12)
+    ]
+    without, release = (build(dataclasses.replace(one, cache_dir=answers)) for one in settings)
+    assert verify_release(release.folder).dev.height == 12
+    assert hashes(without.folder).items() <= hashes(release.folder).items()
+
+
 def test_the_last_year_is_found_out_and_no_window_is_judged_twice(records, tmp_path):
     """Without last_year, and with a fitting work that has no year: candidates up to 2016 for data up to 2022."""
     works = [json.loads(line) for line in gzip.decompress(records.read_bytes()).split(b"\n")[:-1]]

@@ -31,7 +31,7 @@ from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.records.work_row import Work, rows_from_works
 from sciscidata.sampling.eligibility import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
-from sciscidata.sampling.split import split_keys
+from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
@@ -108,7 +108,7 @@ def pull_openalex(
     that novelty is needed and not known, or that the background has another null model. The background may be
     unreadable (InputNotFoundError, BackgroundError), and candidates too few (NotEnoughWorksError).
     """
-    wanted = demand.split.n_train + demand.split.n_test
+    wanted = sum(demand.split.sizes.values())
     if candidates.available < wanted:
         msg = (
             f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates. Lower "
@@ -283,12 +283,12 @@ class _Pull:
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
-        """Sort candidates by split key, each with its split."""
+        """Sort candidates in the order of the draw, those of dev last, each with its group of ``split.groups``."""
         unique = {work.work_id: work for work in works}
         ids = pl.Series("work_id", list(unique), pl.Int64)
-        keyed = pl.DataFrame({"work_id": ids, "key": split_keys(ids, self.demand.split.seed)})
-        keyed = keyed.with_columns(self.demand.splits(ids).alias("split")).sort("key", "work_id")
-        return [(split, unique[work_id]) for work_id, _, split in keyed.rows()]
+        keyed = pl.DataFrame([ids, split_keys(ids, self.demand.split.seed), self.demand.groups_of(ids)])
+        ordered = keyed.sort(pl.col("split") == "dev", draw_order(), "work_id")
+        return [(split, unique[work_id]) for work_id, _, split in ordered.rows()]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Remove works that their own record makes ineligible, for example by a blank title."""
@@ -358,7 +358,7 @@ class _Pull:
         """Whether it is time to update the draw; for novelty, which reads all works, only when it can help."""
         if not self.demand.needs_novelty:
             return True
-        missing = self.demand.split.n_train + self.demand.split.n_test - self.demand.filled
+        missing = sum(self.demand.still_missing.values())
         return len(self.rows) >= max(self.looked_at + missing, _GROWTH * self.looked_at)
 
     def _look(self) -> None:
@@ -505,7 +505,7 @@ def _estimate_calls(
     references' records of every judged work are requested; otherwise only where their citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}
-    natural = ("", ()) in missing
+    natural = not any(cell for _, cell in missing)
     weight = sum(o.weight for o in outcomes)
     share = {cell: sum(o.weight for o in outcomes if o.cell == cell) / weight for cell in demand.cells}
     asks: dict[frozenset[Cell], tuple[float, float]] = {}
@@ -513,7 +513,7 @@ def _estimate_calls(
     for shape in itertools.islice(itertools.chain(ahead, itertools.cycle(typical)), available):
         if not any(n > 0 for n in missing.values()):
             break
-        places = [("", ())] if natural else [(shape.split, cell) for cell in demand.cells]
+        places = [(shape.split, ())] if natural else [(shape.split, cell) for cell in demand.cells]
         is_open = [place for place in places if missing[place] > 0]
         if not is_open:
             continue

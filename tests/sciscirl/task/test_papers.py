@@ -76,6 +76,20 @@ def test_only_an_altered_split_is_refused(tmp_path, split):
     assert len(read_split(folder, "train" if split == "test" else "test")) == 2
 
 
+def test_a_development_split_is_read_where_there_is_one(tmp_path):
+    from sciscidata import BuildConfig, SplitConfig, SyntheticConfig, build
+
+    with pytest.raises(ReleaseError, match=r"no development split.*SplitConfig\.n_dev"):
+        read_split(write_slice(tmp_path / "slice", [{}] * 4), "dev")
+    places = {"out": tmp_path / "dev", "cache_dir": tmp_path / "cache"}
+    release = build(
+        BuildConfig(source=SyntheticConfig(n_works=2_000), split=SplitConfig(n_train=30, n_test=9, n_dev=12), **places)
+    )
+    papers = read_split(release.folder, "dev")
+    assert [paper.openalex_id for paper in papers] == release.dev["openalex_id"].to_list()
+    assert len(papers) == 12
+
+
 def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
     from sciscidata.release.manifest import hash_manifest, render_manifest
 
@@ -89,8 +103,8 @@ def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
 
 def test_a_changed_manifest_a_lost_file_and_no_folder_are_one_kind_of_error(tmp_path):
     folder = write_slice(tmp_path / "slice", [{}] * 2)
-    with pytest.raises(ReleaseError, match="split is 'dev', needs one of: train, test"):
-        read_split(folder, "dev")  # type: ignore[arg-type]
+    with pytest.raises(ReleaseError, match="split is 'validation', needs one of: train, test, dev"):
+        read_split(folder, "validation")  # type: ignore[arg-type]
     (folder / "train.jsonl").unlink()
     with pytest.raises(ReleaseError, match=r"lacks train\.jsonl"):
         read_split(folder, "train")

@@ -1,0 +1,269 @@
+"""Labelled files give the release that their source gives; what they cannot say is refused or left out by name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import zstandard
+
+from sciscidata import (
+    BuildConfig,
+    CDConfig,
+    EligibilityConfig,
+    LabelledConfig,
+    LabelThresholds,
+    NoveltyConfig,
+    RecordsConfig,
+    SplitConfig,
+    SyntheticConfig,
+    build,
+    export_labelled,
+    scan_synthetic,
+    verify,
+    write_background,
+)
+from sciscidata.cli.main import main
+from sciscidata.disruption.index import compute_cd_index
+from sciscidata.errors import (
+    ConfigError,
+    CorruptRecordError,
+    EmptyInputError,
+    LabelMismatchError,
+    SchemaMismatchError,
+    WorkIdError,
+)
+from sciscidata.sampling.eligibility import count_references
+from sciscidata.stages import ingest
+
+WORLD = SyntheticConfig(n_works=4_000)
+SPLIT = SplitConfig(n_train=60, n_test=9)
+#: The filters for which a release has the fields.
+TEXT_ONLY: dict[str, Any] = {"exclude_retracted": False, "languages": (), "min_references": 0, "min_citations": 0}
+SETTINGS = EligibilityConfig(last_year=2024, **TEXT_ONLY)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("labelled")
+
+
+@pytest.fixture(scope="module")
+def export(home: Path) -> Path:
+    export_labelled(BuildConfig(source=WORLD, out=home / "all", cache_dir=home / "cache"))
+    return home / "all"
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.jsonl")}
+
+
+def draw(home: Path, out: Path, *inputs: Path | str, **changes: Any) -> dict[str, bytes]:
+    labels = {"labels": changes.pop("labels")} if "labels" in changes else {}
+    source = LabelledConfig(inputs=tuple(map(str, inputs)), **labels)
+    settings = {"eligibility": SETTINGS, "split": SPLIT, "cache_dir": home / "cache"} | changes
+    release = build(BuildConfig(source=source, out=out, **settings))
+    verify(release.folder)
+    return bytes_of(release.folder)
+
+
+@pytest.mark.parametrize("balance", ["disruption", "novelty", "joint", "pool", "none"])
+def test_an_export_gives_the_release_that_its_source_gives(
+    home: Path, export: Path, tmp_path: Path, balance: Any
+) -> None:
+    split = SplitConfig(n_train=18, n_test=9, n_dev=9, balance=balance)
+    places = {"out": tmp_path / "direct", "cache_dir": home / "cache"}
+    direct = build(BuildConfig(source=WORLD, eligibility=SETTINGS, split=split, **places))
+    assert draw(home, tmp_path / "labelled", export, split=split) == bytes_of(direct.folder)
+
+
+def test_real_records_give_the_same_release_through_an_export(shared_data: Path, tmp_path: Path) -> None:
+    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+    settings = EligibilityConfig(last_year=2022, **TEXT_ONLY)
+    places = {"cache_dir": tmp_path / "cache"}
+    export_labelled(BuildConfig(source=records, out=tmp_path / "all", **places))
+    direct = build(BuildConfig(source=records, out=tmp_path / "direct", eligibility=settings, split=SPLIT, **places))
+    drawn = draw(tmp_path, tmp_path / "drawn", tmp_path / "all", eligibility=settings)
+    assert drawn == bytes_of(direct.folder)
+
+
+def test_with_the_columns_of_the_filters_no_filter_is_left_out(home: Path, export: Path, tmp_path: Path) -> None:
+    works, citations, _ = scan_synthetic(WORLD)
+    counts = compute_cd_index(works, citations).select("work_id", n_citers=pl.col("n_i") + pl.col("n_j"))
+    facts = works.select("work_id", "language", "work_type", "is_retracted", "doi")
+    beside = facts.join(counts, on="work_id").join(count_references(citations), on="work_id", how="left")
+    rows = pl.scan_ndjson(export / "labelled.jsonl", infer_schema_length=None).with_columns(
+        work_id=pl.col("openalex_id").str.strip_prefix("W").cast(pl.Int64)
+    )
+    rows.join(beside, on="work_id").drop("work_id").collect().write_parquet(tmp_path / "all.parquet")
+    for settings in (EligibilityConfig(last_year=2024), EligibilityConfig(last_year=2024, min_references=9)):
+        name = str(settings.min_references)
+        places = {"out": tmp_path / name, "cache_dir": home / "cache"}
+        direct = build(BuildConfig(source=WORLD, split=SPLIT, eligibility=settings, **places))
+        drawn = draw(home, tmp_path / f"{name} drawn", tmp_path / "all.parquet", eligibility=settings)
+        assert drawn == bytes_of(direct.folder)
+
+
+def test_every_kind_of_file_gives_the_same_works(home: Path, export: Path, tmp_path: Path) -> None:
+    lines = (export / "labelled.jsonl").read_bytes()
+    expected = draw(home, tmp_path / "0", export)
+    (tmp_path / "one.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "two.zst").write_bytes(zstandard.compress(lines))
+    rows = pl.read_ndjson(lines, infer_schema_length=None)
+    rows.with_columns(pl.col("primary_field").cast(pl.Categorical)).write_parquet(tmp_path / "three.parquet")
+    halves = lines.splitlines(keepends=True)
+    (tmp_path / "part-1.jsonl").write_bytes(b"\n" + b"".join(halves[:999]))
+    rows[999:].write_parquet(tmp_path / "part-2.parquet")
+    for number, given in enumerate([("one.gz",), ("two.zst",), ("three.parquet",), ("part-*",)], 1):
+        assert draw(home, tmp_path / str(number), *(tmp_path / name for name in given)) == expected
+
+
+def test_filters_without_their_columns_are_left_out_by_name_or_refused(
+    home: Path, export: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        drawn = draw(home, tmp_path / "slice", export, eligibility=EligibilityConfig(last_year=2024))
+    left_out = ["exclude_retracted", "languages", "min_references", "min_citations"]
+    assert f"lack the columns for {', '.join(left_out)}" in caplog.text
+    assert json.loads((tmp_path / "slice" / "manifest.json").read_bytes())["source"]["filters_left_out"] == left_out
+    assert drawn == draw(home, tmp_path / "off", export)
+    for name, value in {"min_references": 2, "languages": ("de",), "work_types": ("article",)}.items():
+        with pytest.raises(ConfigError, match=rf"EligibilityConfig\.{name} is .*no column"):
+            draw(home, tmp_path / "x", export, eligibility=EligibilityConfig(**{name: value}))
+
+
+def test_labels_are_checked_trusted_or_computed_again(home: Path, export: Path, tmp_path: Path) -> None:
+    wide = LabelThresholds.preset("wide")
+    with pytest.raises(LabelMismatchError, match=r"'disruptive' should be 'neutral' \(W.*LabelledConfig\.labels="):
+        draw(home, tmp_path / "x", export, thresholds=wide)
+    places = {"out": tmp_path / "direct", "cache_dir": home / "cache"}
+    direct = build(BuildConfig(source=WORLD, eligibility=SETTINGS, split=SPLIT, thresholds=wide, **places))
+    again = draw(home, tmp_path / "again", export, thresholds=wide, labels="recompute")
+    assert again == bytes_of(direct.folder)
+    trusted = draw(home, tmp_path / "trusted", export, thresholds=wide, labels="trust")
+    assert trusted == draw(home, tmp_path / "narrow", export)
+    stated = json.loads((tmp_path / "trusted" / "manifest.json").read_bytes())["source"]
+    assert stated["labels"] == "trust"
+    assert stated["contradicting"]["disruption_label"] > 100
+
+
+def test_of_uzzis_rule_only_the_presence_of_labels_is_checked(home: Path, tmp_path: Path) -> None:
+    uzzi = LabelThresholds(novelty_rule="uzzi")
+    places = {"cache_dir": home / "cache"}
+    export_labelled(BuildConfig(source=WORLD, out=tmp_path / "all", thresholds=uzzi, **places))
+    direct = build(
+        BuildConfig(source=WORLD, out=tmp_path / "direct", eligibility=SETTINGS, split=SPLIT, thresholds=uzzi, **places)
+    )
+    assert draw(home, tmp_path / "drawn", tmp_path / "all", thresholds=uzzi) == bytes_of(direct.folder)
+    with pytest.raises(LabelMismatchError, match="novelty_label"):
+        draw(home, tmp_path / "x", tmp_path / "all")
+    with pytest.raises(ConfigError, match="labels by z, which labelled files do not hold"):
+        draw(home, tmp_path / "x", tmp_path / "all", thresholds=uzzi, labels="recompute")
+    lines = (tmp_path / "all" / "labelled.jsonl").read_text().splitlines()
+    first = json.loads(lines[0]) | {"novelty_score": 0.5, "conventionality_score": 0.5, "novelty_label": None}
+    (tmp_path / "one.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]))
+    with pytest.raises(LabelMismatchError, match="1 novelty_label None should be 'a label'"):
+        draw(home, tmp_path / "x", tmp_path / "one.jsonl", thresholds=uzzi)
+
+
+def test_ids_of_any_kind_are_kept(home: Path, export: Path, tmp_path: Path) -> None:
+    lines = (export / "labelled.jsonl").read_text().replace('{"openalex_id":"W', '{"openalex_id":"patent-')
+    (tmp_path / "patents.jsonl").write_text(lines)
+    drawn = draw(home, tmp_path / "slice", tmp_path / "patents.jsonl")
+    assert all(json.loads(line)["openalex_id"].startswith("patent-") for line in drawn["train.jsonl"].splitlines())
+
+
+def test_without_novelty_its_fields_are_null(home: Path, export: Path, tmp_path: Path) -> None:
+    drawn = draw(home, tmp_path / "slice", export, novelty=None)
+    assert all(json.loads(line)["novelty_score"] is None for line in drawn["train.jsonl"].splitlines())
+
+
+def test_a_release_can_be_planned_and_repeated(
+    home: Path, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = SplitConfig(n_train=18, n_test=9, n_dev=9, balance="novelty")
+    drawn = draw(home, tmp_path / "first", export, split=split)
+    words = ["build", "--labelled", str(export), "--cache-dir", str(home / "cache")]
+    assert main([*words, "--n-dev", "20", "--dry-run"]) == 0
+    plan = capsys.readouterr().out
+    assert "would read: 1 file of labelled works" in plan
+    assert "would draw: 5,000 train, 500 test and 20 dev works" in plan
+    assert main([*words, "--from-manifest", str(tmp_path / "first"), "--out", str(tmp_path / "again")]) == 0
+    assert "the lines of train, test and dev are those of" in capsys.readouterr().out
+    assert bytes_of(tmp_path / "again") == drawn
+    assert main(["describe", str(tmp_path / "first"), "--html", str(tmp_path / "page.html")]) == 0
+    assert "18 train, 9 test and 9 dev works" in (tmp_path / "page.html").read_text()
+
+
+ROW: dict[str, Any] = {
+    "openalex_id": "W1",
+    "title": "On sleep",
+    "publication_year": 2000,
+    "cd_index": 0.5,
+    "disruption_label": "disruptive",
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "says"),
+    [
+        (["{"], CorruptRecordError, r"in\.jsonl, line 1: .*fields of a release"),
+        ([ROW, ROW | {"cd_index": "0.5"}], CorruptRecordError, r"line 2: Expected `float \| null`.*cd_index"),
+        ([{"openalex_id": "W1"}], CorruptRecordError, "missing required field `publication_year`"),
+        ([ROW | {"openalex_id": ""}], WorkIdError, r"1 rows have no openalex_id"),
+        ([ROW, ROW], WorkIdError, "labelled files: 1 ids occur more than once, for example 'W1'"),
+        ([ROW, ROW | {"openalex_id": "1"}], WorkIdError, "the ids '1' and 'W1' have one number"),
+        ([ROW | {"disruption_label": "novel"}], LabelMismatchError, "is 'novel', needs one of disruptive"),
+        (
+            [ROW | {"cited_by_count": 2**70}],
+            CorruptRecordError,
+            "a number is too large for its column.*1180591620717411303424",
+        ),
+        ([], EmptyInputError, "no labelled work"),
+    ],
+)
+def test_what_is_no_row_is_named(tmp_path: Path, rows: list[Any], error: type[Exception], says: str) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    with pytest.raises(error, match=says):
+        draw(tmp_path, tmp_path / "x", path)
+
+
+def test_a_parquet_file_without_a_needed_column_is_named(tmp_path: Path) -> None:
+    pl.DataFrame([ROW]).drop("cd_index").write_parquet(tmp_path / "in.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"in\.parquet lacks cd_index; it has openalex_id"):
+        draw(tmp_path, tmp_path / "x", tmp_path / "in.parquet")
+    pl.DataFrame([ROW | {"cd_index": "high"}]).write_parquet(tmp_path / "text.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"text\.parquet cannot be read"):
+        draw(tmp_path, tmp_path / "x", tmp_path / "text.parquet")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source, out: build(BuildConfig(source=source, out=out, cd=CDConfig(same_year=True))),
+        lambda source, out: build(BuildConfig(source=source, out=out, novelty=NoveltyConfig(null="permutation"))),
+        lambda source, out: build(BuildConfig(source=source, out=out, background=Path("null.parquet"))),
+        lambda source, out: ingest(source, out, cache_dir=out),
+        lambda source, out: write_background(source, f"{out}.parquet", cache_dir=out),
+    ],
+)
+def test_what_needs_citations_is_refused(tmp_path: Path, use: Callable[[LabelledConfig, Path], Any]) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps(ROW))
+    with pytest.raises(ConfigError, match=r"labelled files|a corpus is made of a whole source"):
+        use(LabelledConfig(inputs=(str(tmp_path / "in.jsonl"),)), tmp_path / "x")
+
+
+def test_the_configuration_is_in_the_manifest(home: Path, export: Path, tmp_path: Path) -> None:
+    draw(home, tmp_path / "slice", export)
+    manifest = json.loads((tmp_path / "slice" / "manifest.json").read_bytes())
+    assert manifest["source"]["inputs"][0]["name"] == "labelled.jsonl"
+    assert manifest["atypicality"] is None
+    assert manifest["eligibility"] == json.loads(json.dumps(asdict(SETTINGS)))
