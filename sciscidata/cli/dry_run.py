@@ -34,7 +34,6 @@ _BYTES_PER_WORK: Final = 2_400
 _BYTES_PER_SNAPSHOT_WORK: Final = 1_300
 _PLAIN: Final = 5
 _REFERENCES_PER_WORK: Final = 11
-_BYTES_PER_CITATION: Final = 20  # of a table of citations: two ids
 _START_S: Final = 15  # imports, pictures
 _SYNTHETIC: Final = {"disruptive": 0.3, "consolidating": 0.37, "neutral": 0.22}
 _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
@@ -111,10 +110,6 @@ def _measure(config: BuildConfig) -> _Amount:
         n_bytes = sum(file.stat().st_size for file in files)
         line = f"{len(files):,} file{'s' * (len(files) != 1)} of labelled works, {n_bytes:,} bytes"
         return _Amount(line, None, 0, n_bytes)
-    if isinstance(source, TablesConfig):
-        n_bytes = table_bytes(source)
-        line = f"tables of works and citations, {n_bytes:,} bytes"
-        return _Amount(line, None, n_bytes // _BYTES_PER_CITATION, n_bytes)
     if isinstance(source, SnapshotConfig):
         n_bytes = snapshot_bytes(source)
         works = round(n_bytes / _BYTES_PER_SNAPSHOT_WORK)
