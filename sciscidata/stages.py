@@ -16,12 +16,13 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
-from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import CorpusConfig, graph_folder, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.checks import diagnose_works, log_warnings
+from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -158,7 +159,7 @@ def write_cd_index(
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     replace = Path(out).exists()  # another result, or a damaged one
-    graph = open_corpus_graph(folder, cache_dir=cache_dir)
+    graph = _open_graph(folder, cache_dir)
     focal = shard_range(graph, number - 1, n_shards)
     parts = cache_cd_index(graph, cache_dir, config, focal=focal)
     scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
@@ -209,11 +210,20 @@ def write_atypicality(
         return Path(out)
     replace = Path(out).exists()
     works = scan_corpus(folder).works
-    graph = open_corpus_graph(folder, cache_dir=cache_dir)
+    graph = _open_graph(folder, cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
     parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
     scores = by_work_id(parts, graph.work_ids[: graph.n_known])
     return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
+
+
+def _open_graph(folder: str | Path, cache_dir: str | Path) -> CitationGraph:
+    """Open the graph of a corpus. Where it is built now, warn of data that make scores wrong, as ``graph`` does."""
+    known = {path.name for path in Path(cache_dir).glob("graph-*")}
+    graph = open_corpus_graph(folder, cache_dir=cache_dir)
+    if graph_folder(graph).name not in known:
+        log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
+    return graph
 
 
 def _local_files(tables: SciSciNet) -> list[Path]:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import sciscidata as ssd
 from sciscidata.cli.main import main
 from sciscidata.corpus.folder import scan_corpus
+from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics import checks as checks_module
 from sciscidata.diagnostics.checks import DIAGNOSTICS, diagnose, find_successors
 from sciscidata.diagnostics.picture import plot_diagnostics
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.sampling.manifest_entries import remark_on_filters
-from sciscidata.stages import ingest
+from sciscidata.stages import ingest, write_atypicality, write_cd_index
 
 YEAR = {"publication_year": pl.Int32}
 
@@ -293,3 +294,14 @@ def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_s
         "the filter few_citations removes almost only neutral works: 30 of 30 with a label (100.0%), against 58.1% of "
         "all."
     ]
+
+
+@pytest.mark.parametrize("write", [write_cd_index, write_atypicality])
+def test_scores_of_a_corpus_whose_graph_was_never_built_warn_of_swapped_columns(write, tmp_path, shared_data, caplog):
+    works, citations = read_graph(shared_data, "handball")
+    swapped = citations.rename({"citing_id": "cited_id", "cited_id": "citing_id"})
+    write_corpus(ssd.from_tables(works, swapped), tmp_path / "corpus")
+    for number in range(2):  # the second time the graph is there, and its warning was given
+        caplog.clear()
+        write(tmp_path / "corpus", tmp_path / f"{number}.parquet", cache_dir=tmp_path / "cache")
+        assert ("are citing and cited swapped?" in caplog.text) == (number == 0)
