@@ -21,25 +21,6 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
 
 quick.leave_out_what_takes_long()
 
-#: Files that take minutes and often wait: begun first, they run beside all others instead of alone at the end.
-_LONGEST = (
-    *(
-        "sciscirl/local_server/",
-        "sources/test_openalex.py",
-        "sciscirl/sft/test_server.py",
-        "sources/test_openalex_novelty",
-    ),
-    *("sciscirl/sft/test_peft.py", "pipeline/test_killed.py", "pipeline/test_pipeline.py", "sciscirl/report/"),
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        return next((n for n, name in enumerate(_LONGEST) if f"tests/{name}" in item.nodeid), len(_LONGEST))
-
-    items.sort(key=place)
-
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
