@@ -109,7 +109,7 @@ def read_public(package: str) -> dict[str, str]:
     for node in ast.parse(stub.read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {name.asname or name.name: f"{package}.{node.module}.{name.name}" for name in node.names}
-        elif isinstance(node, ast.ImportFrom):  # a folder with public names of its own
+        elif isinstance(node, ast.ImportFrom):  # a folder that has public names
             for folder in node.names:
                 names = importlib.import_module(f"{package}.{folder.name}").__all__
                 found |= {f"{folder.name}.{name}": f"{package}.{folder.name}.{name}" for name in names}

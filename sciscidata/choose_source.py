@@ -67,8 +67,7 @@ class ScoredSource:
     ``works`` and ``citations`` are WORKS and CITATIONS, lazy; ``scores`` is CD_SCORES with ATYPICALITY, which is null
     if novelty is left out. ``eligibility`` has the data's last year where the source knows it. ``provenance`` says in
     JSON types where the works come from. ``diagnose`` checks the data, with the options of ``diagnose_works``.
-    ``concentrations`` are filled when ``scores`` are collected; see
-    ``score_atypicality``.
+    ``concentrations`` are filled when ``scores`` are collected; see ``score_atypicality``.
 
     Where texts are read only after the draw, ``read_works`` reads the works of some ids, ``names`` has the titles and
     DOIs of all works (None where reading all of them costs too much), and ``scores`` has the columns of STRUCTURE (see

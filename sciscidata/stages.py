@@ -80,13 +80,17 @@ def ingest(
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             corpus = ingest_snapshot(source, out, advance, overwrite=overwrite)
-        log_warnings(diagnose_works(corpus.works, window_years=None))
-        return corpus
-    if isinstance(source, TablesConfig):
+    elif isinstance(source, TablesConfig):
         with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
             corpus = ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
-        log_warnings(diagnose_works(corpus.works, window_years=None))
-        return corpus
+    else:
+        corpus = _write_source(source, Path(out), Path(cache_dir), texts=texts, overwrite=overwrite)
+    log_warnings(diagnose_works(corpus.works, window_years=None))
+    return corpus
+
+
+def _write_source(source: SourceConfig, out: Path, cache_dir: Path, *, texts: bool, overwrite: bool) -> Corpus:
+    """Write the frames of a source that has no writer for its own format."""
     inputs: list[Path] = []
     held: Mapping[str, Table] = {}
     if isinstance(source, SciSciNetConfig):
@@ -103,11 +107,9 @@ def ingest(
         absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]
         corpus = Corpus(works.with_columns(absent), tables.citations, tables.provenance)
     else:
-        corpus = open_corpus(source, Path(cache_dir))
+        corpus = open_corpus(source, cache_dir)
     with reading(held), progress_bar("write corpus", unit="rows") as advance:
-        corpus = write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
-    log_warnings(diagnose_works(corpus.works, window_years=None))
-    return corpus
+        return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
 
 
 def write_cd_index(
@@ -217,12 +219,17 @@ def write_atypicality(
     return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
 
 
+def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:
+    """Log what in the works and citations of a corpus makes its scores wrong."""
+    log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
+
+
 def _open_graph(folder: str | Path, cache_dir: str | Path) -> CitationGraph:
-    """Open the graph of a corpus. Where it is built now, warn of data that make scores wrong, as ``graph`` does."""
+    """Open the graph of a corpus. Where it is built now, warn as ``sciscidata graph`` does."""
     known = {path.name for path in Path(cache_dir).glob("graph-*")}
     graph = open_corpus_graph(folder, cache_dir=cache_dir)
     if graph_folder(graph).name not in known:
-        log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
+        warn_of_graph(graph, folder)
     return graph
 
 

@@ -110,12 +110,12 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
 
 def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_graph
-    from sciscidata.corpus.folder import graph_folder, open_corpus_graph, scan_corpus
-    from sciscidata.diagnostics.checks import diagnose_graph, log_warnings
+    from sciscidata.corpus.folder import graph_folder, open_corpus_graph
+    from sciscidata.stages import warn_of_graph
 
     with measured():
         graph = open_corpus_graph(_corpus(config), cache_dir=config.cache_dir)
-        log_warnings(diagnose_graph(graph, scan_corpus(_corpus(config)).works, None, window_years=None))
+        warn_of_graph(graph, _corpus(config))
         print_graph(graph, graph_folder(graph))
 
 

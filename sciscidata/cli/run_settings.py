@@ -146,7 +146,7 @@ def compare_lines(release: Release, path: Path) -> str:
 
 
 def _kind_of(source: Mapping[str, Any]) -> str:
-    """Say from which source a release was built: a corpus keeps the report of its own source."""
+    """Find the source of a release. A corpus also reports what it was made from."""
     if "report_sha256" in source and source["kind"] not in ("openalex snapshot", "tables"):
         return "corpus"
     return {"openalex snapshot": "snapshot"}.get(source["kind"], source["kind"])

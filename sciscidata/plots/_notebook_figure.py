@@ -11,7 +11,7 @@ _DPI = 144
 
 
 class NotebookFigure(Figure):
-    """A figure with a canvas of its own, so that it can be saved and shown wherever it is made."""
+    """A figure with its canvas: it can be saved and shown anywhere."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportArgumentType]

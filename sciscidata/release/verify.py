@@ -384,7 +384,7 @@ def _kind_of_table(path: Path) -> Kind | None:
 
 
 def _refuse_parquet_folder(folder: Path) -> None:
-    """Say what to name instead of a folder of Parquet files that is none of ours."""
+    """Refuse a folder of Parquet files that is not ours, and say which path to give."""
     tables = sorted(path for path in folder.glob("*.parquet") if path.is_file() and is_parquet(path))
     if not tables:
         return

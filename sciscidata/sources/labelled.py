@@ -187,8 +187,7 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
 def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tuple[EligibilityConfig, list[str]]:
     """Switch off the filters whose columns the files lack, and name them.
 
-    A ConfigError says that such a filter was set to another value than its default: then it is meant, and cannot be
-    applied.
+    Raise ConfigError if one of them differs from its default: somebody asked for it, and it cannot be applied.
 
     Example:
         >>> kept, left_out = leave_out_filters(EligibilityConfig(), frozenset({"n_references"}))

@@ -155,7 +155,7 @@ def estimate_pull(
     """Estimate the calls of a pull from a sample of a hundred works, which is one call.
 
     Raises:
-        NotEnoughWorksError: none of these works passes the filters.
+        NotEnoughWorksError: the filters remove every work.
         SciSciDataError: as the client raises.
     """
     return _Pull(client, candidates, cd, demand, novelty, None).estimate_from_a_look()
@@ -452,7 +452,7 @@ class _Pull:
             raise NotEnoughWorksError(msg)
         self.shapes = [_shape(split, work) for split, work in fit]
         available = self.candidates.available * len(fit) // len(seen)
-        # Each year is sampled by calls of its own.
+        # Each year has its own calls.
         sampling = max(len(self.candidates.per_year), self.config.candidates_per_round / PER_PAGE)
         outcomes, every_record = _published_outcomes(self.demand), self.novelty is not None
         return sampling + _estimate_calls(self.demand, outcomes, [], self.shapes, available, every_record=every_record)

@@ -1,4 +1,4 @@
-"""Which column of a table holds what, and from such a table to rows of WORKS and CITATIONS."""
+"""Find the columns of a table by their role, and make rows of WORKS and CITATIONS from them."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class _Table:
         if hasattr(frame, "to_native"):  # narwhals
             frame = frame.to_native()
         self._is_pandas = type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
-        if self._is_pandas and not {None, *frame.columns} & {*frame.index.names}:  # it has names of its own
+        if self._is_pandas and not {None, *frame.columns} & {*frame.index.names}:  # the index has a name
             frame = frame.reset_index()
         if not self._is_pandas and not isinstance(frame, pl.DataFrame | pl.LazyFrame):
             frame = _to_polars(frame, name)

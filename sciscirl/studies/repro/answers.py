@@ -68,7 +68,7 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFr
     - ``logprob_difference_mean``, ``logprob_difference_max``: absolute difference in the log-probability (nats) of the
       reference's tokens, over all of them, both in one pass over prompt and answer; null where one was not to be had.
       This is what moves before any token does.
-    - ``label_flip_share``: share of prompts with another label; an invalid answer counts as a label of its own.
+    - ``label_flip_share``: share of prompts with another label; an invalid answer counts as one more label.
 
     Example:
         >>> row = {"mode": "greedy", "openalex_id": "W1", "text": "", "logprobs": [-0.5, -0.5]}
