@@ -30,7 +30,7 @@ from sciscirl.metrics.metrics import merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, Paper, PaperView, short_name
-from sciscirl.task.prompts import cap_view, render_prompt
+from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.task.rules import TaskRules
 
@@ -178,7 +178,7 @@ class LabelGroupBuilder(EnvGroupBuilder):
 
 def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[Message]:
     """Write the prompt of one paper, cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
-    messages = render_prompt(show_view(paper, rules, renderer), rules.style, rules.contract, rules.target)
+    messages = rules.render(show_view(paper, rules, renderer))
     return [Message(role=message["role"], content=message["content"]) for message in messages]
 
 

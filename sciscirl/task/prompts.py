@@ -4,8 +4,9 @@
 ``disruption``. The constants below are the words; ``render_prompt`` puts them together. A changed word is another
 experiment, so ``tests/golden/prompts.txt`` pins every prompt.
 
-To add a prompt: add its name to ``PromptStyle``, its texts as a constant, and its place to ``render_prompt``. Then name
-it in a preset, and update the golden file (``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
+A prompt of your own needs no change here: see ``templates.py``. To add one to this file: add its name to ``PromptStyle``,
+its texts as a constant, and its place to ``render_prompt``. Then name it in a preset, and update the golden file
+(``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
 """
 
 from __future__ import annotations
@@ -249,20 +250,34 @@ def render_prompt(
             f"{', '.join(STYLES)}; contracts: {', '.join(CONTRACTS)}; targets: {', '.join(TARGETS)}."
         )
         raise PromptError(msg)
-    columns = TARGETS[target]
-    parts = [_render_task(contract, target)]
-    if style != "plain":
-        parts += [MEANING[column] for column in columns]
-    if style == "checklist":
-        questions = [question for column in columns for question in QUESTIONS[column]] + [
-            _choose(CLOSING, contract, target)
-        ]
-        parts.append("\n".join([CHECKLIST, *(f"{number}. {text}" for number, text in enumerate(questions, 1))]))
-    parts.append(ANSWER.format(rules=_render_rules(contract, target)))
-    if style == "checklist":
-        parts += [EXAMPLES, *(_render_example(example, contract, target) for example in MINI_EXAMPLES)]
+    parts = render_parts(contract, target)
+    names = {"plain": ("task", "answer"), "ontology": ("task", "definitions", "answer"), "checklist": tuple(parts)}
     question = RECORD.format(record=render_record(view), question=render_question(contract, target))
-    return [{"role": "system", "content": "\n\n".join(parts)}, {"role": "user", "content": question}]
+    return [
+        {"role": "system", "content": "\n\n".join(parts[name] for name in names[style])},
+        {"role": "user", "content": question},
+    ]
+
+
+def render_parts(contract: ContractName, target: TargetName) -> dict[str, str]:
+    """Write the parts of a system message, in their order: task, definitions, checklist, answer, examples.
+
+    Example:
+        >>> [*render_parts("two_keys", "novelty")]
+        ['task', 'definitions', 'checklist', 'answer', 'examples']
+    """
+    columns = TARGETS[target]
+    questions = [question for column in columns for question in QUESTIONS[column]]
+    questions.append(_choose(CLOSING, contract, target))
+    return {
+        "task": _render_task(contract, target),
+        "definitions": "\n\n".join(MEANING[column] for column in columns),
+        "checklist": "\n".join([CHECKLIST, *(f"{number}. {text}" for number, text in enumerate(questions, 1))]),
+        "answer": ANSWER.format(rules=_render_rules(contract, target)),
+        "examples": "\n\n".join(
+            [EXAMPLES, *(_render_example(example, contract, target) for example in MINI_EXAMPLES)]
+        ),
+    }
 
 
 def render_question(contract: ContractName, target: TargetName) -> str:

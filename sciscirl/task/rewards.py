@@ -1,8 +1,8 @@
 """The rewards: what a judged answer earns, in named parts that are logged one by one.
 
-To add a reward: add a RewardTable with a new name to REWARDS, then give that name to a preset as
-``TaskRules(reward=...)``. If a table cannot express the rule, extend ``score_answer``. The reward of a challenged
-answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/class_share_penalty.py``.
+A reward of your own needs no change here: ``register_reward``, the table ``[reward]`` of a preset file, or options such
+as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a challenged answer is in
+``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/class_share_penalty.py``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, cast
 
+from sciscidata._support.terminal import suggest
+from sciscidata._support.validate import check_value, field_hints
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, name_gold
+from sciscirl.task.registry import add_entry
 
 _LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
 #: Pairs of labels that are nearly right: balanced lies between novel and conventional. Disruption has no such middle,
@@ -141,21 +144,91 @@ class RewardParts:
 _SOFT: Final = RewardTable(name="soft", broken=-0.5, kept=0.0, correct=0.75, wrong=0.0)
 _STRONG: Final = RewardTable(name="strong", broken=-0.75, kept=0.05, correct=1.0, wrong=-0.6)
 _BALANCED: Final = RewardTable(name="balanced", broken=-0.75, kept=0.05, correct=1.0, wrong=0.0, is_balanced=True)
+_REWARDS: Final = {
+    table.name: table
+    for table in (
+        _SOFT,
+        _STRONG,
+        replace(_STRONG, name="disruptive_x3", class_weights=(("disruptive", 3.0),)),
+        replace(_STRONG, name="partial", wrong=0.0, adjacent=0.2),
+        _BALANCED,
+        replace(_BALANCED, name="balanced_shares", share_penalty=0.5),
+    )
+}
 #: Every reward by name. Published: soft (Baseline, Exp1), strong (Exp2 to Exp4), disruptive_x3 (Exp5), partial (the
-#: novelty and joint tasks). The others are ours.
-REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(
-    {
-        table.name: table
-        for table in (
-            _SOFT,
-            _STRONG,
-            replace(_STRONG, name="disruptive_x3", class_weights=(("disruptive", 3.0),)),
-            replace(_STRONG, name="partial", wrong=0.0, adjacent=0.2),
-            _BALANCED,
-            replace(_BALANCED, name="balanced_shares", share_penalty=0.5),
-        )
-    }
-)
+#: novelty and joint tasks). The others are ours. Those of ``register_reward`` follow.
+REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(_REWARDS)
+#: The rewards that every process knows by their name.
+BUILT_IN: Final = frozenset(_REWARDS)
+#: What a reward of one's own may set; ``name`` and ``gold_weights`` follow from where it is used.
+NUMBERS: Final = tuple(one.name for one in fields(RewardTable) if one.name not in {"name", "gold_weights"})
+
+
+def find_reward(name: str) -> RewardTable:
+    """Return the reward of a name.
+
+    Raises:
+        RewardError: if no reward has that name.
+
+    Example:
+        >>> find_reward("stong")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.RewardError: reward is 'stong', needs one of soft, strong, disruptive_x3, partial, ...
+    """
+    if name not in REWARDS:
+        msg = f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}"
+        raise RewardError(msg)
+    return REWARDS[name]
+
+
+def change_reward(table: RewardTable, numbers: Mapping[str, Any], name: str | None = None) -> RewardTable:
+    """Return a table with other numbers, checked. Without a name it is named after its changes.
+
+    ``class_weights`` may be a mapping. RewardError if a number is unknown or impossible.
+
+    Example:
+        >>> change_reward(REWARDS["strong"], {"wrong": -0.3, "class_weights": {"disruptive": 3}}).name
+        'strong(wrong=-0.3, class_weights=disruptive:3)'
+    """
+    hints, changes = field_hints(RewardTable), dict[str, Any]()
+    for key, value in numbers.items():
+        if key not in NUMBERS:
+            msg = f"a reward has no number {key!r}.{suggest(key, NUMBERS)} It has {', '.join(NUMBERS)}."
+            raise RewardError(msg)
+        pairs = tuple(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else value
+        changes[key] = check_value(f"reward {key}", pairs, hints[key], RewardError)
+    if name is None:
+        changed = {key: value for key, value in changes.items() if value != getattr(table, key)}
+        said = ", ".join(f"{key}={_say(value)}" for key, value in changed.items())
+        name = f"{table.name}({said})" if changed else table.name
+    return replace(table, name=name, **changes)
+
+
+def _say(value: float | bool | tuple[tuple[str, float], ...] | None) -> str:
+    return "+".join(f"{name}:{one:g}" for name, one in value) if isinstance(value, tuple) else f"{value}"
+
+
+def register_reward(name: str, *, base: str = "strong", **numbers: Any) -> RewardTable:  # noqa: ANN401 (checked)
+    """Add a reward of your own to REWARDS, for this process. Runs record it whole.
+
+    Args:
+        name: by which presets and options name it.
+        base: the reward whose numbers it has where no other is given.
+        numbers: ``not_json``, ``broken``, ``kept``, ``correct``, ``wrong``, ``adjacent``, ``think``, ``class_weights``,
+            ``is_balanced``, ``share_penalty``, as in the published tables.
+
+    Raises:
+        RewardError: the name is taken by another reward, a number is unknown, or a better answer would not earn more
+            than a worse one.
+
+    Example:
+        >>> register_reward("mild", base="strong", wrong=-0.2).best("neutral")
+        1.05
+    """
+    table = change_reward(find_reward(base), numbers, name)
+    add_entry(_REWARDS, name, table, "reward", RewardError)
+    return table
 
 
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:

@@ -5,51 +5,80 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer
-from sciscirl.task.papers import Paper, TargetName, count_labels
-from sciscirl.task.prompts import PromptStyle
-from sciscirl.task.rewards import REWARDS, RewardTable, balance
+from sciscirl.task.papers import Paper, PaperView, TargetName, count_labels
+from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.rewards import BUILT_IN, RewardTable, balance, find_reward
+from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRules:
     """What the model is asked, how it must answer, and what the answer earns.
 
-    SciSciRLError if a reward with partial credit meets the contract ``probabilities``, whose quadratic score pays for
-    nearly right answers already.
+    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown, or a reward
+    with partial credit meets the contract ``probabilities``, whose quadratic score pays for nearly right answers
+    already.
     """
 
     target: TargetName = "disruption"
-    style: PromptStyle = "plain"
+    style: str = "plain"  # a name in prompts.STYLES, or of own_prompt
     contract: ContractName = "four_keys"
-    reward: str = "soft"  # a name in rewards.REWARDS
+    reward: str = "soft"  # a name in rewards.REWARDS, or of own_reward
     max_paper_tokens: PositiveInt = 1024  # the cap for a paper's record; a longer abstract is cut. Not published
     class_counts: tuple[tuple[str, int], ...] = ()  # training papers of each label; fitted sets it
+    own_prompt: PromptTemplate | None = None  # None: that of the name
+    own_reward: RewardTable | None = None  # None: that of the name
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-        if self.reward not in REWARDS:
-            msg = f"TaskRules.reward is {self.reward!r}, needs one of {', '.join(REWARDS)}."
+        if self.own_prompt is None and self.style in OWN_PROMPTS:
+            object.__setattr__(self, "own_prompt", OWN_PROMPTS[self.style])
+        if self.own_reward is None and self.reward not in BUILT_IN:
+            object.__setattr__(self, "own_reward", find_reward(self.reward))
+        if self.own_prompt is None and self.style not in STYLES:
+            known = list_styles()
+            msg = f"TaskRules.style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
             raise SciSciRLError(msg)
-        if self.contract == "probabilities" and REWARDS[self.reward].adjacent is not None:
+        for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
+            if own is not None and own.name != name:
+                msg = f"TaskRules names {name!r} and holds {own.name!r} in its place. Name what it holds."
+                raise SciSciRLError(msg)
+        if self.contract == "probabilities" and self._unfitted.adjacent is not None:
             msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             raise SciSciRLError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
-        if not REWARDS[self.reward].is_balanced:
+        if not self._unfitted.is_balanced:
             return self
         rules = replace(self, class_counts=count_labels(papers, self.target))
-        balance(REWARDS[self.reward], rules.class_counts)
+        balance(self._unfitted, rules.class_counts)
         return rules
+
+    @property
+    def _unfitted(self) -> RewardTable:
+        return self.own_reward or find_reward(self.reward)
 
     @property
     def table(self) -> RewardTable:
         """What each case earns. A balanced table scores answers only after ``fitted``."""
-        table = REWARDS[self.reward]
-        return balance(table, self.class_counts) if self.class_counts else table
+        return balance(self._unfitted, self.class_counts) if self.class_counts else self._unfitted
+
+    @property
+    def prompt(self) -> PromptTemplate:
+        """The prompt, as a template that needs nothing but the paper."""
+        return describe_prompt(self.style, self.own_prompt, self.contract, self.target)
+
+    def render(self, view: PaperView) -> list[dict[str, str]]:
+        """Write the messages that ask about one paper: system, then user."""
+        if self.own_prompt is not None:
+            return self.own_prompt.render(view, self.contract, self.target)
+        style = next(one for one in STYLES if one == self.style)
+        return render_prompt(view, style, self.contract, self.target)
 
     def parse(self, text: str) -> Answer:
         """Judge one model output by the contract."""
