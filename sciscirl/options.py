@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from sciscidata._support.validate import Folder, PositiveInt, check_fields
+from sciscidata._support.validate import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
+from sciscirl.presets import CHANGES, LossName, Preset, find_preset, lay_over
 from sciscirl.runs.local_model import Precision, Quantization
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.prompts import PromptStyle
+from sciscirl.task.papers import TargetName
 
 Temperature = Annotated[float, Meta(ge=0)]
+TopP = Annotated[float, Meta(gt=0, le=1)]
+_Beta = Annotated[float, Meta(ge=0, lt=1)]
+_Positive = Annotated[float, Meta(gt=0)]
+#: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
+Pairs = tuple[str, ...]
 #: Tinker keeps a checkpoint for ten years at most.
 Days = Annotated[int, Meta(ge=1, le=3650)]
 #: Enough to end a run, read its evaluations and choose a checkpoint.
@@ -22,11 +30,58 @@ DAYS_KEPT = 90
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunOptions:
+class TaskOptions:
+    """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
+
+    Attributes:
+        target: the labels that are asked for; None: the preset's.
+        style: the prompt: plain, ontology, checklist, or one of your own; None: the preset's.
+        contract: the keys of an answer; None: the preset's.
+        reward: a name in the table of rewards; None: the preset's. The next options change its numbers.
+        reward_not_json: the reward of an answer that is not JSON; None: the reward's.
+        reward_broken: of JSON that breaks the contract; None: the reward's.
+        reward_kept: for keeping the contract; None: the reward's.
+        reward_correct: for the right label, on top; None: the reward's.
+        reward_wrong: for a wrong label, on top; None: the reward's.
+        reward_adjacent: for a label next to the right one (novelty), on top; None: the reward's.
+        reward_think: added if the answer has raw thinking; None: the reward's.
+        class_weights: factors on the reward for a right label, such as disruptive:3; None: the reward's.
+        balanced: weight labels so that every constant answer earns the same; None: as the reward does.
+        share_penalty: cost of labels that are said too often; None: the reward's.
+        max_tokens: longest answer that is sampled; None: the preset's.
+        max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
+
+    Raises:
+        SciSciRLError: on construction, if a value is impossible.
+    """
+
+    target: TargetName | None = None
+    style: str | None = None
+    contract: ContractName | None = None
+    reward: str | None = None
+    reward_not_json: float | None = None
+    reward_broken: float | None = None
+    reward_kept: float | None = None
+    reward_correct: float | None = None
+    reward_wrong: float | None = None
+    reward_adjacent: float | None = None
+    reward_think: float | None = None
+    class_weights: Pairs | None = None
+    balanced: bool | None = None
+    share_penalty: float | None = None
+    max_tokens: PositiveInt | None = None
+    max_paper_tokens: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions(TaskOptions):
     """Options of every training run.
 
     Attributes:
-        preset: the experiment, one of those that ``sciscirl presets`` lists.
+        preset: the experiment, one of those that ``sciscirl presets`` lists, or a file of your own (my.toml).
         release: the folder of a release.
         model: the base model, by name or folder; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
@@ -44,12 +99,9 @@ class RunOptions:
         batch_size: papers in a step; None: the preset's.
         learning_rate: of the optimizer; None: the preset's.
         lora_rank: of the adapter; None: the preset's.
-        max_tokens: longest answer that is sampled; None: the preset's.
-        max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
-        eval_temperature: of sampling in evaluations, 0 is greedy; None: that of training.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible.
+        eval_temperature: of sampling in evaluations, 0 is greedy; None: the preset's.
+        eval_top_p: of sampling in evaluations, from the most probable tokens with this share; None: the preset's.
+        eval_group_size: answers to each held-out paper in evaluations; None: the preset's.
     """
 
     preset: str = "baseline"
@@ -70,12 +122,9 @@ class RunOptions:
     batch_size: PositiveInt | None = None
     learning_rate: float | None = None
     lora_rank: PositiveInt | None = None
-    max_tokens: PositiveInt | None = None
-    max_paper_tokens: PositiveInt | None = None
     eval_temperature: Temperature | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, SciSciRLError)
+    eval_top_p: TopP | None = None
+    eval_group_size: PositiveInt | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +136,14 @@ class TrainOptions(RunOptions):
         n_epochs: how often each paper may be shown; None: as often as the steps need.
         group_size: answers to each paper, within which rewards are centred; None: the preset's.
         temperature: of sampling in training; None: the preset's.
+        top_p: of sampling in training, from the most probable tokens with this share; None: the preset's.
+        loss_fn: the loss; None: the preset's.
+        loss_fn_config: numbers of the loss, such as clip_low_threshold:0.8 clip_high_threshold:1.28;
+            None: the preset's.
+        num_substeps: optimizer steps for the answers of a training step; None: the preset's.
+        kl_penalty_coef: cost of each nat by which the model leaves the reference; None: the preset's.
+        kl_reference: base, or weights (tinker://...); None: the preset's.
+        kl_discount: adds the penalties of later tokens, each discounted by this; None: the preset's.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
         eval_concurrently: train on during evaluations; None: on Tinker, without W&B.
@@ -109,7 +166,14 @@ class TrainOptions(RunOptions):
 
     max_steps: PositiveInt = 250
     group_size: PositiveInt | None = None
-    temperature: Annotated[float, Meta(gt=0)] | None = None
+    temperature: _Positive | None = None
+    top_p: TopP | None = None
+    loss_fn: LossName | None = None
+    loss_fn_config: Pairs | None = None
+    num_substeps: PositiveInt | None = None
+    kl_penalty_coef: Annotated[float, Meta(ge=0)] | None = None
+    kl_reference: str | None = None
+    kl_discount: Share | None = None
     base_url: str | None = None
     keep_days: Days = DAYS_KEPT
     eval_concurrently: bool | None = None
@@ -146,16 +210,18 @@ class SftOptions(RunOptions):
         preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
         n_epochs: how often each paper is shown, each time in another order.
         learning_rate: at the first step; it falls linearly to 0.
-        style: the prompt; None: the preset's.
-        contract: the keys of an answer; None: the preset's.
+        adam_beta1: of the optimizer; None: the preset's.
+        adam_beta2: of the optimizer; None: the preset's.
+        adam_eps: of the optimizer; None: the preset's.
         confidence: in every target answer, because a release has no gold for it.
     """
 
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
     learning_rate: float = 1e-4
-    style: PromptStyle | None = None
-    contract: ContractName | None = None
+    adam_beta1: _Beta | None = None
+    adam_beta2: _Beta | None = None
+    adam_eps: _Positive | None = None
     confidence: float = 1.0
 
 
@@ -193,3 +259,90 @@ class PeftSftOptions(SftOptions):
     micro_batch_size: PositiveInt = 1
     eval_batch_size: PositiveInt = 16
     gradient_checkpointing: bool = True
+
+
+_ASKS_ONLY: Final = "an evaluation trains nothing"
+_ONE_ANSWER: Final = "supervised training samples no answers"
+_FIXED_ADAM: Final = "the cookbook's loop of reinforcement learning fixes beta1 0.9, beta2 0.95 and eps 1e-8"
+_OF_RL: Final = (
+    "group_size", "temperature", "top_p", "remove_constant_reward_groups", "dynamic_sampling", "loss_fn",
+    "loss_fn_config", "num_substeps", "kl_penalty_coef", "kl_reference", "kl_discount",
+)  # fmt: skip
+_ADAM: Final = ("adam_beta1", "adam_beta2", "adam_eps")
+_OPPONENTS: Final = ("challenger", "judge")
+#: What an evaluation calls ``temperature`` and so on, a preset calls ``eval_temperature``.
+OF_EVALUATION: Final[Mapping[str, str]] = MappingProxyType(
+    {name: f"eval_{name}" for name in ("temperature", "top_p", "group_size")}
+)
+#: Options of one command that have no effect in another, and why.
+NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "train": dict.fromkeys(_ADAM, _FIXED_ADAM),
+        "sft": dict.fromkeys((*_OF_RL, *_OPPONENTS), _ONE_ANSWER),
+        "evaluate": dict.fromkeys(
+            (
+                *("batch_size", "seed", "learning_rate", "lora_rank", "interleave"),
+                *(name for name in _OF_RL if name not in OF_EVALUATION),
+                *_ADAM,
+            ),
+            _ASKS_ONLY,
+        )
+        | {other: f"here it is called {name}" for name, other in OF_EVALUATION.items()},
+    }
+)  # fmt: skip
+
+
+def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
+    """Refuse options that only another command reads.
+
+    Raises:
+        SciSciRLError: an option has no effect in this command.
+
+    Example:
+        >>> refuse_without_effect("train", {"adam_beta1": 0.8})
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: adam_beta1 has no effect in sciscirl train: the cookbook's loop ...
+    """
+    for name in options:
+        if reason := NO_EFFECT.get(command, {}).get(name):
+            msg = f"{name} has no effect in sciscirl {command}: {reason}. Leave it out."
+            raise SciSciRLError(msg)
+
+
+def resolve_preset(
+    options: TaskOptions, preset: Preset | None = None, names: Mapping[str, str] = MappingProxyType({})
+) -> Preset:
+    """Return the preset that options name, with the options over it.
+
+    ``preset`` stands for the named one. ``names`` says what some options are called in a preset.
+
+    Raises:
+        SciSciRLError: no preset has that name, or an option is impossible or has no effect.
+
+    Example:
+        >>> resolve_preset(TrainOptions(preset="exp4", style="ontology", class_weights=["disruptive:3"])).rules.reward
+        'strong(class_weights=disruptive:3)'
+    """
+    given: dict[str, Any] = {
+        names.get(one.name, one.name): value
+        for one in fields(options)
+        if (value := getattr(options, one.name)) is not None
+    }
+    changes = {name: value for name, value in given.items() if name in CHANGES}
+    for name in ("class_weights", "loss_fn_config"):
+        if name in given:
+            changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
+    return lay_over(preset or find_preset(given["preset"]), changes)
+
+
+def _read_pair(option: str, pair: str) -> tuple[str, float]:
+    name, _, number = pair.partition(":")
+    try:
+        return name, float(number)
+    except ValueError:
+        msg = f"{option} is {pair!r}, needs NAME:NUMBER, for example {_EXAMPLES[option]}."
+        raise SciSciRLError(msg) from None
+
+
+_EXAMPLES: Final = {"class_weights": "disruptive:3,neutral:1", "loss_fn_config": "clip_low_threshold:0.8"}

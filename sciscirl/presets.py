@@ -1,29 +1,52 @@
 """Presets: the published experiments and our own, each a named set of options.
 
 Source of baseline to exp5, novelty, joint and adversarial: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026).
-Values that the notes do not state are marked. The other presets are ours.
+Values that the notes do not state are marked. The other presets are ours. A preset of your own is a TOML file
+(``read_preset_file``) or a call of ``register_preset``.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata._support.terminal import align_columns, suggest
+from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
+from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.prompts import STYLES
+from sciscirl.task.registry import add_entry
+from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.templates import PromptTemplate
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
 #: A model of about the same size that Tinker offered in November 2026.
 CURRENT_MODEL: Final = "Qwen/Qwen3-8B"
+LossName = Literal["importance_sampling", "ppo", "cispo", "dro"]
+_CLIPS: Final = ("clip_low_threshold", "clip_high_threshold")
+#: The losses of reinforcement learning, and the numbers that each takes. Of Tinker's others, ``gspo`` and
+#: ``stable_reinforce`` need inputs that the cookbook's loop of 0.5.8 does not send.
+#: Source: https://tinker-docs.thinkingmachines.ai/losses
+LOSSES: Final[Mapping[LossName, tuple[str, ...]]] = MappingProxyType(
+    {"importance_sampling": (), "ppo": _CLIPS, "cispo": _CLIPS, "dro": ("beta",)}
+)
+#: The KL reference that is the base model.
+BASE: Final = "base"
+_Beta = Annotated[float, Meta(ge=0, lt=1)]
+_Positive = Annotated[float, Meta(gt=0)]
+_Reference = Annotated[
+    str, Meta(pattern=r"^base$|^tinker://[^/]+/.+", description="base, or weights: tinker://MODEL/CHECKPOINT")
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +56,7 @@ class Preset:
     Attributes:
         name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
+        base: the preset that it changes; None: it stands alone.
         rules: labels, prompt, contract and reward.
         max_tokens: longest answer; a longer one is cut off and invalid. 64 is published for exp4, 256 is ours.
         model: the base model.
@@ -42,18 +66,32 @@ class Preset:
         seed: of the order of the papers.
         learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
         lora_rank: not published, the cookbook's default.
-        temperature: of sampling, in training and evaluation; not published, the cookbook's default.
+        temperature: of sampling in training; not published, the cookbook's default.
+        top_p: of sampling in training: only the most probable tokens that together have this share.
+        eval_temperature: of sampling in evaluations, 0 is greedy; not published, there the cookbook's default.
+        eval_top_p: of sampling in evaluations, as ``top_p``.
         interleave: spread each class evenly over the batches.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; they teach nothing.
         dynamic_sampling: how often a group with equal rewards is first sampled again, each time with another training
             paper of its class.
+        loss_fn: of reinforcement learning, one of LOSSES.
+        loss_fn_config: its numbers; the clip thresholds are ratios of probabilities, such as 0.8 and 1.28.
+        num_substeps: optimizer steps for the answers of one training step; more than one is off-policy.
+        kl_penalty_coef: cost of each nat by which the model leaves the reference.
+        kl_reference: BASE, or weights on the server (tinker://...).
+        kl_discount: adds the penalties of later tokens, each discounted by this; 0 adds none.
+        adam_beta1: of supervised training; the cookbook fixes it in reinforcement learning.
+        adam_beta2: of supervised training, as ``adam_beta1``.
+        adam_eps: of supervised training, as ``adam_beta1``.
         adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
 
     Raises:
-        SciSciRLError: on construction, if a value is impossible, or an adversarial preset has no reasons to challenge
-            or a balanced reward.
+        SciSciRLError: on construction, if a value is impossible or has no effect, or an adversarial preset has no
+            reasons to challenge or a balanced reward.
 
-    Source: dynamic sampling, Yu et al. 2025, DAPO, arXiv:2503.14476.
+    Source: dynamic sampling and clip-higher, Yu et al. 2025, DAPO, arXiv:2503.14476; plain GRPO, Shao et al. 2024,
+    DeepSeekMath, arXiv:2402.03300, and JustRL, arXiv:2512.16649; clipped importance weights, MiniMax 2025, CISPO,
+    arXiv:2506.13585.
 
     Example:
         >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
@@ -62,6 +100,7 @@ class Preset:
 
     name: str
     change: str
+    base: str | None = None
     rules: TaskRules
     max_tokens: PositiveInt = 256
     model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
@@ -69,16 +108,45 @@ class Preset:
     group_size: PositiveInt = 2
     eval_group_size: PositiveInt = 1
     seed: int = 0
-    learning_rate: Annotated[float, Meta(gt=0)] = 4e-5
+    learning_rate: _Positive = 4e-5
     lora_rank: PositiveInt = 32
-    temperature: Annotated[float, Meta(gt=0)] = 1.0
+    temperature: _Positive = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    eval_temperature: Annotated[float, Meta(ge=0)] = 1.0
+    eval_top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     interleave: bool = False
     remove_constant_reward_groups: bool = False
     dynamic_sampling: Annotated[int, Meta(ge=0)] = 0
+    loss_fn: LossName = "importance_sampling"
+    loss_fn_config: tuple[tuple[str, float], ...] = ()
+    num_substeps: PositiveInt = 1
+    kl_penalty_coef: Annotated[float, Meta(ge=0)] = 0.0
+    kl_reference: _Reference = BASE
+    kl_discount: Share = 0.0
+    adam_beta1: _Beta = 0.9
+    adam_beta2: _Beta = 0.95
+    adam_eps: _Positive = 1e-8
     adversarial: AdversarialRules | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        known, named = LOSSES[self.loss_fn], dict(self.loss_fn_config)
+        if strange := [name for name in named if name not in known]:
+            takes = f"takes {' and '.join(known)}" if known else "takes no numbers"
+            msg = f"loss_fn_config {strange[0]!r} has no effect: loss_fn {self.loss_fn!r} {takes}. Leave it out."
+            msg += suggest(strange[0], known)
+            raise SciSciRLError(msg)
+        low, high = named.get(_CLIPS[0], 0.0), named.get(_CLIPS[1], float("inf"))
+        if len(named) < len(self.loss_fn_config) or min(named.values(), default=0.0) < 0 or low > 1 or high < 1:
+            msg = (
+                f"loss_fn_config is {self.loss_fn_config!r}. Needs each number once, from 0; clip thresholds are "
+                "ratios, with 1 between them: clip_low_threshold 0.8, clip_high_threshold 1.28."
+            )
+            raise SciSciRLError(msg)
+        if not self.kl_penalty_coef and (self.kl_reference != BASE or self.kl_discount):
+            name = "kl_discount" if self.kl_reference == BASE else "kl_reference"
+            msg = f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
+            raise SciSciRLError(msg)
         if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
             msg = (
                 f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
@@ -89,21 +157,29 @@ class Preset:
 
 _PUBLISHED: Final = (
     Preset(name="baseline", change="four keys, soft reward", rules=TaskRules()),
-    Preset(name="exp1", change="+ the three labels' definitions in the prompt", rules=TaskRules(style="ontology")),
-    Preset(name="exp2", change="+ strong reward", rules=TaskRules(style="ontology", reward="strong")),
+    Preset(
+        name="exp1",
+        base="baseline",
+        change="+ the three labels' definitions in the prompt",
+        rules=TaskRules(style="ontology"),
+    ),
+    Preset(name="exp2", base="exp1", change="+ strong reward", rules=TaskRules(style="ontology", reward="strong")),
     Preset(
         name="exp3",
+        base="exp2",
         change="+ decision checklist and mini examples",
         rules=TaskRules(style="checklist", reward="strong"),
     ),
     Preset(
         name="exp4",
+        base="exp3",
         change="+ two keys, at most 64 tokens",
         rules=TaskRules(style="checklist", contract="two_keys", reward="strong"),
         max_tokens=64,
     ),
     Preset(
         name="exp5",
+        base="exp4",
         change="exp4, correct disruptive counts three times",
         rules=TaskRules(style="checklist", contract="two_keys", reward="disruptive_x3"),
         max_tokens=64,
@@ -111,15 +187,18 @@ _PUBLISHED: Final = (
 )
 _EXP6: Final = Preset(
     name="exp6",
+    base="exp4",
     change="exp4, constant answers earn the same, labels said too often cost; classes interleaved",
     rules=TaskRules(style="checklist", contract="two_keys", reward="balanced_shares"),
     max_tokens=64,
     model=CURRENT_MODEL,
+    eval_temperature=0.0,
     interleave=True,
 )
 _EXP7: Final = replace(
     _EXP6,
     name="exp7",
+    base="exp6",
     change="exp6 without the cost of labels said too often",
     rules=replace(_EXP6.rules, reward="balanced"),
 )
@@ -127,11 +206,34 @@ _NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_k
 _ADVERSARIAL: Final = replace(
     _EXP6,
     name="adversarial",
+    base="exp6",
     change="both labels, challenged, defended or revised",
     rules=TaskRules(target="joint", style="ontology", contract="four_keys", reward="partial"),
     max_tokens=256,
     group_size=4,
     adversarial=AdversarialRules(),
+)
+_JUST_RL: Final = Preset(
+    name="just_rl",
+    base="exp4",
+    change="plain GRPO: one on-policy update, no clipping, no KL, no tricks",
+    rules=TaskRules(style="checklist", contract="two_keys", reward="strong"),
+    max_tokens=64,
+    model=CURRENT_MODEL,
+    group_size=8,
+    eval_temperature=0.0,
+)
+_DAPO: Final = replace(
+    _JUST_RL,
+    name="dapo",
+    base="just_rl",
+    change="just_rl with clip-higher, dynamic sampling and four updates a step",
+    group_size=16,
+    remove_constant_reward_groups=True,
+    dynamic_sampling=3,
+    loss_fn="ppo",
+    loss_fn_config=((_CLIPS[0], 0.8), (_CLIPS[1], 1.28)),
+    num_substeps=4,
 )
 _OURS: Final = (
     _EXP6,
@@ -139,26 +241,30 @@ _OURS: Final = (
     replace(
         _EXP7,
         name="exp8",
+        base="exp7",
         change="exp7, three probabilities, quadratic score",
         rules=replace(_EXP7.rules, contract="probabilities"),
     ),
     replace(
         _EXP7,
         name="exp9",
+        base="exp7",
         change="exp7, constant groups sampled again up to 3 times, then left out",
         remove_constant_reward_groups=True,
         dynamic_sampling=3,
     ),
-    replace(_EXP6, name="novelty", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
+    replace(_EXP6, name="novelty", base="exp6", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
     replace(
         _EXP6,
         name="joint",
+        base="novelty",
         change="disruption and novelty, mean of both",
         rules=replace(_NOVELTY, target="joint"),
     ),
     replace(
         _EXP6,
         name="joint_balanced",
+        base="joint",
         change="joint, six probabilities, every constant label earns the same",
         rules=replace(_NOVELTY, target="joint", contract="probabilities", reward="balanced"),
         max_tokens=96,
@@ -167,38 +273,242 @@ _OURS: Final = (
     replace(
         _ADVERSARIAL,
         name="adversarial_mean",
+        base="adversarial",
         change="adversarial, half of the correctness for each label",
         adversarial=AdversarialRules(credit="mean"),
     ),
     replace(
         _ADVERSARIAL,
         name="adversarial_disruption",
+        base="adversarial",
         change="adversarial, disruption alone",
         rules=replace(_ADVERSARIAL.rules, target="disruption"),
     ),
+    _JUST_RL,
+    _DAPO,
 )
-#: Every experiment by name, in the order of the notes, then ours.
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({preset.name: preset for preset in (*_PUBLISHED, *_OURS)})
+_PRESETS: Final = {preset.name: preset for preset in (*_PUBLISHED, *_OURS)}
+#: Every experiment by name, in the order of the notes, then ours, then those of ``register_preset``.
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(_PRESETS)
+#: Names that say what an experiment is about.
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "definitions": "exp1",
+        "strong_reward": "exp2",
+        "checklist": "exp3",
+        "two_keys": "exp4",
+        "disruptive_x3": "exp5",
+        "balanced_shares": "exp6",
+        "balanced": "exp7",
+        "probabilities": "exp8",
+        "dynamic_sampling": "exp9",
+    }
+)
+#: The numbers of a reward, as options and flat settings name them.
+REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{f"reward_{name}": name for name in NUMBERS if name not in {"class_weights", "is_balanced", "share_penalty"}},
+        "class_weights": "class_weights",
+        "balanced": "is_balanced",
+        "share_penalty": "share_penalty",
+    }
+)
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens")
+_OPPONENTS: Final = ("challenger", "judge")
+_OF_PRESET: Final = tuple(
+    one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}
+)
+#: What ``lay_over`` can change, except for names and nested tables.
+CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES, *_OPPONENTS)
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset of a name.
+    """Return the preset of a name, of an alias, or of a TOML file (``my.toml``).
 
     Raises:
-        SciSciRLError: if no preset has that name.
+        SciSciRLError: if no preset has that name, or the file does not describe one.
 
     Example:
+        >>> find_preset("two_keys").name
+        'exp4'
         >>> find_preset("exp44")
         Traceback (most recent call last):
         ...
         sciscirl.errors.SciSciRLError: no preset 'exp44'. Did you mean exp4? Presets are baseline, exp1, exp2, exp3, ...
     """
-    if name not in PRESETS:
-        close = difflib.get_close_matches(name, PRESETS, 1)
-        guess = f" Did you mean {close[0]}?" if close else ""
-        msg = f"no preset {name!r}.{guess} Presets are {', '.join(PRESETS)}."
+    if name.endswith(".toml"):
+        return read_preset_file(Path(name))
+    if name not in PRESETS and name not in ALIASES:
+        near = suggest(name, (*PRESETS, *ALIASES))
+        msg = f"no preset {name!r}.{near} Presets are {', '.join(PRESETS)}. A file of your own ends in .toml."
         raise SciSciRLError(msg)
-    return PRESETS[name]
+    return PRESETS[ALIASES.get(name, name)]
+
+
+def read_preset_file(path: Path) -> Preset:
+    """Read a preset of one's own: a TOML file with ``base`` and what differs from it.
+
+    ``[reward]`` holds the numbers of a reward, over those of its ``base``; ``[prompt]`` the texts ``system`` and
+    ``user`` of a PromptTemplate; ``[adversarial]`` the fields of AdversarialRules. ``name`` is that of the file, unless
+    it is given.
+
+    Raises:
+        SciSciRLError: the file cannot be read, or it has an unknown name or an impossible value.
+
+    Example:
+        >>> read_preset_file(Path("no-such.toml"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: no-such.toml cannot be read: No such file or directory. Check the path.
+    """
+    try:
+        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}. Check the path."
+        raise SciSciRLError(msg) from error
+    except (ValueError, RecursionError) as error:
+        msg = f'{path} is no TOML file: {error}. Write names and values, such as base = "exp4".'
+        raise SciSciRLError(msg) from error
+    try:
+        return make_preset(content.pop("name", path.stem), **content)
+    except SciSciRLError as error:
+        error.args = (f"{path}: {error}",)
+        raise
+
+
+def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
+    """Add a preset of your own to PRESETS, for this process. Runs record it whole.
+
+    Args:
+        name: by which ``TrainOptions(preset=...)`` finds it.
+        base: the preset that it changes.
+        changes: as in a preset file: fields of Preset and TaskRules, and ``reward``, ``prompt`` and ``adversarial`` as
+            dicts.
+
+    Raises:
+        SciSciRLError: the name is taken by another preset, or a change is unknown, impossible or has no effect.
+
+    Example:
+        >>> register_preset("exp4", base="exp3", style="plain")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: there is another preset 'exp4'. Choose another name.
+    """
+    preset = make_preset(name, base=base, **changes)
+    if name in ALIASES:
+        msg = f"{name} is another name of {ALIASES[name]}. Choose another name."
+        raise SciSciRLError(msg)
+    add_entry(_PRESETS, name, preset, "preset", SciSciRLError)
+    return preset
+
+
+def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
+    """Return a preset of one's own, as ``register_preset`` without adding it.
+
+    Example:
+        >>> make_preset("mine", base="exp4", lerning_rate=1e-5)
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: a preset has no 'lerning_rate'. Did you mean learning_rate?
+    """
+    base = check_value("the base of a preset", base, str, SciSciRLError)
+    preset = replace(find_preset(base), name=check_value("the name of a preset", name, str, SciSciRLError), base=base)
+    nested = {
+        key: cast("Mapping[str, Any]", changes.pop(key))
+        for key in ("reward", "prompt", "adversarial")
+        if isinstance(changes.get(key), Mapping)
+    }
+    for key, allowed in {"": CHANGES, "prompt": ("system", "user"), "adversarial": _ADVERSARIAL_NAMES}.items():
+        _check_names(changes if not key else nested.get(key, {}), allowed, key)
+    if "prompt" in nested:
+        texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}
+        preset = replace(preset, rules=replace(preset.rules, style=name, own_prompt=PromptTemplate(name=name, **texts)))
+    if "reward" in nested:
+        _refuse_reward(preset, "reward")
+        numbers = dict(nested["reward"])
+        of = check_value("the base of a reward", numbers.pop("base", preset.rules.reward), str, SciSciRLError)
+        table = preset.rules.table if of == preset.rules.reward else find_reward(of)
+        own_name = check_value("the name of a reward", numbers.pop("name", name), str, SciSciRLError)
+        preset = _with_reward(preset, change_reward(table, numbers, own_name))
+    if "adversarial" in nested:
+        rules = preset.adversarial or AdversarialRules()
+        preset = replace(preset, adversarial=replace(rules, **nested["adversarial"]))
+    changed = lay_over(preset, {"change": f"{base}, changed"} | changes)
+    if changed.change == f"{base}, changed":
+        changed = replace(changed, change=", ".join(f"{key} {value}" for key, value in list_changes(changed).items()))
+    return changed
+
+
+_ADVERSARIAL_NAMES: Final = tuple(one.name for one in fields(AdversarialRules))
+
+
+def _check_names(given: Iterable[str], allowed: Collection[str], table: str) -> None:
+    for name in given:
+        if name not in allowed:
+            where = f"[{table}] of a preset" if table else "a preset"
+            near = suggest(name, allowed) or f" It may have {', '.join(allowed)}."
+            msg = f"{where} has no {name!r}.{near}"
+            raise SciSciRLError(msg)
+
+
+def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
+    """Return a preset with changes by name, one of CHANGES each.
+
+    Raises:
+        SciSciRLError: a value is impossible, or a change would have no effect.
+
+    Example:
+        >>> changed = lay_over(find_preset("exp4"), {"reward": "soft", "reward_wrong": -0.1, "batch_size": 4})
+        >>> changed.rules.reward, changed.batch_size
+        ('soft(wrong=-0.1)', 4)
+        >>> lay_over(find_preset("exp4"), {"class_weights": {"novel": 3}})
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: class_weights of 'novel' has no effect: the labels are disruptive, ...
+    """
+    rules = {name: changes[name] for name in _OF_RULES if name in changes}
+    numbers = {own: changes[name] for name, own in REWARD_NAMES.items() if name in changes}
+    own = {name: changes[name] for name in _OF_PRESET if name in changes}
+    for name in ("reward", *REWARD_NAMES):
+        if name in changes:
+            _refuse_reward(preset, name)
+    if "style" in rules:
+        rules["own_prompt"] = None if rules["style"] != preset.rules.style else preset.rules.own_prompt
+    if "reward" in rules:
+        rules["own_reward"] = None if rules["reward"] != preset.rules.reward else preset.rules.own_reward
+    if isinstance(own.get("loss_fn_config"), Mapping):
+        own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    if "loss_fn" in own and own["loss_fn"] != preset.loss_fn:
+        own.setdefault("loss_fn_config", ())
+    preset = replace(preset, **own, rules=replace(preset.rules, **rules))
+    if numbers:
+        preset = _with_reward(preset, change_reward(preset.rules.table, numbers))
+        _check_effect(preset, numbers)
+    return replace(preset, adversarial=choose_opponents(preset, *(changes.get(name) for name in _OPPONENTS)))
+
+
+def _refuse_reward(preset: Preset, name: str) -> None:
+    if preset.adversarial is not None:
+        msg = f"{name} has no effect: preset {preset.name!r} is adversarial, and pays by its rules. Leave it out."
+        raise SciSciRLError(msg)
+
+
+def _with_reward(preset: Preset, table: RewardTable) -> Preset:
+    own = None if REWARDS.get(table.name) == table else table
+    return replace(preset, rules=replace(preset.rules, reward=table.name, own_reward=own))
+
+
+def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
+    """Refuse numbers of a reward that no paper of the task can meet."""
+    labels = [label for column in TARGETS[preset.rules.target] for label in VOCABULARIES[column]]
+    table = preset.rules.table
+    strange = [label for label, _ in table.class_weights if label not in labels]
+    if "class_weights" in numbers and strange:
+        msg = f"class_weights of {strange[0]!r} has no effect: the labels are {', '.join(labels)}. Leave it out."
+        raise SciSciRLError(msg)
+    if numbers.get("adjacent") is not None and not any(said in labels for said, _ in ADJACENT):
+        msg = f"adjacent credit has no effect: none of {', '.join(labels)} lies next to another. Leave it out."
+        raise SciSciRLError(msg)
 
 
 def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
@@ -215,17 +525,56 @@ def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) 
     return None if preset.adversarial is None else replace(preset.adversarial, **given)
 
 
+def list_changes(preset: Preset) -> dict[str, object]:
+    """List what a preset changes of its base, by name; {} if it has none.
+
+    Example:
+        >>> list_changes(PRESETS["exp4"])
+        {'max_tokens': 64, 'contract': 'two_keys'}
+    """
+    if preset.base is None:
+        return {}
+    own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
+    unread = {"name", "base", "change"} | ({"reward"} if preset.adversarial is not None else set())
+    changes = {name: value for name, value in own.items() if value != before[name] and name not in unread}
+    rules, others = (cast("dict[str, object]", flat["adversarial"] or {}) for flat in (own, before))
+    if rules and others:
+        changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}
+    return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
+
+
+def render_changes() -> str:
+    """Write what each preset changes of the one it starts from, as a table of Markdown.
+
+    Example:
+        >>> print(render_changes().splitlines()[3])
+        | `exp1` | `definitions` | `baseline` | `style=ontology` |
+    """
+    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
+    for preset in PRESETS.values():
+        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
+        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
+        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
+    return "\n".join(rows)
+
+
+def _tell(value: object) -> str:
+    return ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
+
+
 def render_presets() -> str:
     """Write the presets as a table for a terminal, one line each.
 
     Example:
-        >>> print(render_presets().splitlines()[0])
-        name            labels      prompt     contract       reward           max_tokens  batch x group  change
+        >>> print(render_presets().splitlines()[5].split()[:3])
+        ['exp4', 'two_keys', 'exp3']
     """
-    head = ("name", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
+    head = ("name", "also", "from", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
     rows = [
         (
             preset.name,
+            find_alias(preset.name),
+            preset.base or "",
             preset.rules.target,
             preset.rules.style,
             preset.rules.contract,
@@ -239,6 +588,18 @@ def render_presets() -> str:
     return "\n".join(align_columns([head, *rows]))
 
 
+def find_alias(name: str) -> str:
+    """Return the other name of a preset, "" if it has none."""
+    return next((alias for alias, known in ALIASES.items() if known == name), "")
+
+
+def _flatten(preset: Preset) -> dict[str, object]:
+    own: dict[str, object] = {one.name: getattr(preset, one.name) for one in fields(Preset) if one.name != "rules"}
+    own |= {name: getattr(preset.rules, name) for name in _OF_RULES}
+    own["loss_fn_config"] = dict(preset.loss_fn_config)
+    return own | {"adversarial": preset.adversarial and asdict(preset.adversarial)}
+
+
 def describe(preset: Preset) -> dict[str, object]:
     """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides.
 
@@ -246,8 +607,48 @@ def describe(preset: Preset) -> dict[str, object]:
         >>> describe(PRESETS["exp5"])["reward"]
         'disruptive_x3'
     """
-    own = {field.name: getattr(preset, field.name) for field in fields(Preset)}
-    rules = {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
-    left_out = {"rules", "class_counts", "adversarial"}
-    flat: dict[str, object] = {name: value for name, value in (own | rules).items() if name not in left_out}
-    return flat if preset.adversarial is None else flat | {"adversarial": asdict(preset.adversarial)}
+    flat = _flatten(preset)
+    if preset.adversarial is None:
+        del flat["adversarial"]
+    return flat | {name: value for name, value in describe_rules(preset.rules).items() if name not in flat}
+
+
+def describe_rules(rules: TaskRules) -> dict[str, object]:
+    """Return labels, contract, prompt and reward in JSON types, the two with their texts and numbers."""
+    table = {name: getattr(replace(rules, class_counts=()).table, name) for name in NUMBERS}
+    prompt = rules.prompt
+    return {
+        **{name: getattr(rules, name) for name in _OF_RULES},
+        "prompt_sha256": prompt.sha256,
+        "reward_table": table | {"class_weights": dict(table["class_weights"])},
+        "prompt": {"system": prompt.system, "user": prompt.user},
+    }
+
+
+def recall_preset(settings: Mapping[str, Any]) -> Preset:
+    """Return the preset that ``describe`` described, for one of one's own too. What is not stated is the preset's.
+
+    Raises:
+        SciSciRLError: the settings do not describe a preset.
+
+    Example:
+        >>> recall_preset(describe(PRESETS["exp5"])) == PRESETS["exp5"]
+        True
+    """
+    name = check_value("name", settings.get("name"), str, SciSciRLError)
+    preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
+    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
+    style, reward = rules.get("style", preset.rules.style), rules.get("reward", preset.rules.reward)
+    if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
+        rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
+    if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
+        rules["own_reward"] = change_reward(find_reward("strong"), cast("Mapping[str, Any]", table), reward)
+    own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}
+    if "eval_temperature" not in own and "temperature" in own:  # of runs before it was stated
+        own["eval_temperature"] = own["temperature"]
+    if isinstance(own.get("loss_fn_config"), Mapping):
+        own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    preset = replace(preset, **own, rules=replace(preset.rules, **rules))
+    if isinstance(stated := settings.get("adversarial"), Mapping):
+        preset = replace(preset, adversarial=AdversarialRules(**stated))
+    return preset

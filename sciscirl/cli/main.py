@@ -59,6 +59,11 @@ def run(words: Sequence[str]) -> None:
         )
         OptionParser(prog="sciscirl").error(f"there is no command {name!r}. {told}")
     command = COMMANDS[name]
+    from sciscirl.options import refuse_without_effect  # loads what the other commands need not
+
+    refuse_without_effect(
+        name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words[1:]}
+    )
     parser = make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split())
     values = read_words(parser, command, words[n_words:])
     try:

@@ -25,13 +25,16 @@ from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import Preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
+from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, TargetName, read_split
-from sciscirl.task.prompts import PromptStyle, render_record
+from sciscirl.task.prompts import render_record
+from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, check_positive
+from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens")
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "own_prompt", "own_reward")
 
 
 def order_papers(
@@ -223,6 +226,27 @@ class DynamicSampling(RolloutStrategy):
         return result
 
 
+@dataclass(frozen=True)
+class NucleusSampling(RolloutStrategy):
+    """Samples from the most probable tokens that together have the share ``top_p``, then as ``inner``.
+
+    The cookbook's loop passes only a temperature to the sampler. A server may state log-probabilities of all tokens, so
+    that the loss corrects for a policy that is not quite the one that sampled.
+    """
+
+    top_p: float
+    inner: RolloutStrategy = field(default_factory=FailFast)
+
+    @property
+    def catches_group_errors(self) -> bool:
+        """As the inner strategy."""
+        return self.inner.catches_group_errors
+
+    async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
+        """Collect the answers to a paper."""
+        return await self.inner.execute(env_group_builder, limit_tokens(policy, self.top_p))
+
+
 @chz.chz
 class LabelDatasetBuilder(RLDatasetBuilder):
     """From a release to the training batches and the held-out ones.
@@ -231,7 +255,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         release: the folder of the release.
         model_name: whose tokenizer is used: a name on the Hugging Face hub, or a folder.
         renderer_name: the chat format.
-        target: as in TaskRules; also the next four.
+        target: as in TaskRules; also the next six.
         batch_size: papers in a step.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
@@ -252,10 +276,12 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     model_name: str
     renderer_name: str
     target: TargetName = "disruption"
-    style: PromptStyle = "plain"
+    style: str = "plain"
     contract: ContractName = "four_keys"
     reward: str = "soft"
     max_paper_tokens: int = 1024
+    own_prompt: PromptTemplate | None = None
+    own_reward: RewardTable | None = None
     batch_size: int = 16
     group_size: int = 2
     eval_group_size: int = 1

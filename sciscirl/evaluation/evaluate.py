@@ -26,7 +26,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
-from sciscirl.presets import Preset, choose_opponents, find_preset
+from sciscirl.options import OF_EVALUATION, TaskOptions, Temperature, TopP, resolve_preset
+from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
@@ -37,7 +38,6 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.task.adversarial_rewards import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, read_split, short_name
 from sciscirl.task.rules import TaskRules
 
@@ -53,14 +53,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationConfig:
+class EvaluationConfig(TaskOptions):
     """Options of an evaluation.
 
     Attributes:
         release: the folder of a release.
         out: the folder of the result; RELEASE is the name of the release's folder. A result is never replaced.
         split: of the release.
-        preset: prompt, contract, reward and length of answer; None: those of the run, else baseline.
+        preset: prompt, contract, reward and how answers are sampled; None: those of the run, else baseline, greedy.
         model: the base model; None: the preset's.
         checkpoint: weights to sample from (tinker://...); None: the base model itself.
         local_model: a folder with a model or adapter to load into this process, without a server.
@@ -68,10 +68,10 @@ class EvaluationConfig:
         step: evaluate the checkpoint of this step of the run, instead of the last one.
         renderer: the chat format; None: the model's own, without thinking.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-        temperature: of sampling, 0 is greedy; None: the preset's.
-        max_tokens: longest answer that is sampled; None: the preset's.
+        temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
+        top_p: of sampling, from the most probable tokens with this share; None: the preset's.
         n_papers: evaluate only the first papers, this many; None: all.
-        group_size: answers to each paper.
+        group_size: answers to each paper; None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
 
@@ -90,10 +90,10 @@ class EvaluationConfig:
     step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
     base_url: str | None = None
-    temperature: Annotated[float, Meta(ge=0)] | None = None
-    max_tokens: PositiveInt | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     n_papers: PositiveInt | None = None
-    group_size: PositiveInt = 1
+    group_size: PositiveInt | None = None
     challenger: str | None = None
     judge: str | None = None
 
@@ -113,7 +113,8 @@ class EvaluationConfig:
             from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
 
             check_weights(checkpoint=self.checkpoint)
-        find_preset(self.preset or "baseline")
+        if self.run is None:
+            resolve_preset(self, find_preset(self.preset or "baseline"), OF_EVALUATION)
 
 
 async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
@@ -157,13 +158,14 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     rules = fit_rules(preset.rules, config.release, subject.n_train)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
-        "temperature": subject.temperature,
-        "group_size": config.group_size,
+        "temperature": preset.eval_temperature,
+        "top_p": preset.eval_top_p,
+        "group_size": preset.eval_group_size,
     }
     evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=config.split, opponents=opponents)
     settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "split": config.split}
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
-    settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on}
+    settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
     with locked_folder(config.out, user="evaluation", option=_OPTION):
         _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
@@ -233,7 +235,13 @@ async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
     tokenizer = evaluator.renderer.tokenizer
     model = load_local_model(folder)
     await evaluator.eval_token_completer(
-        LocalCompleter(model, tokenizer, max_tokens=evaluator.max_tokens, temperature=evaluator.temperature)
+        LocalCompleter(
+            model,
+            tokenizer,
+            max_tokens=evaluator.max_tokens,
+            temperature=evaluator.temperature,
+            top_p=evaluator.top_p,
+        )
     )
 
 
@@ -252,7 +260,6 @@ class Subject:
     renderer_name: str | None
     checkpoint: str | None
     local_model: Path | None
-    temperature: float
     trained_on: str | None = None  # SHA-256 of the manifest of the release, if a run says it
     n_train: int | None = None  # training papers that a run used; None: all
 
@@ -262,54 +269,36 @@ def find_subject(config: EvaluationConfig) -> Subject:
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
-            preset=preset,
+            preset=preset if config.preset else replace(preset, eval_temperature=0.0),
             renderer_name=None,
             checkpoint=config.checkpoint,
             local_model=config.local_model,
-            temperature=preset.temperature,
         )
     else:
         subject = _read_run(config.run, config.step)
-        if config.preset not in {None, subject.preset.name}:
+        if config.preset is not None and find_preset(config.preset).name != subject.preset.name:
             msg = (
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."
             )
             raise SciSciRLError(msg)
-    given = {"model": config.model, "max_tokens": config.max_tokens}
-    preset = replace(
-        subject.preset,
-        adversarial=choose_opponents(subject.preset, config.challenger, config.judge),
-        **{name: value for name, value in given.items() if value is not None},
-    )
     return replace(
         subject,
-        preset=preset,
+        preset=resolve_preset(config, subject.preset, OF_EVALUATION),
         renderer_name=config.renderer or subject.renderer_name,
-        temperature=subject.temperature if config.temperature is None else config.temperature,
     )
 
 
 _Count = Annotated[int, Meta(ge=-(10**9), le=10**9)]
-_Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
 class _Settings(msgspec.Struct):
-    """The settings in run.json that decide how the model of a run is asked; the others are not read."""
+    """The settings in run.json beside those of the preset that decide how the model of a run is asked."""
 
     name: str
-    style: str
-    contract: str
-    model: str
     renderer: str | None
-    max_paper_tokens: _Count
-    max_tokens: _Count
-    temperature: _Number
-    lora_rank: _Count
-    learning_rate: _Number
     n_train: _Count | None = None
     backend: object = None
-    adversarial: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Release(msgspec.Struct):
@@ -327,14 +316,11 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise SciSciRLError(msg)
     try:
-        facts = msgspec.convert(read_json(path), _RunFacts)
-        settings = facts.settings
-        preset, is_local = find_preset(settings.name), settings.backend == "peft"
-        rules = replace(preset.rules, **{name: getattr(settings, name) for name in _OF_RULES})
-        preset = replace(preset, rules=rules, **{name: getattr(settings, name) for name in _OF_PRESET})
-        if settings.adversarial is not msgspec.UNSET:
-            preset = replace(preset, adversarial=AdversarialRules(**settings.adversarial))
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        content: Any = read_json(path)
+        facts = msgspec.convert(content, _RunFacts)
+        settings, is_local = facts.settings, facts.settings.backend == "peft"
+        preset = recall_preset(content["settings"])
+    except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
     weights = None if step is None else _find_weights(folder, step)
@@ -343,14 +329,9 @@ def _read_run(folder: Path, step: int | None) -> Subject:
         renderer_name=settings.renderer,
         checkpoint=None if is_local else weights or _find_checkpoint(folder),
         local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
-        temperature=preset.temperature,
         trained_on=facts.release.manifest_sha256,
         n_train=settings.n_train,
     )
-
-
-_OF_RULES: Final = ("style", "contract", "max_paper_tokens")
-_OF_PRESET: Final = ("model", "max_tokens", "temperature", "lora_rank", "learning_rate")
 
 
 def _find_checkpoint(folder: Path) -> str:

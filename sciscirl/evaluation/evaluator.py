@@ -26,6 +26,7 @@ from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
+from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, TargetName
 from sciscirl.task.rules import TaskRules
 
@@ -38,7 +39,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, and computes the published metrics and more.
 
     It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It adds a
-    temperature (0 is greedy), sees all answers together (a macro-F1 is not a mean over papers), and writes them down.
+    temperature (0 is greedy) and top_p, sees all answers together (a macro-F1 is not a mean over papers), and writes
+    them down.
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
     adds metrics, and may end the run. Without opponents the answers are not challenged. ``predictions`` has one row for
@@ -54,6 +56,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         *,
         max_tokens: int,
         temperature: float = 1.0,
+        top_p: float = 1.0,
         group_size: int = 1,
         name: str = "test",
         folder: Path | None = None,
@@ -78,6 +81,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.target: TargetName = rules.target
         self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
         self.temperature = temperature
+        self.top_p = top_p
         self.folder = folder
         self.alarm = alarm
         self.predictions: pl.DataFrame | None = None
@@ -92,6 +96,7 @@ class LabelEvaluator(RLTestSetEvaluator):
     ) -> dict[str, float]:
         """Judge a model on a Tinker server; see ``eval_token_completer``."""
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
+        policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
 
     async def eval_token_completer(
@@ -146,7 +151,6 @@ def build_evaluator(
     preset: Preset,
     folder: Path,
     *,
-    temperature: float | None = None,
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
@@ -158,7 +162,8 @@ def build_evaluator(
         rules,
         renderer,
         max_tokens=preset.max_tokens,
-        temperature=preset.temperature if temperature is None else temperature,
+        temperature=preset.eval_temperature,
+        top_p=preset.eval_top_p,
         group_size=preset.eval_group_size,
         folder=folder / "predictions",
         alarm=alarm,

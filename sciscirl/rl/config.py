@@ -4,49 +4,62 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Final
 
 import chz
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
+from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder
-from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder, name_fields
+from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder, NucleusSampling, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import TrainOptions
-from sciscirl.presets import Preset, choose_opponents, find_preset
+from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
+from sciscirl.presets import BASE, Preset, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
 from sciscirl.runs.server_checks import check_weights
 from sciscirl.task.papers import read_split
 
 _log = logging.getLogger(__name__)
-
-
-def resolve_preset(options: TrainOptions) -> Preset:
-    """Return the preset with the given options over it.
-
-    Example:
-        >>> resolve_preset(TrainOptions(preset="exp4", model="Qwen/Qwen3-8B")).model
-        'Qwen/Qwen3-8B'
-    """
-    preset = find_preset(options.preset)
-    given: dict[str, Any] = {
-        name: value
-        for name in (
-            "model", "seed", "batch_size", "group_size", "max_tokens", "learning_rate", "lora_rank", "temperature",
-            "interleave", "remove_constant_reward_groups", "dynamic_sampling",
-        )
-        if (value := getattr(options, name)) is not None
-    }  # fmt: skip
-    if options.max_paper_tokens is not None:
-        given["rules"] = replace(preset.rules, max_paper_tokens=options.max_paper_tokens)
-    return replace(preset, **given, adversarial=choose_opponents(preset, options.challenger, options.judge))
+_ONLY_SPEED: Final = "it changes how fast or how closely a run can be watched, not what is learned"
+#: Fields of the cookbook's configuration of reinforcement learning that no option reaches, and why. Fields of other
+#: versions may be among them.
+NOT_REACHED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "recipe_name": "follows from the target",
+        "evaluator_builders": "always our evaluator, so that all runs are judged alike",
+        "termination": "always off: the reward table alone says what a cut-off answer earns",
+        "session_name": "only a name in Tinker's console; `wandb_name` sets it",
+        "compute_post_kl": "a second forward pass each step, for a number that does not change training",
+        "enable_trace": _ONLY_SPEED,
+        "span_chart_every": _ONLY_SPEED,
+        "async_config": "answers would come from older weights, and the batch term would count none of them",
+        "stream_minibatch_config": "the same gradient in smaller pieces; " + _ONLY_SPEED,
+        "rolling_save_every": "`save_every` keeps checkpoints that can be sampled from too",
+        "rolling_ttl_seconds": "as `rolling_save_every`",
+        "num_groups_to_log": "4 readable examples a step; all rollouts are in the folder",
+        "rollout_json_export": "always on: the collapse alarm and the batch term read the rollouts",
+        "num_epochs": "(from 0.6.1 on) our batches hold all epochs of `n_epochs`",
+    }
+)
+#: What the cookbook's loop fixes or never sends, and a Tinker server would take.
+FIXED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Adam's beta1, beta2, eps": "fixed at 0.9, 0.95, 1e-8; `sft` reaches them",
+        "weight decay, gradient clipping": "never sent: none",
+        "learning-rate schedule": "constant; `sft` falls linearly to 0",
+        "division of advantages by their deviation": "none: rewards are only centred within a group",
+        "seed and layers of the adapter": "never sent: the server's seed; all layers",
+        "top_k and seed of sampling": "never sent: all tokens, and another draw each time",
+    }
+)
 
 
 def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetBuilder:
@@ -78,7 +91,7 @@ def resolve_folder(options: TrainOptions) -> Path:
         >>> resolve_folder(TrainOptions(preset="exp4")).as_posix()
         'runs/exp4'
     """
-    return expand_home(options.log_path or f"runs/{options.preset}")
+    return expand_home(options.log_path or f"runs/{find_preset(options.preset).name}")
 
 
 def make_config(options: TrainOptions) -> train.Config:
@@ -91,6 +104,10 @@ def make_config(options: TrainOptions) -> train.Config:
             "teaches nothing."
         )
         raise SciSciRLError(msg)
+    fixed = Preset(name="", change="", rules=preset.rules)
+    for name in ("adam_beta1", "adam_beta2", "adam_eps"):
+        if getattr(preset, name) != getattr(fixed, name):
+            refuse_without_effect("train", {name: getattr(preset, name)})
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)
@@ -104,6 +121,12 @@ def make_config(options: TrainOptions) -> train.Config:
         recipe_name=f"sciscirl_{preset.rules.target}",
         max_tokens=preset.max_tokens,
         temperature=preset.temperature,
+        loss_fn=preset.loss_fn,
+        loss_fn_config=dict(preset.loss_fn_config) or None,
+        num_substeps=preset.num_substeps,
+        kl_penalty_coef=preset.kl_penalty_coef,
+        kl_discount_factor=preset.kl_discount,
+        kl_reference_config=_make_reference(preset),
         lora_rank=preset.lora_rank,
         max_steps=options.max_steps,
         eval_every=options.eval_every,
@@ -113,15 +136,30 @@ def make_config(options: TrainOptions) -> train.Config:
         base_url=options.base_url,
         load_checkpoint_path=options.load_checkpoint,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
-        rollout_error_tolerance=DynamicSampling(default_rollout_strategy_for_model(preset.model))
-        if preset.dynamic_sampling
-        else None,
+        rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
         evaluator_builders=[lambda: make_evaluator(options, builder, make_alarm(options, log_path))],
     )
+
+
+def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
+    if not preset.kl_penalty_coef:
+        return None
+    weights = None if preset.kl_reference == BASE else preset.kl_reference
+    return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
+
+
+def _make_strategy(preset: Preset) -> RolloutStrategy | None:
+    """Return how a group is sampled, where the preset asks for more than the cookbook's way."""
+    strategy = default_rollout_strategy_for_model(preset.model)
+    if preset.top_p < 1:
+        strategy = NucleusSampling(preset.top_p, strategy)
+    if preset.dynamic_sampling:
+        return DynamicSampling(strategy)
+    return strategy if preset.top_p < 1 else None
 
 
 def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
@@ -143,7 +181,6 @@ def make_evaluator(
         builder,
         resolve_preset(options),
         resolve_folder(options),
-        temperature=options.eval_temperature,
         alarm=alarm,
         kind=kind,
     )

@@ -11,8 +11,8 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import build_messages
-from sciscirl.options import TrainOptions
-from sciscirl.rl.config import builder_of, make_config, make_evaluator, resolve_preset
+from sciscirl.options import TrainOptions, resolve_preset
+from sciscirl.rl.config import builder_of, make_config, make_evaluator
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rewards import BY_RULES
 from sciscirl.task.contracts import render_answer

@@ -19,10 +19,10 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
 from sciscirl.errors import CollapseError
 from sciscirl.evaluation.evaluator import LabelEvaluator
-from sciscirl.options import TrainOptions
+from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
-from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator, resolve_preset
+from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator
 from sciscirl.runs.folder import (
     RESUME_HINT,
     begin_run,
@@ -145,7 +145,7 @@ async def train_preset(options: TrainOptions) -> Path:
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
     builder = builder_of(config)
-    more = ("n_train", "n_test", "eval_temperature", "load_checkpoint")
+    more = ("n_train", "n_test", "load_checkpoint")
     own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own
 
@@ -153,9 +153,14 @@ def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
 def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
     """List the options with which ``sciscirl evaluate`` judges a checkpoint as the run itself does."""
     preset = resolve_preset(options)
-    temperature = preset.temperature if options.eval_temperature is None else options.eval_temperature
-    more = {"--n-papers": options.n_test, "--base-url": config.base_url}
-    words = {"--release": options.release, "--temperature": temperature, "--group-size": preset.eval_group_size, **more}
+    words = {
+        "--release": options.release,
+        "--temperature": preset.eval_temperature,
+        "--top-p": preset.eval_top_p,
+        "--group-size": preset.eval_group_size,
+        "--n-papers": options.n_test,
+        "--base-url": config.base_url,
+    }
     return [str(word) for pair in words.items() if pair[1] is not None for word in pair]
 
 

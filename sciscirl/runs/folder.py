@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sciscidata._support.validate import is_whole
+from sciscidata._support.validate import is_whole, show_value
 from sciscidata.errors import StorageError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import atomic_file, path_inside, real_path
@@ -137,8 +137,9 @@ def begin_run(
         for name in facts[section]:
             if older[section].get(name) != facts[section][name]:
                 msg = (
-                    f"{folder} was begun with {name}={older[section].get(name)!r}, now it is "
-                    f"{facts[section][name]!r}. Resume with what it was begun with, or choose another log_path."
+                    f"{folder} was begun with {name}={show_value(older[section].get(name))}, now it is "
+                    f"{show_value(facts[section][name])}. Resume with what it was begun with, or choose another "
+                    "log_path."
                 )
                 raise SciSciRLError(msg)
     # The cookbook's loops read this file themselves, and stumble over half a line.

@@ -45,6 +45,7 @@ class LocalCompleter(TokenCompleter):
     _: KW_ONLY
     max_tokens: int  # of an answer
     temperature: float = 1.0  # 0 is greedy
+    top_p: float = 1.0  # of the most probable tokens, those that together have this share; the last one counts too
     seed: int = 0
     batch_size: int = 16  # prompts in one pass
 
@@ -122,7 +123,12 @@ class LocalCompleter(TokenCompleter):
     def _choose(self, scores: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
         if self.temperature == 0:
             return scores.argmax(dim=-1)
-        mass = (scores.double() / self.temperature).softmax(dim=-1).cumsum(dim=-1)
+        shares = (scores.double() / self.temperature).softmax(dim=-1)
+        if self.top_p < 1:
+            sorted_, order = shares.sort(dim=-1, descending=True, stable=True)
+            sorted_[sorted_.cumsum(dim=-1) - sorted_ >= self.top_p] = 0
+            shares = torch.zeros_like(shares).scatter(-1, order, sorted_)
+        mass = shares.cumsum(dim=-1)
         draws = [int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64 for key in keys]
         targets = torch.tensor(draws, dtype=mass.dtype, device=mass.device)[:, None] * mass[:, -1:]
         return torch.searchsorted(mass, targets, right=True)[:, 0].clamp(max=mass.shape[-1] - 1)

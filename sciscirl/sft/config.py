@@ -11,11 +11,11 @@ from typing import Any, Final
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
 from sciscirl.options import SftOptions
+from sciscirl.options import resolve_preset as lay_options
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.runs.folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 
-_OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3
 _N_COUNTED: Final = 64
 
@@ -27,15 +27,8 @@ def resolve_preset(options: SftOptions) -> Preset:
         >>> resolve_preset(SftOptions(preset="baseline", contract="two_keys", model="a/b")).rules.contract
         'two_keys'
     """
-    preset = find_preset(options.preset)
-
-    def given(*names: str) -> dict[str, Any]:
-        return {name: value for name in names if (value := getattr(options, name)) is not None}
-
-    rules = replace(preset.rules, **given("style", "contract", "max_paper_tokens"))
-    # Each paper has one answer, whatever the preset's groups.
-    preset = replace(preset, rules=rules, group_size=1, eval_group_size=1)
-    return replace(preset, **given(*_OVER_PRESET))
+    # Each paper has one answer, whatever the preset's groups. An answer is not challenged.
+    return replace(lay_options(options), group_size=1, adversarial=None)
 
 
 def resolve_folder(options: SftOptions, backend: str) -> Path:
@@ -45,7 +38,7 @@ def resolve_folder(options: SftOptions, backend: str) -> Path:
         >>> resolve_folder(SftOptions(), "peft").as_posix()
         'runs/sft-peft-exp4'
     """
-    return expand_home(options.log_path or f"runs/sft-{backend}-{options.preset}")
+    return expand_home(options.log_path or f"runs/sft-{backend}-{find_preset(options.preset).name}")
 
 
 def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
@@ -71,14 +64,12 @@ def make_examples(options: SftOptions) -> GoldExamples:
 
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
     """Return the evaluator of the test split, the same as in reinforcement learning."""
-    return build_evaluator(
-        make_papers_builder(options), resolve_preset(options), folder, temperature=options.eval_temperature
-    )
+    return build_evaluator(make_papers_builder(options), resolve_preset(options), folder)
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
-    own = ("confidence", "n_train", "n_test", "eval_temperature", "n_epochs", "max_steps")
+    own = ("confidence", "n_train", "n_test", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
     renderer = make_papers_builder(options).renderer_name
     return describe(resolve_preset(options)) | chosen | {"renderer": renderer, "backend": backend} | more

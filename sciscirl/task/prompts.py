@@ -4,8 +4,8 @@
 ``disruption``. The constants below are the words; ``render_prompt`` puts them together. A changed word is another
 experiment, so ``tests/golden/prompts.txt`` pins every prompt.
 
-A prompt of your own needs no change here: see ``templates.py``. To add one to this file: add its name to ``PromptStyle``,
-its texts as a constant, and its place to ``render_prompt``. Then name it in a preset, and update the golden file
+A prompt of your own needs no change here: see ``templates.py``. To add one here: add its name to ``PromptStyle``, its
+texts as a constant, and its place to ``render_prompt``. Then name it in a preset, and update the golden file
 (``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
 """
 
@@ -226,7 +226,7 @@ _CUT: Final = " …"
 
 
 def render_prompt(
-    view: PaperView, style: PromptStyle, contract: ContractName, target: TargetName = "disruption"
+    view: PaperView, style: str, contract: ContractName, target: TargetName = "disruption"
 ) -> list[dict[str, str]]:
     r"""Write the messages that ask for the label or labels of one paper: system, then user.
 
@@ -274,9 +274,7 @@ def render_parts(contract: ContractName, target: TargetName) -> dict[str, str]:
         "definitions": "\n\n".join(MEANING[column] for column in columns),
         "checklist": "\n".join([CHECKLIST, *(f"{number}. {text}" for number, text in enumerate(questions, 1))]),
         "answer": ANSWER.format(rules=_render_rules(contract, target)),
-        "examples": "\n\n".join(
-            [EXAMPLES, *(_render_example(example, contract, target) for example in MINI_EXAMPLES)]
-        ),
+        "examples": "\n\n".join([EXAMPLES, *(_render_example(example, contract, target) for example in MINI_EXAMPLES)]),
     }
 
 

@@ -1,8 +1,9 @@
 """The rewards: what a judged answer earns, in named parts that are logged one by one.
 
-A reward of your own needs no change here: ``register_reward``, the table ``[reward]`` of a preset file, or options such
-as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a challenged answer is in
-``adversarial_rewards.py``, the batch term of ``share_penalty`` in ``envs/class_share_penalty.py``.
+A reward of your own needs no change here: call ``register_reward``, or write the table ``[reward]`` into a preset file,
+or give options such as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
+challenged answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in
+``envs/class_share_penalty.py``.
 """
 
 from __future__ import annotations

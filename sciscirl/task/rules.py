@@ -77,8 +77,7 @@ class TaskRules:
         """Write the messages that ask about one paper: system, then user."""
         if self.own_prompt is not None:
             return self.own_prompt.render(view, self.contract, self.target)
-        style = next(one for one in STYLES if one == self.style)
-        return render_prompt(view, style, self.contract, self.target)
+        return render_prompt(view, self.style, self.contract, self.target)
 
     def parse(self, text: str) -> Answer:
         """Judge one model output by the contract."""

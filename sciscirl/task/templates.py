@@ -89,8 +89,9 @@ class PromptTemplate:
                 said = f"${name}" if name else text[match.start() :][:20]
                 why = "which no prompt can show" if name not in PAPER_NAMES else "which differs between papers"
                 needed = f"Here are allowed {_list(allowed)}, and $$ for a dollar."
-                msg = f"prompt {self.name!r}: its {message} message asks for {said}, {why}. {needed}"
-                raise PromptError(f"{msg}{suggest(name, allowed)}")
+                near = suggest(name, allowed)
+                msg = f"prompt {self.name!r}: its {message} message asks for {said}, {why}.{near} {needed}"
+                raise PromptError(msg)
         return found
 
     def filled(self, contract: ContractName, target: TargetName) -> PromptTemplate:
@@ -160,7 +161,9 @@ def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
     return prompt
 
 
-def describe_prompt(style: str, own: PromptTemplate | None, contract: ContractName, target: TargetName) -> PromptTemplate:
+def describe_prompt(
+    style: str, own: PromptTemplate | None, contract: ContractName, target: TargetName
+) -> PromptTemplate:
     """Return any prompt as a template that needs nothing but the paper, for the record of a run.
 
     Example:
@@ -171,8 +174,7 @@ def describe_prompt(style: str, own: PromptTemplate | None, contract: ContractNa
     """
     if own is not None:
         return own.filled(contract, target)
-    style_ = next(one for one in STYLES if one == style)
     nothing = PaperView(None, None, None, None, None)
-    system, user = (message["content"] for message in render_prompt(nothing, style_, contract, target))
+    system, user = (message["content"] for message in render_prompt(nothing, style, contract, target))
     user = user.replace("$", "$$").replace(render_record(nothing), "$record")
     return PromptTemplate(name=style, system=system.replace("$", "$$"), user=user)

@@ -394,7 +394,10 @@ def test_the_script_shows_a_users_mistake_as_one_line_and_fails():
         [sys.executable, SCRIPT, "preset=exp99"], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: no preset 'exp99'. Did you mean exp9? Presets are {', '.join(PRESETS)}.\n"
+    assert (
+        done.stderr == f"error: no preset 'exp99'. Did you mean exp9? Presets are {', '.join(PRESETS)}. "
+        "A file of your own ends in .toml.\n"
+    )
 
 
 def test_a_command_that_is_interrupted_says_so(capsys, monkeypatch):

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from sciscirl.errors import RewardError, SciSciRLError
-from sciscirl.presets import HISTORICAL_MODEL, PRESETS, Preset, describe, find_preset, render_presets
+from sciscirl.presets import HISTORICAL_MODEL, PRESETS, describe, find_preset, recall_preset, render_presets
 from sciscirl.runs.prices import PRICES, estimate_usage
-from sciscirl.task.adversarial_rewards import AdversarialRules
 from sciscirl.task.papers import Gold, Paper, PaperView
 from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules
@@ -47,7 +46,7 @@ def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
     assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp6"]
     for name in set(PRESETS) - set(PUBLISHED):
         assert PRESETS[name].model in PRICES
-        assert PRESETS[name].interleave
+        assert PRESETS[name].interleave == (name not in {"just_rl", "dapo"})
 
 
 def test_presets_cannot_be_changed_in_place():
@@ -70,12 +69,8 @@ def test_the_table_has_every_preset_and_nothing_hidden():
 def test_a_preset_goes_into_json_and_back():
     for preset in PRESETS.values():
         flat = json.loads(json.dumps(describe(preset)))
-        names = {field.name for field in dataclasses.fields(TaskRules)} - {"class_counts"}
-        rules = TaskRules(**{name: flat.pop(name) for name in names})
         assert ("adversarial" in flat) == (preset.adversarial is not None)
-        if "adversarial" in flat:
-            flat["adversarial"] = AdversarialRules(**flat["adversarial"])
-        assert Preset(rules=rules, **flat) == preset
+        assert recall_preset(flat) == preset
 
 
 @pytest.mark.parametrize(
