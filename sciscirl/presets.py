@@ -430,10 +430,10 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
         table = preset.rules.table if of == preset.rules.reward else find_reward(of)
         own_name = check_value("the name of a reward", numbers.pop("name", name), str, SciSciRLError)
         preset = _with_reward(preset, change_reward(table, numbers, own_name))
-    if "adversarial" in nested:
-        rules = preset.adversarial or AdversarialRules()
-        preset = replace(preset, adversarial=replace(rules, **nested["adversarial"]))
     changed = lay_over(preset, {"change": f"{base}, changed"} | changes)
+    if "adversarial" in nested:
+        rules = changed.adversarial or AdversarialRules()
+        changed = replace(changed, adversarial=replace(rules, **nested["adversarial"]))
     if changed.change == f"{base}, changed":
         changed = replace(changed, change=", ".join(f"{key} {value}" for key, value in list_changes(changed).items()))
     return changed
@@ -535,8 +535,8 @@ def list_changes(preset: Preset) -> dict[str, object]:
     if preset.base is None:
         return {}
     own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
-    unread = {"name", "base", "change"} | ({"reward"} if preset.adversarial is not None else set())
-    changes = {name: value for name, value in own.items() if value != before[name] and name not in unread}
+    named = {"name", "base", "change"}
+    changes = {name: value for name, value in own.items() if value != before[name] and name not in named}
     rules, others = (cast("dict[str, object]", flat["adversarial"] or {}) for flat in (own, before))
     if rules and others:
         changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}

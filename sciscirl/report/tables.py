@@ -131,7 +131,11 @@ def _describe(run: Run) -> dict[str, str]:
         "steps logged": f"{run.n_steps:,}" if run.kind in {"rl", "sft"} else ABSENT,
         "evaluations": f"{len(run.evaluations):,}",
     }
-    settings = {("preset" if name == "name" else name): _value(value) for name, value in run.settings.items()}
+    settings = {
+        ("preset" if name == "name" else name): _value(value)
+        for name, value in run.settings.items()
+        if name != "prompt"  # whole pages; its name and SHA-256 tell prompts apart
+    }
     if "model" in settings:
         settings["model"] = name_model(str(run.settings["model"]))
     if run.settings.get("trained_on"):

@@ -19,6 +19,7 @@ import pytest
 
 from sciscidata.cli.main import main
 from tests.conftest import REPOSITORY
+from tests.sciscirl.registries import kept_registries
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
@@ -66,7 +67,7 @@ def test_the_examples_of_a_page_run_and_print_what_it_says(page, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     names: dict[str, object] = {}
-    with pl.Config():  # what a page sets is gone at its end
+    with pl.Config(), kept_registries():  # what a page sets is gone at its end
         for block in blocks_of(page):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):

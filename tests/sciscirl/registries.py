@@ -1,0 +1,21 @@
+"""Presets, rewards and prompts that a test registers, gone at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sciscirl import presets
+from sciscirl.task import rewards, templates
+
+
+@contextmanager
+def kept_registries() -> Iterator[None]:
+    registries = (presets._PRESETS, rewards._REWARDS, templates._OWN)
+    before = [dict(registry) for registry in registries]
+    try:
+        yield
+    finally:
+        for registry, entries in zip(registries, before, strict=True):
+            registry.clear()
+            registry.update(entries)

@@ -1,0 +1,256 @@
+"""What options reach of the cookbook's configuration, and what they do not, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import get_args
+
+import chz
+import pytest
+import tinker
+from tinker_cookbook.completers import TinkerTokenCompleter
+from tinker_cookbook.rl import train
+
+from sciscirl.cli.commands import COMMANDS
+from sciscirl.cli.flags import list_options
+from sciscirl.cli.main import main
+from sciscirl.cli.main import run as run_command
+from sciscirl.envs.dataset import DynamicSampling, NucleusSampling
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset
+from sciscirl.presets import CHANGES, LOSSES, PRESETS
+from sciscirl.rl.config import FIXED, NOT_REACHED, make_config, make_evaluator, resolve_folder
+from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.train import _settings
+from sciscirl.runs.folder import begin_run
+from sciscirl.runs.nucleus import limit_tokens
+from sciscirl.sft.config import resolve_preset as resolve_sft_preset
+from sciscirl.sft.tinker_backend import make_config as make_sft_config
+from tests.conftest import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "rl" / "presets.md"
+REFERENCE = "tinker://run/sampler_weights/000050"
+#: Options away from their defaults: each reaches a field of the cookbook's configuration.
+EVERYTHING = {
+    "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
+    "wandb_name": "mine", "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
+    "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"), "num_substeps": 3, "lora_rank": 4,
+    "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True, "base_url": "http://127.0.0.1:9",
+    "keep_days": 3, "max_steps": 5, "wandb_project": "p",
+}  # fmt: skip
+
+
+def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, monkeypatch):
+    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
+    config = make_config(TrainOptions(**options, **EVERYTHING))
+    own = {name: getattr(config, name) for name in chz.chz_fields(train.Config)}
+    required = {"learning_rate", "dataset_builder", "model_name", "recipe_name", "max_tokens", "log_path"}
+    plain = train.Config(**{name: own[name] for name in required})
+    reached = {name for name in own if own[name] != getattr(plain, name)} | required
+    assert reached | NOT_REACHED.keys() >= own.keys()
+    assert reached & NOT_REACHED.keys() == {"recipe_name", "evaluator_builders", "termination"}  # we set them
+
+
+def test_what_is_not_reached_stands_on_the_page():
+    page = PAGE.read_text("utf-8")
+    for name, why in NOT_REACHED.items():
+        assert f"| `{name}` | {why} |" in page
+    for name, what in FIXED.items():
+        assert f"| {name} | {what} |" in page
+
+
+def test_what_the_page_says_of_adam_and_sampling_is_what_the_cookbook_does():
+    assert "beta1=0.9, beta2=0.95, eps=1e-8" in inspect.getsource(train.train_step)
+    assert "weight_decay" not in inspect.getsource(train)
+    assert "grad_clip_norm" not in inspect.getsource(train)
+    sampled = inspect.getsource(TinkerTokenCompleter.__call__)
+    assert "temperature=self.temperature" in sampled
+    assert "top_p" not in sampled
+    assert "top_k" not in sampled
+
+
+def test_losses_are_those_of_the_installed_sdk():
+    assert LOSSES.keys() <= {*get_args(tinker.types.LossFnType)}
+
+
+def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monkeypatch):
+    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
+    config = make_config(TrainOptions(**options, **EVERYTHING))
+    assert (config.loss_fn, config.num_substeps) == ("ppo", 3)
+    assert config.loss_fn_config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
+    assert (config.kl_penalty_coef, config.kl_discount_factor) == (0.1, 0.5)
+    reference = config.kl_reference_config
+    assert (reference.base_model, reference.load_checkpoint_path) == (options["model"], REFERENCE)
+    strategy = config.effective_rollout_strategy()
+    assert isinstance(strategy, NucleusSampling)
+    assert strategy.top_p == 0.8
+    config = make_config(TrainOptions(**options, kl_penalty_coef=0.1, dynamic_sampling=2, top_p=0.8))
+    assert config.kl_reference_config.load_checkpoint_path is None
+    strategy = config.effective_rollout_strategy()
+    assert isinstance(strategy, DynamicSampling)
+    assert isinstance(strategy.inner, NucleusSampling)
+    plain = make_config(TrainOptions(**options))
+    assert (plain.kl_reference_config, plain.loss_fn_config, plain.rollout_error_tolerance) == (None, None, None)
+
+
+class Asked:
+    """A sampling client that notes how it was asked."""
+
+    def __init__(self) -> None:
+        self.params: list[tinker.SamplingParams] = []
+
+    async def sample_async(self, *, prompt, num_samples, sampling_params):
+        self.params.append(sampling_params)
+        raise SciSciRLError
+
+    sample = sample_async
+
+
+def ask(policy) -> None:
+    with pytest.raises(SciSciRLError):
+        asyncio.run(policy(tinker.ModelInput.from_ints([1]), [2]))
+
+
+def test_top_p_reaches_the_sampler_and_leaves_the_rest_as_it_was():
+    client = Asked()
+    policy = TinkerTokenCompleter(client, max_tokens=7, temperature=0.5)
+    ask(limit_tokens(policy, 0.8))
+    ask(policy)
+    first, second = client.params
+    assert (first.top_p, first.temperature, first.max_tokens, first.stop) == (0.8, 0.5, 7, [2])
+    assert (second.top_p, second.temperature) == (1.0, 0.5)
+
+
+def test_an_evaluation_in_training_samples_as_its_own_options_say(options):
+    given = TrainOptions(**options, temperature=0.9, eval_temperature=0.25, eval_top_p=0.5, eval_group_size=2)
+    evaluator = make_evaluator(given, make_config(given).dataset_builder)
+    assert (evaluator.temperature, evaluator.top_p) == (0.25, 0.5)
+    assert evaluator.env_group_builders_P[0].group_size == 2
+    evaluator = make_evaluator(TrainOptions(**options), make_config(TrainOptions(**options)).dataset_builder)
+    assert (evaluator.temperature, evaluator.top_p) == (1.0, 1.0)
+
+
+def test_evaluations_are_greedy_unless_a_published_preset_or_an_option_says_otherwise(tmp_path):
+    def sampled(**more) -> tuple[float, float, int]:
+        preset = find_subject(EvaluationConfig(release=tmp_path, model="a/b", **more)).preset
+        return preset.eval_temperature, preset.eval_top_p, preset.eval_group_size
+
+    assert sampled() == (0.0, 1.0, 1)
+    assert sampled(preset="baseline") == (1.0, 1.0, 1)
+    assert sampled(preset="exp6") == (0.0, 1.0, 1)
+    assert sampled(temperature=0.5, top_p=0.9, group_size=3) == (0.5, 0.9, 3)
+
+
+def test_every_part_of_a_preset_is_an_option_or_has_no_effect_for_a_stated_reason():
+    for command in ("train", "sft", "evaluate"):
+        named = {option.name for option in list_options(COMMANDS[command])}
+        silent = NO_EFFECT[command]
+        assert set(CHANGES) - {"change"} <= named | silent.keys(), command
+        assert not silent.keys() & named, command
+
+
+@pytest.mark.parametrize("command", sorted(NO_EFFECT))
+def test_an_option_of_another_command_is_refused_with_the_reason(command, capsys):
+    for name, reason in NO_EFFECT[command].items():
+        for word in (f"{name}=1", f"--{name.replace('_', '-')}"):
+            assert main([command, word]) == 1
+            assert capsys.readouterr().err == (
+                f"error: {name} has no effect in sciscirl {command}: {reason}. Leave it out.\n"
+            )
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
+def test_a_mistyped_option_of_any_command_is_answered_with_the_likely_one(command, capsys):
+    flags = [option.flag for option in list_options(COMMANDS[command]) if option.flag and len(option.flag) > 8]
+    for flag in flags:
+        typo = flag[:4] + flag[5] + flag[4] + flag[6:] if flag[4] != flag[5] else flag[:5] + flag[6:]
+        name = typo.removeprefix("--").replace("-", "_")
+        for word in (f"{typo}=1", f"{name}=1"):
+            with pytest.raises(SystemExit) as ended:
+                run_command([*command.split(), word])
+            assert ended.value.code == 2
+            assert f"Did you mean {flag}" in capsys.readouterr().err, word
+
+
+@pytest.mark.parametrize("beta", [0.8, 0.99])
+def test_adam_is_that_of_the_options_in_supervised_training_and_refused_in_reinforcement_learning(
+    options, tmp_path, beta
+):
+    given = options | {"adam_beta1": beta, "adam_beta2": beta / 2, "adam_eps": 1e-6}
+    config = make_sft_config(TinkerSftOptions(**given))
+    assert (config.adam_beta1, config.adam_beta2, config.adam_eps) == (beta, beta / 2, 1e-6)
+    assert resolve_sft_preset(PeftSftOptions(**given)).adam_beta1 == beta
+    path = tmp_path / "own.toml"
+    path.write_text(f"base = 'exp4'\nadam_beta1 = {beta}\n", "utf-8")
+    with pytest.raises(SciSciRLError, match="adam_beta1 has no effect in sciscirl train: the cookbook's loop"):
+        make_config(TrainOptions(**options | {"preset": str(path)}))
+
+
+def test_rules_are_options_of_every_way_to_train_and_judge(tmp_path):
+    given = {
+        "style": "ontology", "contract": "two_keys", "target": "novelty", "reward": "soft", "reward_wrong": -0.1,
+        "class_weights": ("novel:2",), "max_paper_tokens": 99,
+    }  # fmt: skip
+    presets = [
+        resolve_preset(TrainOptions(preset="exp4", **given)),
+        resolve_sft_preset(TinkerSftOptions(**given)),
+        find_subject(EvaluationConfig(release=tmp_path, model="a/b", **given)).preset,
+    ]
+    for preset in presets:
+        rules = preset.rules
+        assert (rules.style, rules.contract, rules.target, rules.max_paper_tokens) == (
+            "ontology", "two_keys", "novelty", 99
+        )  # fmt: skip
+        assert rules.reward == "soft(wrong=-0.1, class_weights=novel:2)"
+        assert rules.table.best("novel") == 1.5
+    with pytest.raises(SciSciRLError, match="class_weights is 'novel=2', needs NAME:NUMBER, for example disruptive:3"):
+        resolve_preset(TrainOptions(class_weights=("novel=2",)))
+    with pytest.raises(SciSciRLError, match="class_weights of 'novel' has no effect"):
+        resolve_preset(TrainOptions(class_weights=("novel:2",)))
+
+
+def test_a_dry_run_shows_a_prompt_and_a_reward_of_ones_own(options, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        "base = 'exp4'\n[reward]\nwrong = -0.25\n[prompt]\nsystem = 'Judge. $answer'\nuser = 'Sentinel: $record'",
+        "utf-8",
+    )
+    given = TrainOptions(**options | {"preset": str(path)}, max_steps=1)
+    text = render_dry_run(given)
+    assert text.count("Sentinel: {") == 3
+    assert '"wrong": -0.25' in text
+    train_, _ = asyncio.run(make_config(given).dataset_builder())
+    assert train_.get_batch(0)[0].rules.table.wrong == -0.25
+
+
+def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, toy_slice):
+    path, folder = tmp_path / "own.toml", tmp_path / "folder"
+    folder.mkdir()
+    texts = "[prompt]\nsystem = 'Judge. $answer'\nuser = '$record'\n[reward]\nwrong = {}"
+
+    def begin(text: str, **how) -> None:
+        path.write_text(f"base = 'exp4'\n{text}", "utf-8")
+        given = TrainOptions(**options | {"preset": str(path)})
+        begin_run(folder, toy_slice, _settings(given, make_config(given)), **how)
+
+    begin(texts.format(-0.2), resume=False)
+    begin(texts.format(-0.2), resume=True)
+    for changed, name in (
+        (texts.format(-0.3), "reward_table"),
+        (texts.replace("Judge", "Read").format(-0.2), "prompt_sha256"),
+    ):
+        with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
+            begin(changed, resume=True)
+        assert len(str(caught.value)) < 900
+
+
+def test_a_run_of_a_preset_file_lies_in_a_folder_of_its_name(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text("base = 'exp4'", "utf-8")
+    assert resolve_folder(TrainOptions(preset=str(path))).as_posix() == "runs/own"
+    assert resolve_folder(TrainOptions(preset="two_keys")).as_posix() == "runs/exp4"
+    assert find_subject(EvaluationConfig(release=tmp_path, model="a/b", preset=str(path))).preset.rules == (
+        PRESETS["exp4"].rules
+    )
