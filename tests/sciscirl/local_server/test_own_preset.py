@@ -1,4 +1,4 @@
-"""A preset file with a prompt, a reward, a loss and a KL penalty of its own: two steps on a real server, then judged."""
+"""A preset file with prompt, reward, loss and KL penalty of its own: two steps on a real server, then judged."""
 
 from __future__ import annotations
 
