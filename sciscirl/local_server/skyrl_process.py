@@ -172,6 +172,14 @@ def run_engine() -> None:
                 return types.ErrorResponse(error=self.refused.pop(model_id), status="failed")
             return super().process_load_weights(model_id, request_data)
 
+        def process_sample(self, requests: dict[str, Any]) -> dict[str, Any]:
+            # Tinker states null for a prompt's first token, SkyRL nothing: a KL penalty fails, its sizes differ by one.
+            answers = super().process_sample(requests)
+            for answer in answers.values():
+                if getattr(answer, "prompt_logprobs", None) is not None:
+                    answer.prompt_logprobs = [None, *answer.prompt_logprobs]
+            return answers
+
         def _filter_valid_requests(self, requests: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             failed, rest, sampled = {}, dict(requests), set()
             for request_id, (model_id, asked) in requests.items():
