@@ -356,7 +356,7 @@ def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
     assert (subject.checkpoint, subject.renderer_name) == ("tinker://x/final", "llama3")
     assert (subject.preset.name, subject.preset.max_tokens, subject.preset.rules.max_paper_tokens) == ("exp5", 33, 99)
     greedy = find_subject(replace(config, temperature=0.0))
-    assert (subject.temperature, greedy.temperature) == (1.0, 0.0)
+    assert (subject.preset.eval_temperature, greedy.preset.eval_temperature) == (1.0, 0.0)
 
 
 def test_the_benchmark_is_in_the_cookbooks_registry_and_counts_right_answers(toy_slice, toy_renderer, monkeypatch):

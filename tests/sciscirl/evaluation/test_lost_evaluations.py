@@ -99,7 +99,7 @@ def test_the_command_that_is_named_judges_the_weights_of_that_step_as_the_run_wo
     words = shlex.split(caplog.messages[0].partition("To have it: sciscirl evaluate ")[2])
     config = EvaluationConfig(**read_words(make_parser(evaluate, "evaluate"), evaluate, words))
     subject = find_subject(config)
-    assert (subject.checkpoint, subject.temperature) == ("tinker://x/sampler_weights/5", 0.25)
+    assert (subject.checkpoint, subject.preset.eval_temperature) == ("tinker://x/sampler_weights/5", 0.25)
     assert (subject.preset.rules.max_paper_tokens, subject.preset.name) == (400, "exp4")
     assert (config.n_papers, config.release) == (6, Path(options["release"]))
     assert not config.out.exists()

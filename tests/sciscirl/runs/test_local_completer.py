@@ -99,6 +99,19 @@ def test_tokens_are_drawn_as_often_as_they_are_probable(model, tokenizer, temper
         assert drawn[token] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("top_p", "kept"), [(0.35, {3}), (0.45, {2, 3}), (0.7, {2, 3}), (0.75, {1, 2, 3}), (1.0, {0, 1, 2, 3})]
+)
+def test_only_the_most_probable_tokens_with_the_share_top_p_are_drawn(model, tokenizer, top_p, kept):
+    completer = LocalCompleter(model, tokenizer, max_tokens=1, top_p=top_p)
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    chosen = completer._choose(shares.log().expand(4000, 4), [f"key {number}" for number in range(4000)])
+    drawn, whole = Counter(chosen.tolist()), sum(shares[token] for token in kept)
+    assert set(drawn) == kept
+    for token in kept:
+        assert drawn[token] / 4000 == pytest.approx(float(shares[token] / whole), abs=0.03)
+
+
 def test_an_impossible_token_is_never_drawn(model, tokenizer):
     completer = LocalCompleter(model, tokenizer, max_tokens=1)
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf]]).expand(500, 3)
