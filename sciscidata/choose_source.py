@@ -30,11 +30,11 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
-from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.sampling.eligibility import EligibilityConfig, has_chosen_name, names_read
+from sciscidata.release.manifest import NOVELTY_COLUMNS, render_manifest
+from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED
-from sciscidata.schemas import CITATIONS, EXAMPLE, Corpus
+from sciscidata.schemas import CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.labelled import (
     LabelledConfig,
@@ -131,8 +131,10 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         yield ScoredSource(works, citations, *facts, concentrations=concentrations, vocabulary=works)
 
 
-def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
+def open_corpus(source: SourceConfig | Corpus, cache_dir: Path) -> Corpus:
     """Open a source that is a whole corpus. Records, tables and snapshots are parsed into ``cache_dir`` once."""
+    if isinstance(source, Corpus):
+        return _check_corpus(source)
     if isinstance(source, LabelledConfig):
         msg = "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
         raise ConfigError(msg)
@@ -155,6 +157,14 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
     n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:
         return pull_records(source, cache_dir, advance)
+
+
+def _check_corpus(corpus: Corpus) -> Corpus:
+    """Check a corpus that a reader of the user's own has made, before any row is read."""
+    works = require_columns(corpus.works, WORKS, frame_name="WORKS", stage="Corpus")
+    citations = require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage="Corpus")
+    render_manifest(corpus.provenance)
+    return Corpus(works, citations, corpus.provenance)
 
 
 def score_structure(
@@ -339,7 +349,7 @@ def _with_names(structure: pl.LazyFrame, tables: SciSciNet, eligibility: Eligibi
     names = names_read(eligibility)
     if not names:
         return structure
-    chosen = tables.in_id_order().select("work_id", *names).filter(has_chosen_name(eligibility))
+    chosen = tables.in_id_order().select("work_id", *names).filter(pl.any_horizontal(chosen_names(eligibility)))
     return _beside(structure, chosen.collect(engine="streaming"))
 
 

@@ -18,6 +18,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
+from sciscidata.schemas import Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
@@ -53,7 +54,7 @@ class BuildConfig:
     Of ``background`` it names the SHA-256.
 
     Attributes:
-        source: where works come from.
+        source: where works come from: a configuration, or a Corpus that a reader of your own has made.
         out: folder of the release.
         cd: conventions of the CD index.
         novelty: conventions of novelty. None, or a pull without venues, leaves novelty out: its fields are null.
@@ -69,7 +70,7 @@ class BuildConfig:
         ConfigError: on construction, if a value does not fit its type, or novelty is left out and needed.
     """
 
-    source: SourceConfig
+    source: SourceConfig | Corpus
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
     novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)

@@ -223,7 +223,7 @@ def write_background(
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
-        works, citations, _ = source if isinstance(source, Corpus) else open_corpus(source, cache_dir)
+        works, citations, _ = open_corpus(source, cache_dir)
         write_null_model(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
         return read_background(path)
 

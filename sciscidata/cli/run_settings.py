@@ -76,11 +76,20 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
 
     Raises:
         InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.
+        ConfigError: it was drawn from a Corpus of Python, and ``given`` names no source.
     """
     manifest = read_old_manifest(path)
     try:
         source = manifest["source"]
         kind = _kind_of(source)
+        if kind not in SOURCES:
+            if not SOURCES.keys() & {*given}:
+                msg = (
+                    f"{path} was drawn from a Corpus that a program has made, which no command can repeat. Repeat it "
+                    "in Python, or name a corpus on disk with the same works: CorpusConfig.folder."
+                )
+                raise ConfigError(msg)
+            kind = next(name for name in SOURCES if name in given)
         facts = source | source.get("config", {})
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
@@ -147,6 +156,7 @@ def compare_lines(release: Release, path: Path) -> str:
 
 def _kind_of(source: Mapping[str, Any]) -> str:
     """Find the source of a release. A corpus also reports what it was made from."""
-    if "report_sha256" in source and source["kind"] not in ("openalex snapshot", "tables"):
+    if "report_sha256" in source and source.get("kind") not in ("openalex snapshot", "tables"):
         return "corpus"
-    return {"openalex snapshot": "snapshot"}.get(source["kind"], source["kind"])
+    kind = source.get("kind", "")
+    return {"openalex snapshot": "snapshot"}.get(kind, kind)

@@ -262,16 +262,16 @@ def names_read(config: EligibilityConfig) -> list[str]:
     return [name for option, names in _READ_BY.items() if getattr(config, option) for name in names]
 
 
-def has_chosen_name(config: EligibilityConfig) -> pl.Expr:
-    """Say of each work whether it has a chosen field or a chosen venue.
+def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
+    """Say of each work whether it has a chosen field, and whether it has a chosen venue, as far as any are chosen.
 
     Example:
         >>> works = pl.DataFrame({"primary_field": ["Medicine", "Art", None]})
-        >>> works.select(has_chosen_name(EligibilityConfig(fields=("Art",)))).to_series().to_list()
+        >>> works.select(chosen_names(EligibilityConfig(fields=("Art",)))).to_series().to_list()
         [False, True, False]
     """
     chosen = {option: words for option in _READ_BY if (words := getattr(config, option))}
-    return pl.any_horizontal(_is_named(option, words) for option, words in chosen.items())
+    return [_is_named(option, words) for option, words in chosen.items()]
 
 
 def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[str]:

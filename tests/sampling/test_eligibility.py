@@ -18,9 +18,9 @@ from sciscidata.sampling.eligibility import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,
+    chosen_names,
     count_references,
     count_removals,
-    has_chosen_name,
     join_candidates,
     mark_removals,
     remark_on_names,
@@ -251,7 +251,7 @@ def test_the_venues_of_own_tables_are_named_by_their_own_ids() -> None:
     corpus = from_tables(table, table.select(citing="id", cited="id"), id="id", year="year", venue="court",
                          citing="citing", cited="cited")  # fmt: skip
     works = corpus.works.with_columns(source_name=pl.lit(None, pl.String))
-    kept = works.filter(has_chosen_name(EligibilityConfig(venues=("9th Cir.",)))).collect()
+    kept = works.filter(chosen_names(EligibilityConfig(venues=("9th Cir.",)))).collect()
     assert kept["original_id"].to_list() == ["b"]
 
 

@@ -177,28 +177,31 @@ class Candidates:
         for name in self.eligibility.fields:
             if name not in known:
                 msg = (
-                    f"EligibilityConfig.fields has {name!r}, which is no field of OpenAlex.{suggest(name, known)} It has "
-                    f"{'; '.join(known)}."
+                    f"EligibilityConfig.fields has {name!r}, which is no field of OpenAlex.{suggest(name, known)} It "
+                    f"has {'; '.join(known)}."
                 )
                 raise ConfigError(msg)
             numbers.append(f"{known[name]}")
         return [f"primary_topic.field.id:{'|'.join(numbers)}"] if numbers else []
 
     def _name_venues(self) -> list[str]:
-        """Write the venues as ids, the only way to ask the API for them; many works of a name cannot be told apart."""
+        """Write the venues as ids, the only form that the API takes."""
         venues = self.eligibility.venues
         numbers = number_ids(pl.Series(venues, dtype=pl.String()), "S")
         for venue, number in zip(venues, numbers, strict=True):
             if not 0 < number < 1 << 62:
                 address = f"https://api.openalex.org/sources?search={quote(venue)}"
                 msg = (
-                    f"EligibilityConfig.venues has {venue!r}, and the OpenAlex API finds the works of a venue by its id "
-                    f"only, for example S137773608. Look it up at {address}."
+                    f"EligibilityConfig.venues has {venue!r}, and the OpenAlex API finds the works of a venue only by "
+                    f"its id, for example S137773608. Look it up at {address} and name the id."
                 )
                 raise ConfigError(msg)
         if len(venues) > ANY_OF:
-            msg = f"EligibilityConfig.venues has {len(venues):,} venues, and the OpenAlex API takes at most {ANY_OF}."
-            raise ConfigError(f"{msg} Name fewer, or read a snapshot.")
+            msg = (
+                f"EligibilityConfig.venues has {len(venues):,} venues, and the OpenAlex API takes at most {ANY_OF}. "
+                "Name fewer, or read a snapshot."
+            )
+            raise ConfigError(msg)
         return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"] if venues else []
 
     def request(self, year: int | str | None = None, **params: str | int) -> Request:
