@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.release.manifest import MANIFEST, read_manifest
 from sciscidata.release.release import Release
+from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig
+
+logger = logging.getLogger(__name__)
 
 
 def render_toml(config: BuildConfig) -> str:
@@ -126,10 +130,11 @@ def read_old_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_background(config: BuildConfig, path: Path) -> None:
-    """Check that a repeated run scores novelty against what the release was scored against.
+    """Check that a repeated run scores novelty against what the release was scored against; warn of another file.
 
     Raises:
-        ConfigError: it has another background, or none.
+        ConfigError: it has no background.
+        BackgroundError, InputNotFoundError: as ``describe_background``.
     """
     stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
     if stated and config.background is None:
@@ -138,6 +143,10 @@ def check_background(config: BuildConfig, path: Path) -> None:
             "path. Name its file: BuildConfig.background."
         )
         raise ConfigError(msg)
+    given = describe_background(config.background, config.novelty)
+    if stated and given and given["sha256"] != stated["sha256"]:
+        was = f"the release was scored against another one, with SHA-256 {stated['sha256']}"
+        logger.warning("%s has SHA-256 %s; %s", config.background, given["sha256"], was)
 
 
 def compare_lines(release: Release, path: Path) -> str:

@@ -20,7 +20,7 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.records.ids import number_ids
+from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.work_row import Work
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
@@ -189,7 +189,7 @@ class Candidates:
         venues = self.eligibility.venues
         numbers = number_ids(pl.Series(venues, dtype=pl.String()), "S")
         for venue, number in zip(venues, numbers, strict=True):
-            if not 0 < number < 1 << 62:
+            if not 0 < number < TEXTS_FROM:
                 address = f"https://api.openalex.org/sources?search={quote(venue)}"
                 msg = (
                     f"EligibilityConfig.venues has {venue!r}, and the OpenAlex API finds the works of a venue only by "
