@@ -25,7 +25,6 @@ from .release.verify import verify as verify
 from .sampling.eligibility import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
-from .schemas import Corpus as Corpus
 from .scoring import compute_labels as compute_labels
 from .sources.labelled import LabelledConfig as LabelledConfig
 from .sources.openalex.candidates import OpenAlexConfig as OpenAlexConfig

@@ -167,5 +167,5 @@ def _kind_of(source: Mapping[str, Any]) -> str:
     """Find the source of a release. A corpus also reports what it was made from."""
     if "report_sha256" in source and source.get("kind") not in ("openalex snapshot", "tables"):
         return "corpus"
-    kind = source.get("kind", "")
+    kind: str = source.get("kind", "")
     return {"openalex snapshot": "snapshot"}.get(kind, kind)

@@ -308,7 +308,7 @@ def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterat
             raise CorruptRecordError(msg.partition("\n")[0]) from error
 
 
-def _decode(file: Path, advance: Callable[[float], None] | None) -> Iterator[_Row]:
+def _decode(file: Path, advance: Callable[[float], None] | None) -> Iterator[msgspec.Struct]:
     decoder, line = msgspec.json.Decoder(_Row), 1
     pieces = read_pieces(file, advance, DEFAULT_LIMITS)
     try:

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from sciscidata import BuildConfig, Corpus, SplitConfig, SyntheticConfig, build, export_labelled, ingest, scan_synthetic
+from sciscidata import BuildConfig, SplitConfig, SyntheticConfig, build, export_labelled, ingest, scan_synthetic
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.schemas import Corpus
 
 WORLD = SyntheticConfig(n_works=3_000)
 
