@@ -51,7 +51,7 @@ def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) ->
         atypicality = manifest.get("atypicality")
         has_z = has_file and bool(atypicality)
         unknown = "z is not known" if has_file else missing
-        is_rank = has_z and score_of(atypicality) == "rank"
+        is_rank = has_file and bool(atypicality) and score_of(atypicality) == "rank"
         for name, (z, _) in _Z_OF.items():
             if has_z and not is_rank:
                 done[name] = z

@@ -74,7 +74,7 @@ def verify_release(folder: str | Path) -> Release:
     works: that they add up. A VerificationError lists every difference.
 
     With ``scores.parquet``: it has the rows of the splits in their order; the CD index follows from its counts,
-    sigmoids and Uzzi's labels from its z, and ranks have the order of z. ``list_recomputed`` says what this was for a release.
+    sigmoids and Uzzi's labels from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
 
     Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
     to that of a cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the
@@ -451,8 +451,9 @@ def verify(path: str | Path) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
     A release: recompute its labels, order, split, quotas, counts and hashes, and with its ``scores.parquet`` the
-    scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any other folder of the cache: the SHA-256 of every file. A file of scores, or a
-    background: its own SHA-256. An export: size, SHA-256, rows and classes.
+    scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any
+    other folder of the cache: the SHA-256 of every file. A file of scores, or a background: its own SHA-256. An export:
+    size, SHA-256, rows and classes.
 
     Args:
         path: the folder or file.
