@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sciscidata.pipeline import build, export_labelled
 from sciscidata.release.manifest import DATA_FILES, SCORES_FILE
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import _check_labels, verify
+from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.eligibility import count_references
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import SCORES, WORKS
@@ -30,6 +32,8 @@ from sciscidata.stages import ingest
 from tests.release.test_release import restate
 
 WORLD = SyntheticConfig(n_works=3_000)
+#: SHA-256 of the rows as canonical lines. A change here is an entry under Data in the CHANGELOG.
+PINNED = "00f8429a95df69a361ca16bc607991f03b885cb3ebacbd97caa49173b82753f4"
 FROM_WORKS = ("doi", "source_id", "source_name", "language", "work_type")
 
 
@@ -78,6 +82,11 @@ def test_it_holds_what_the_stages_compute_for_the_released_works_in_their_order(
     assert margin.scores.equals(expected.select(SCORES.names()).cast(SCORES))
     assert margin.scores["n_pairs"].max() > 1
     assert {name: WORKS[name] for name in FROM_WORKS} == {name: SCORES[name] for name in FROM_WORKS}
+
+
+def test_its_numbers_are_the_same_everywhere(margin: Release) -> None:
+    # Of its bytes, as of other Parquet files, this holds within one environment.
+    assert hashlib.sha256(render_jsonl(margin.scores)).hexdigest() == PINNED
 
 
 def test_nothing_else_in_a_release_changes_with_it(margin: Release, home: Path) -> None:
