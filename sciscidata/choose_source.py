@@ -34,7 +34,7 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS, render_manifest
 from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED
-from sciscidata.schemas import CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
+from sciscidata.schemas import CD_SCORES, CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.labelled import (
     LabelledConfig,
@@ -172,8 +172,8 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work of a graph, without its text.
 
-    The result has ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of
-    ATYPICALITY (null if ``config.novelty`` is None), in index order.
+    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
+    (null if ``config.novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -186,7 +186,7 @@ def score_structure(
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
-    scores = score_graph(graph, config.cd).select("work_id", "cd_index", n_references, n_citers)
+    scores = score_graph(graph, config.cd).select(*CD_SCORES, n_references, n_citers)
     return _add_novelty(scores, graph, works, config, concentrations)
 
 
@@ -314,12 +314,19 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
     """Put scores next to the facts of works. Memory: about 48 bytes a work.
 
-    Counts are narrow, and scores that follow from one row's z are computed again.
+    Counts are narrow. What follows from the counts or z of one row is computed again.
     """
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
-    counts = ("n_references", "n_citers", "n_pairs")
-    beside = _beside(facts, scores.drop(made_of_z).cast(dict.fromkeys(counts, pl.UInt32)))
-    beside = beside.cast(dict.fromkeys(counts, pl.Int64()))
+    counts = ("n_references", "n_pairs")
+    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    ratio = (n_i - n_j) / (n_i + n_j + n_k)  # NaN if all are 0
+    is_ratio = (pl.col("cd_index") == ratio).alias("is_ratio")  # else it is 0, by ``CDConfig.undefined``
+    held = scores.with_columns(is_ratio, pl.col("cd_index").is_not_null().alias("is_defined")).drop(
+        "cd_index", "n_citers", *made_of_z
+    )
+    beside = _beside(facts, held.cast(dict.fromkeys(counts, pl.UInt32))).cast(dict.fromkeys(counts, pl.Int64()))
+    cd_index = pl.when("is_defined").then(pl.when("is_ratio").then(ratio).otherwise(0.0)).alias("cd_index")
+    beside = beside.with_columns(cd_index, (n_i + n_j).alias("n_citers")).drop("is_ratio", "is_defined")
     return rescore(beside, "sigmoid") if made_of_z else beside
 
 
