@@ -28,6 +28,9 @@ def run(
     stderr: str = "",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command as ``subprocess.run`` does; ``stdout`` and ``stderr`` name files to write to instead."""
+    if not hasattr(os, "fork"):
+        program = [sys.executable, "-m", "sciscidata", *words]
+        return subprocess.run(program, cwd=cwd, env=env, capture_output=True, check=False)
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
