@@ -126,13 +126,12 @@ def command(stage: str, inputs: Path, home: Path) -> list[str]:
         "background": ["background", "--corpus", *of_corpus, "--overwrite"],
         "build": ["build", "--source", "synthetic", "--n-works", "5000", "--n-train", "90", "--n-test", "9", *cache,
                   "--out", str(home / "made" / "slice"), "--overwrite"],
-        "export": ["export", "--corpus", str(inputs / "world"), *cache, "--out", str(home / "made" / "labelled")],
     }[stage]  # fmt: skip
 
 
 STAGES = (
     "ingest synthetic", "ingest records", "ingest sciscinet", "graph", "cd", "cd shard", "novelty", "background",
-    "build", "export",
+    "build",
 )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ print(json.dumps(peaks))
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the system tells no peak of memory")
 def test_a_work_more_takes_some_bytes_more_and_not_some_dozens(tmp_path):
-    first, small, large = 1 << 12, 1 << 19, 1 << 21  # at first all that is imported late is imported
+    first, small, large = 1 << 12, 1 << 20, 1 << 22  # at first all that is imported late is imported
     command = [sys.executable, "-c", MEASURE, str(tmp_path), str(first), str(small), str(large)]
     at_once = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}  # Polars' allocator gives back what is free
     done = subprocess.run(
