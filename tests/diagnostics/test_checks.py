@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
@@ -135,6 +135,7 @@ WORKS = st.dictionaries(st.integers(1, 30), st.none() | st.integers(1380, 2035),
 EDGES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=60)
 
 
+@settings(max_examples=40)
 @given(WORKS, EDGES, st.integers(0, 9), st.integers(1, 4))
 def test_every_count_is_that_of_plain_sets(years, edges, window, span):
     venues = {work: work % 3 or None for work in years}

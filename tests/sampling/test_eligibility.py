@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import ConfigError, SchemaMismatchError
@@ -210,6 +210,7 @@ rows_of_any_kind = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(rows_of_any_kind, st.randoms(), st.booleans())
 def test_removals_add_up_whatever_the_order_of_rows(
     rows: list[dict[str, Any]], rng: random.Random, named: bool
