@@ -239,8 +239,13 @@ def print_verified(verified: Verified) -> None:
         for name, count in verified.counts.items()
     )
     counts += " works" if verified.kind == "release" else ""
+    done, left = verified.recomputed or ({}, {})
     with standard_output() as console:
         console.print(f"verified: {verified.kind} {shown(verified.path)} ({counts})")
+        for name, numbers in done.items():
+            console.print(f"  recomputed: {name} from {numbers}")
+        for name, reason in left.items():
+            console.print(f"  not recomputed: {name} ({reason})")
 
 
 def print_corpus(folder: Path) -> None:
