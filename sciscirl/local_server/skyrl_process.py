@@ -141,6 +141,30 @@ def patch_routes(api: ModuleType) -> None:
         api.app.post(path)(handler)
 
 
+def apply_adapters_cheaply_on_a_cpu() -> None:
+    """Multiply each sequence with its own adapter: ragged_dot on a CPU takes 17 times as long for 16 adapters."""
+    import jax
+    from skyrl.tx.layers.lora import LoRAEmbed, LoRAMixin
+
+    def apply_lora(self: Any, x: Any, base_output: Any, adapter_indices: Any) -> Any:
+        if self.max_lora_adapters == 0 or adapter_indices is None:
+            return base_output
+        a, b, scaling = self.lora_A[...], self.lora_B[...], self.lora_scaling[...][adapter_indices]
+        _, n_in, rank = a.shape
+        if isinstance(self, LoRAEmbed):
+            low = a[adapter_indices[:, None], x] @ b[adapter_indices]
+        elif x.ndim == 3:
+            low = x @ a[adapter_indices] @ b[adapter_indices]
+        else:  # tokens of several sequences, each with its own index: one product with all adapters, then the mask
+            is_own = jax.nn.one_hot(adapter_indices, len(a), dtype=x.dtype)
+            low = (x @ a.swapaxes(0, 1).reshape(n_in, -1)).reshape(len(x), -1, rank) * is_own[..., None]
+            low = low.reshape(len(x), -1) @ b.reshape(-1, b.shape[-1])
+        return base_output + low * scaling.reshape(-1, *[1] * (low.ndim - 1))
+
+    if jax.default_backend() == "cpu":
+        LoRAMixin.apply_lora = apply_lora
+
+
 def run_engine() -> None:
     """Load the model and work off requests."""
     import argparse
@@ -211,6 +235,7 @@ def run_engine() -> None:
             self.revived[model_id] = None
             logger.info("model %s is loaded again, for sampling", model_id)
 
+    apply_adapters_cheaply_on_a_cpu()
     parser = argparse.ArgumentParser(prog="skyrl_process.py engine")
     add_model(parser, EngineConfig)
     engine = Engine(EngineConfig.model_validate(vars(parser.parse_args())))
