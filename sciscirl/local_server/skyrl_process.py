@@ -165,6 +165,17 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
         LoRAMixin.apply_lora = apply_lora
 
 
+def pad_training_passes(batch_size: int) -> None:
+    """Give the last pass of a step the size of the others: else a new size is compiled, ten seconds for a tiny model.
+
+    The rows that are added belong to adapter 0, the base model, which is never trained.
+    """
+    from skyrl.backends import jax as backend
+
+    pad = backend.pad_to_fsdp
+    backend.pad_to_fsdp = lambda rows, _: pad(rows, batch_size)
+
+
 def run_engine() -> None:
     """Load the model and work off requests."""
     import argparse
@@ -176,12 +187,22 @@ def run_engine() -> None:
     from sqlmodel import Session, select, update
 
     class Engine(TinkerEngine):
-        """Also samples from checkpoints of models that are no longer loaded, as Tinker does."""
+        """Also samples from checkpoints of models that are no longer loaded, as Tinker does; is cheap while idle."""
 
         def __init__(self, config: EngineConfig) -> None:
             super().__init__(config)
             self.revived: OrderedDict[str, None] = OrderedDict()
             self.refused: dict[str, str] = {}
+
+        def process_pending_requests(self) -> None:
+            # SkyRL asks for each kind of request ten times a second, which takes a twentieth of a core while idle.
+            pending = select(FutureDB.request_id).where(FutureDB.status == RequestStatus.PENDING).limit(1)
+            while True:
+                with Session(self.db_engine) as session:
+                    is_due = session.exec(pending).first() is not None
+                if is_due or time.time() - self._last_cleanup_time > self.config.session_cleanup_interval_sec:
+                    self.process_pending_requests_once()
+                time.sleep(0.1)
 
         def process_create_model(self, model_id: str, request_data: types.CreateModelInput) -> object:
             try:
@@ -235,10 +256,12 @@ def run_engine() -> None:
             self.revived[model_id] = None
             logger.info("model %s is loaded again, for sampling", model_id)
 
-    apply_adapters_cheaply_on_a_cpu()
     parser = argparse.ArgumentParser(prog="skyrl_process.py engine")
     add_model(parser, EngineConfig)
-    engine = Engine(EngineConfig.model_validate(vars(parser.parse_args())))
+    config = EngineConfig.model_validate(vars(parser.parse_args()))
+    apply_adapters_cheaply_on_a_cpu()
+    pad_training_passes(config.backend_config["train_micro_batch_size"])
+    engine = Engine(config)
     with Session(engine.db_engine) as session:  # no client waits for requests to an earlier server
         answer = types.ErrorResponse(error="the server was restarted", status="failed").model_dump_json()
         overdue = update(FutureDB).where(FutureDB.status == RequestStatus.PENDING)
