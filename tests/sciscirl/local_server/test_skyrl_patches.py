@@ -64,7 +64,9 @@ print(len(ours), max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in 
 def test_adapters_are_applied_as_skyrl_applies_them(server_environment):
     words = [str(set_up_environment()), "-c", COMPARE, str(server._PROGRAM.parent)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(words, env=environment | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, env=environment | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     n_compared, largest = done.stdout.split()[-2:]
     assert int(n_compared) >= 12
