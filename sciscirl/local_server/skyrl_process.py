@@ -146,7 +146,9 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
     import jax
     from skyrl.tx.layers.lora import LoRAEmbed, LoRAMixin
 
-    def apply_lora(self: Any, x: Any, base_output: Any, adapter_indices: Any) -> Any:
+    def apply_lora(
+        self: LoRAMixin, x: jax.Array, base_output: jax.Array, adapter_indices: jax.Array | None
+    ) -> jax.Array:
         if self.max_lora_adapters == 0 or adapter_indices is None:
             return base_output
         a, b, scaling = self.lora_A[...], self.lora_B[...], self.lora_scaling[...][adapter_indices]
