@@ -23,7 +23,7 @@ from tests.sciscirl.tinker_server import SECONDS_TO_RUN, page_commands, served
 
 pytestmark = pytest.mark.slow
 
-N_COMPARED = 4
+N_COMPARED = 5
 
 #: Keeps two models and lets go of them, takes every slot, and asks in each way for one more. In a process of its own,
 #: since the SDK leaves its sockets open.
