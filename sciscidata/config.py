@@ -18,6 +18,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
+from sciscidata.schemas import Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
@@ -50,10 +51,10 @@ class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
 
     ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
-    Of ``background`` it names the SHA-256.
+    Of ``background`` it names the SHA-256; ``scores_file`` shows in its list of files.
 
     Attributes:
-        source: where works come from.
+        source: where works come from: a configuration, or a Corpus that a reader of your own has made.
         out: folder of the release.
         cd: conventions of the CD index.
         novelty: conventions of novelty. None, or a pull without venues, leaves novelty out: its fields are null.
@@ -62,6 +63,8 @@ class BuildConfig:
         eligibility: which works may be drawn.
         split: how many works are drawn, and which classes get equal counts.
         api: how to reach OpenAlex.
+        scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
+            the scores.
         cache_dir: folder for what later runs can use again.
         overwrite: replace what an earlier run left at ``out``.
 
@@ -69,7 +72,7 @@ class BuildConfig:
         ConfigError: on construction, if a value does not fit its type, or novelty is left out and needed.
     """
 
-    source: SourceConfig
+    source: SourceConfig | Corpus
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
     novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
@@ -78,6 +81,7 @@ class BuildConfig:
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
+    scores_file: bool = True
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
 

@@ -31,6 +31,8 @@ from sciscidata.storage import real_path, storage_error
 _FILTER_NOTES = {
     "retracted": "retracted",
     "work_type": "another work type",
+    "field": "another field",
+    "venue": "another venue",
     "language": "another language",
     "no_title": "no title",
     "no_abstract": "no abstract",
@@ -173,7 +175,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
 
     table.add_row("read", f"{counts['works']:,}", *cells("scored"))
     for name, note in _FILTER_NOTES.items():
-        if counts[name]:
+        if counts.get(name):
             found = removed.get(name, {}).get("disruption_label", {})
             costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
             table.add_row(f"  {note.format_map(values)}", f"-{counts[name]:,}", *costs)
@@ -239,8 +241,13 @@ def print_verified(verified: Verified) -> None:
         for name, count in verified.counts.items()
     )
     counts += " works" if verified.kind == "release" else ""
+    done, left = verified.recomputed or ({}, {})
     with standard_output() as console:
         console.print(f"verified: {verified.kind} {shown(verified.path)} ({counts})")
+        for name, numbers in done.items():
+            console.print(f"  recomputed: {name} from {numbers}")
+        for name, reason in left.items():
+            console.print(f"  not recomputed: {name} ({reason})")
 
 
 def print_corpus(folder: Path) -> None:

@@ -14,6 +14,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.sampling.eligibility import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json
@@ -23,6 +24,8 @@ FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 #: What every release holds; ``list_data_files`` names the files of a development split too.
 DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
+#: What the scores follow from, in every release but those made without it, and before it was known.
+SCORES_FILE: Final = "scores.parquet"
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
@@ -46,8 +49,15 @@ def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files of the splits of a release."""
-    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()))
+    """Name the files of the splits of a release, and the file of scores if the manifest lists it.
+
+    Example:
+        >>> list_data_files({"files": {"scores.parquet": {}}})
+        ('train.jsonl', 'train.parquet', 'test.jsonl', 'test.parquet', 'scores.parquet')
+    """
+    files = manifest.get("files")
+    scores = (SCORES_FILE,) if isinstance(files, dict) and SCORES_FILE in files else ()
+    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()), *scores)
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
@@ -56,16 +66,28 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
     ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
     SHA-256. It holds no time and no path, nothing that differs between two equal runs.
     """
-    split = {name: value for name, value in stated["split"].items() if name != "n_dev" or value}
     whole = {
-        **stated,
-        "split": split,  # without a development split, a manifest has the bytes of releases that knew none
+        **_without_later_options(stated),
         **describe_examples(examples),
         "format_version": FORMAT_VERSION,
         "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
     return whole | {_SELF_HASH: hash_manifest(whole)}
+
+
+def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out options that are off and that older releases knew nothing of, so that a manifest keeps its bytes."""
+    kept = {**stated, "split": {name: value for name, value in stated["split"].items() if name != "n_dev" or value}}
+    chosen = stated.get("eligibility")
+    if isinstance(chosen, Mapping):
+        off = {name: option for name, option in LATER_FILTERS.items() if not chosen.get(option)}
+        kept["eligibility"] = {name: value for name, value in chosen.items() if name not in off.values()}
+        counts = stated.get("counts")
+        if isinstance(counts, Mapping) and isinstance(counts.get("filters"), Mapping):
+            filters = {name: n for name, n in counts["filters"].items() if n or name not in off}
+            kept["counts"] = {**counts, "filters": filters}
+    return kept
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -33,6 +33,7 @@ from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
     REMEDY,
+    SCORES_FILE,
     describe_examples,
     describe_file,
     list_data_files,
@@ -41,6 +42,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     read_settings,
 )
+from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
@@ -54,7 +56,7 @@ from sciscidata.sampling.split import (
     quota_cells,
     split_keys,
 )
-from sciscidata.schemas import EXAMPLE
+from sciscidata.schemas import EXAMPLE, SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 
@@ -71,9 +73,12 @@ def verify_release(folder: str | Path) -> Release:
     of other
     works: that they add up. A VerificationError lists every difference.
 
-    A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
-    cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the labels of one
-    split and year agree with each other. What is not decided is not checked.
+    With ``scores.parquet``: it has the rows of the splits in their order; the CD index follows from its counts,
+    sigmoids and Uzzi's labels from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
+
+    Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
+    to that of a cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the
+    labels of one split and year agree with each other. What is not decided is not checked.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
@@ -100,11 +105,7 @@ def _differences(release: Release) -> Iterator[str]:
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             yield f"{split}.parquet cannot be read: {error}"
             continue
-        there = examples[split].schema
-        if there != EXAMPLE:
-            wrong = [f"{name} {dtype}" for name, dtype in there.items() if EXAMPLE.get(name) != dtype]
-            wrong += [f"no {name}" for name in EXAMPLE if name not in there]
-            yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
+        yield from _compare_columns(f"{split}.parquet", examples[split], EXAMPLE, "EXAMPLE")
     if list(examples) != list(splits) or any(frame.schema != EXAMPLE for frame in examples.values()):
         return
     described = describe_examples(examples)
@@ -122,14 +123,47 @@ def _differences(release: Release) -> Iterator[str]:
     if list(settings.sizes) != list(splits):
         yield f"sides: the manifest counts {', '.join(splits)}, its split asks for {', '.join(settings.sizes)}"
         return
+    scores = yield from _read_scores(release, examples)
     for split, frame in examples.items():
         yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
+        z = None
+        if scores is not None:
+            beside = scores.filter(split=split).drop("openalex_id", "split")
+            z = beside.select("z_p10", "z_median") if manifest.get("atypicality") else None
+            done = list_recomputed(manifest, thresholds).done
+            try:
+                yield from (f"{split}: {wrong}" for wrong in check_scores(frame.hstack(beside), manifest, done))
+            except (AttributeError, ConfigError, KeyError, TypeError) as error:
+                yield f"{split}: scores cannot be recomputed by cd and atypicality of the manifest: {error!r}"
         if not _has_trusted_labels(manifest):
-            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
+            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"), z)
         yield from _check_places(split, frame, settings)
     yield from _check_groups(examples, settings)
     for first, second in combinations(splits, 2):
         yield from _check_apart(examples[first], examples[second])
+
+
+def _read_scores(release: Release, examples: Mapping[str, pl.DataFrame]) -> Generator[str, None, pl.DataFrame | None]:
+    """Return the file of scores; None if there is none, or it does not fit the splits."""
+    if SCORES_FILE not in list_data_files(release.manifest):
+        return None
+    try:
+        scores = _read_parquet(release.folder / SCORES_FILE)
+    except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        yield f"{SCORES_FILE} cannot be read: {error}"
+        return None
+    wrong = list(_compare_columns(SCORES_FILE, scores, SCORES, "SCORES") or check_rows(scores, examples))
+    yield from wrong
+    return None if wrong else scores
+
+
+def _compare_columns(file: str, frame: pl.DataFrame, schema: pl.Schema, named: str) -> list[str]:
+    there = frame.schema
+    if there == schema:
+        return []
+    wrong = [f"{name} {dtype}" for name, dtype in there.items() if schema.get(name) != dtype]
+    wrong += [f"no {name}" for name in schema if name not in there]
+    return [f"{file} has other columns than {named}: {', '.join(wrong) or 'another order'}"]
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
@@ -203,10 +237,19 @@ def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
 
 
 def _check_labels(
-    split: str, frame: pl.DataFrame, thresholds: LabelThresholds, atypicality: Mapping[str, Any] | None
+    split: str,
+    frame: pl.DataFrame,
+    thresholds: LabelThresholds,
+    atypicality: Mapping[str, Any] | None,
+    z: pl.DataFrame | None = None,
 ) -> Iterator[str]:
+    """Recompute the labels; of Uzzi's rule from z where a release has them, else as far as the scores decide them."""
     relabelled = compute_disruption_labels(frame, thresholds)
-    if thresholds.novelty_rule == "uzzi":
+    if z is not None and thresholds.novelty_rule == "uzzi":
+        cut = (atypicality or {}).get("conventionality_cut")  # null: no work has a z to compare with it
+        beside = relabelled.collect().hstack(z)
+        relabelled = compute_novelty_labels(beside, thresholds, cut=0.0 if cut is None else cut)
+    elif thresholds.novelty_rule == "uzzi":
         relabelled = relabelled.with_columns(_uzzi_label(thresholds, atypicality or {}))
     else:
         relabelled = compute_novelty_labels(relabelled, thresholds)
@@ -239,7 +282,7 @@ def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tupl
     cut = atypicality.get("conventionality_cut")
     if cut is None:
         return pl.lit(None, pl.Boolean), pl.lit(None, pl.Boolean)
-    if (atypicality["config"] or atypicality["published"])["score"] == "sigmoid":  # which keeps the order of z
+    if score_of(atypicality) == "sigmoid":  # which keeps the order of z
         at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
         return _above(novelty, at_tail), _above(conventionality, at_middle)
     # Ranks keep the order within a year, so the works with a half lie above those without: novel ones have tail
@@ -322,11 +365,16 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 
 
 class Verified(NamedTuple):
-    """What was checked, and what it holds: works of a release by split; rows or files of anything else."""
+    """What was checked, and what it holds: works of a release by split; rows or files of anything else.
+
+    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why; every
+    byte was compared with its SHA-256 anyway.
+    """
 
     kind: Kind
     path: Path
     counts: dict[str, int]
+    recomputed: Recomputed | None = None
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -402,15 +450,18 @@ def _refuse_parquet_folder(folder: Path) -> None:
 def verify(path: str | Path) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
-    A release: recompute its labels, order, split, quotas, counts and hashes. A corpus: the SHA-256 of its report and of
-    every file. A graph, and any other folder of the cache: the SHA-256 of every file. A file of scores, or a
-    background: its own SHA-256. An export: size, SHA-256, rows and classes.
+    A release: recompute its labels, order, split, quotas, counts and hashes, and with its ``scores.parquet`` the
+    scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any
+    other folder of the cache: the SHA-256 of every file. A file of scores, or a background: its own SHA-256. An export:
+    size, SHA-256, rows and classes.
 
     Args:
         path: the folder or file.
 
     Returns:
-        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else.
+        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
+        release also ``recomputed``: ``.done`` names columns, and the numbers that they were recomputed from; ``.left``
+        the others, and why.
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
@@ -428,7 +479,11 @@ def verify(path: str | Path) -> Verified:
     """
     path = Path(path)
     kind = kind_of(path)
-    return Verified(kind, path, _CHECKS[kind](path))
+    if kind != "release":
+        return Verified(kind, path, _CHECKS[kind](path))
+    manifest = verify_release(path).manifest
+    counts = {split: facts["rows"] for split, facts in manifest["sides"].items()}
+    return Verified(kind, path, counts, list_recomputed(manifest, read_settings(manifest)[0]))
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:
@@ -466,7 +521,6 @@ def _verify_background(path: Path) -> dict[str, int]:
 
 
 _CHECKS: Final[dict[Kind, Callable[[Path], dict[str, int]]]] = {
-    "release": lambda path: {split: facts["rows"] for split, facts in verify_release(path).manifest["sides"].items()},
     "corpus": _verify_corpus,
     "graph": _verify_graph,
     "cache": _verify_cache,

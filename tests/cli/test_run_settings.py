@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -58,7 +59,7 @@ def run(tmp_path, monkeypatch, capsys):
         ["--source", "openalex", "--base-url", "http://127.0.0.1:9", "--min-year", "1999"],
         ["--sciscinet", "tables", "--balance", "joint", "--novelty-rule", "uzzi", "--overwrite"],
         ["--snapshot", "s", "--background", "b.parquet", "--language", "en", "fr", "--preset", "wide"],
-        ["--corpus", "c", "--compat", "pyscisci", "--language", "--work-type", "article"],
+        ["--corpus", "c", "--no-scores-file", "--compat", "pyscisci", "--language", "--work-type", "article"],
     ],
     ids=lambda flags: flags[1],
 )
@@ -95,6 +96,10 @@ def test_a_release_is_repeated_from_its_manifest(run):
     status, out, _ = run("--from-manifest", "one", "--seed", "5", "--out", "three")
     assert status == 0
     assert "train.jsonl and test.jsonl differ from those of one" in out
+    assert run(*SMALL[:4], "--n-train", "27", "--n-test", "9", "--no-scores-file", "--out", "bare")[0] == 0
+    assert run("--from-manifest", "bare", "--out", "again")[0] == 0
+    assert Path("bare/manifest.json").read_bytes() == Path("again/manifest.json").read_bytes()
+    assert not Path("again/scores.parquet").exists()
 
 
 def test_a_manifest_without_paths_asks_for_them(run, shared_data):
@@ -105,6 +110,19 @@ def test_a_manifest_without_paths_asks_for_them(run, shared_data):
     assert (status, err) == (1, "error: the source records needs at least one file: --input.\n")
     status, out, err = run("--from-manifest", "one", "--out", "two", "--input", file)
     assert "are those of one" in out, err
+
+
+def test_another_background_than_that_of_the_release_is_named(run):
+    for file, n_works in (("one.parquet", "3000"), ("other.parquet", "2000")):
+        assert main(["background", "--source", "synthetic", "--n-works", n_works, "--out", file]) == 0
+    assert run(*SMALL, "--background", "one.parquet", "--out", "one")[0] == 0
+    digest = json.loads(Path("one/manifest.json").read_bytes())["atypicality"]["background"]["sha256"]
+    again = ["--from-manifest", "one", "--background"]
+    status, out, err = run(*again, "one.parquet", "--out", "two")
+    assert (status, "are those of one" in out, digest in err) == (0, True, False)
+    status, _, err = run(*again, "other.parquet", "--print-config")
+    assert status == 0
+    assert f"; the release was scored against another one, with SHA-256 {digest}" in err
 
 
 def test_what_is_no_release_is_named(run, tmp_path):
