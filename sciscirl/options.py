@@ -281,7 +281,7 @@ NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "sft": dict.fromkeys((*_OF_RL, *_OPPONENTS), _ONE_ANSWER),
         "evaluate": dict.fromkeys(
             (
-                *("batch_size", "seed", "learning_rate", "lora_rank", "interleave"),
+                *("batch_size", "learning_rate", "lora_rank", "interleave"),
                 *(name for name in _OF_RL if name not in OF_EVALUATION),
                 *_ADAM,
             ),

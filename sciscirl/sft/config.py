@@ -27,8 +27,8 @@ def resolve_preset(options: SftOptions) -> Preset:
         >>> resolve_preset(SftOptions(preset="baseline", contract="two_keys", model="a/b")).rules.contract
         'two_keys'
     """
-    # Each paper has one answer, whatever the preset's groups. An answer is not challenged.
-    return replace(lay_options(options), group_size=1, adversarial=None)
+    # Each paper has one answer, whatever the preset's groups.
+    return replace(lay_options(options), group_size=1)
 
 
 def resolve_folder(options: SftOptions, backend: str) -> Path:
