@@ -142,7 +142,7 @@ class TrainOptions(RunOptions):
             None: the preset's.
         num_substeps: optimizer steps for the answers of a training step; None: the preset's.
         kl_penalty_coef: cost of each nat by which the model leaves the reference; None: the preset's.
-        kl_reference: base, or weights (tinker://...); None: the preset's.
+        kl_reference: base, or weights to sample from (tinker://...); None: the preset's.
         kl_discount: adds the penalties of later tokens, each discounted by this; None: the preset's.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.

@@ -45,7 +45,11 @@ BASE: Final = "base"
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
 _Reference = Annotated[
-    str, Meta(pattern=r"^base$|^tinker://[^/]+/.+", description="base, or weights: tinker://MODEL/CHECKPOINT")
+    str,
+    Meta(
+        pattern=r"^base$|^tinker://[^/]+/(?!weights/).+",
+        description="base, or weights to sample from, the sampler_path of a checkpoint (tinker://...)",
+    ),
 ]
 
 
@@ -78,7 +82,7 @@ class Preset:
         loss_fn_config: its numbers; the clip thresholds are ratios of probabilities, such as 0.8 and 1.28.
         num_substeps: optimizer steps for the answers of one training step; more than one is off-policy.
         kl_penalty_coef: cost of each nat by which the model leaves the reference.
-        kl_reference: BASE, or weights on the server (tinker://...).
+        kl_reference: BASE, or weights to sample from (tinker://...).
         kl_discount: adds the penalties of later tokens, each discounted by this; 0 adds none.
         adam_beta1: of supervised training; the cookbook fixes it in reinforcement learning.
         adam_beta2: of supervised training, as ``adam_beta1``.

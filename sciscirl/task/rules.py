@@ -41,7 +41,7 @@ class TaskRules:
             object.__setattr__(self, "own_reward", find_reward(self.reward))
         if self.own_prompt is None and self.style not in STYLES:
             known = list_styles()
-            msg = f"TaskRules.style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
+            msg = f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
             raise SciSciRLError(msg)
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:

@@ -183,8 +183,9 @@ def test_a_prompt_that_makes_no_sense_is_one_clear_error(system, user, message):
         ("loss_fn = 'ppo'\nloss_fn_config = { clip_low = 0.8 }", "Did you mean clip_low_threshold"),
         ("loss_fn = 'ppo'\nloss_fn_config = { clip_low_threshold = 0.2, clip_high_threshold = 0.28 }", "are ratios"),
         ("kl_discount = 0.5", "kl_discount has no effect, because kl_penalty_coef is 0"),
-        ("kl_reference = 'tinker://a/b'", "kl_reference has no effect, because kl_penalty_coef is 0"),
+        ("kl_reference = 'tinker://a/sampler_weights/b'", "kl_reference has no effect, because kl_penalty_coef is 0"),
         ("kl_penalty_coef = 0.1\nkl_reference = 'mine'", "kl_reference is 'mine', needs base, or weights"),
+        ("kl_penalty_coef = 0.1\nkl_reference = 'tinker://a/weights/b'", "needs base, or weights to sample from"),
     ],
 )
 def test_a_mistake_in_a_preset_file_is_one_clear_error_that_names_the_file(tmp_path, text, message):
