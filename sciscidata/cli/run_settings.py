@@ -96,6 +96,9 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         has_novelty = bool(novelty) or (kind == "labelled" and manifest["novelty"]["available"])
         parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
         parts |= {"novelty": novelty} if novelty else {}
+        # An expression of Python cannot be read back, and the names of files are no paths: flags give these.
+        if "sql" in (label := manifest.get("label", {})) or "column" in label:
+            parts["label"] = {name: value for name, value in label.items() if name in field_hints(SECTIONS["label"])}
         made: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in parts.items()}
         novelty_off: dict[str, Any] = {} if has_novelty else {"novelty": None}
         config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)

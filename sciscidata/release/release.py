@@ -24,6 +24,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
+from sciscidata.own_label import OwnLabel, example_schema, stated_label
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import (
     MANIFEST,
@@ -151,7 +152,7 @@ def write_release(
     ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
     null. The texts of the drawn works are read from ``works`` (WORKS). ``manifest`` is the caller's part, in JSON
     types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of LabelThresholds and SplitConfig), which verification
-    needs, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing release.
+    needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing release.
     Any other folder is never replaced: one with a link, or with a file that is not one of these or of PICTURES, or
     not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to add files,
     for example a picture.
@@ -184,8 +185,11 @@ def write_release(
     check_stated(manifest)
     folder = real_path(folder)
     check_target(folder, overwrite=overwrite)
+    label = stated_label(manifest)
+    if label is not None:
+        require_columns(lazy, {label.name: pl.String()}, **names)
     rows = lazy.collect()
-    examples = _join_examples(rows, texts, read_settings(manifest)[1].sizes)
+    examples = _join_examples(rows, texts, read_settings(manifest)[1].sizes, label)
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for split, frame in examples.items():
@@ -282,7 +286,9 @@ def read_release(folder: str | Path) -> Release:
     return Release(folder, manifest)
 
 
-def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame, splits: Iterable[str]) -> dict[str, pl.DataFrame]:
+def _join_examples(
+    rows: pl.DataFrame, texts: pl.LazyFrame, splits: Iterable[str], label: OwnLabel | None
+) -> dict[str, pl.DataFrame]:
     original = [ORIGINAL_ID] if ORIGINAL_ID in texts.collect_schema() else []
     found = (
         texts.select("work_id", *original, *_FROM_WORKS)
@@ -304,12 +310,12 @@ def _join_examples(rows: pl.DataFrame, texts: pl.LazyFrame, splits: Iterable[str
     absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
     joined = (
         rows.with_columns(absent)
-        .select(*DRAWN, *NOVELTY_COLUMNS)
+        .select(*DRAWN, *NOVELTY_COLUMNS, *([] if label is None else [label.name]))
         .join(found, on="work_id")
         .with_columns(released_id(bool(original)))
         .sort("split_key", "work_id")
     )
-    return {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in splits}
+    return {split: _plain(joined.filter(split=split).select(example_schema(label).names())) for split in splits}
 
 
 def _plain(examples: pl.DataFrame) -> pl.DataFrame:

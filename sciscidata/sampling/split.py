@@ -387,6 +387,8 @@ def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[
             f"together, so a balanced draw holds {count * in_all.height:,} at most."
         )
     lines[-1] += f"\n{remedy}"
+    if columns and not set(columns) & VOCABULARIES.keys():
+        lines[-1] = lines[-1].replace("move the cut-offs of LabelThresholds", "widen the classes of the label")
     if "novelty_label" in columns:
         lines.append(_NOVELTY_REMEDY)
     raise NotEnoughWorksError("\n".join(lines))
