@@ -249,7 +249,9 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
         )
         raise SchemaMismatchError(msg)
     if rows.is_empty():
-        msg = f"{label.name} is null for all of {found.height:,} works, so none may be drawn. Check where it comes from."
+        msg = (
+            f"{label.name} is null for all of {found.height:,} works, so none may be drawn. Check where it comes from."
+        )
         raise EmptyInputError(msg)
     return rows
 

@@ -252,7 +252,9 @@ def print_verified(verified: Verified) -> None:
         checked = [name for name, is_computed in verified.labels.items() if not is_computed]
         if checked:
             computed = ", ".join(name for name in verified.labels if name not in checked) or "none"
-            console.print(f"  labels computed again: {computed}; only compared with their classes: {', '.join(checked)}")
+            console.print(
+                f"  labels computed again: {computed}; only compared with their classes: {', '.join(checked)}"
+            )
 
 
 def print_corpus(folder: Path) -> None:

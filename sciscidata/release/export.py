@@ -180,9 +180,7 @@ def write_labelled(
         file.close()
         report: dict[str, Any] = {
             "rows": n_rows,
-            "classes": {
-                column: {word or "null": n for word, n in found.items()} for column, found in classes.items()
-            },
+            "classes": {column: {word or "null": n for word, n in found.items()} for column, found in classes.items()},
             "bytes": n_bytes,
             "sha256": digest.hexdigest(),
             "source": dict(source or {}),

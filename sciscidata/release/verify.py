@@ -320,9 +320,7 @@ def _list_labels(release: Release, given: OwnLabel | None) -> dict[str, bool]:
     return found
 
 
-def _check_groups(
-    examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None
-) -> Iterator[str]:
+def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None) -> Iterator[str]:
     """Check the class quotas of each split, or of train and test together."""
     columns = balanced_columns(settings, label)
     for group, size in settings.groups.items() if columns else ():
@@ -483,7 +481,9 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     kind = kind_of(path)
     if kind != "release":
         if label is not None:
-            msg = f"{path} is {_ARTICLES.get(kind, 'a')} {kind}, and only a release is verified by a label. Leave it out."
+            msg = (
+                f"{path} is {_ARTICLES.get(kind, 'a')} {kind}, and only a release is verified by a label. Leave it out."
+            )
             raise ConfigError(msg)
         return Verified(kind, path, _CHECKS[kind](path))
     release = verify_release(path, label)

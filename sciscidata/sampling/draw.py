@@ -90,7 +90,12 @@ def draw_after_text(
 
 
 def draw_or_explain(
-    eligible: pl.DataFrame, split: SplitConfig, filters: Mapping[str, int], *, n_unread: int = 0, label: OwnLabel | None = None
+    eligible: pl.DataFrame,
+    split: SplitConfig,
+    filters: Mapping[str, int],
+    *,
+    n_unread: int = 0,
+    label: OwnLabel | None = None,
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 

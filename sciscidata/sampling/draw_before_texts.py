@@ -185,7 +185,9 @@ class Queue:
         keyed = works.with_columns(keys, group_of_keys(keys, self._split)).with_columns(draw_order().alias("place"))
         if self._bound < _KEYS:
             keyed = keyed.filter(pl.col("place") < self._bound)
-        names = pl.concat_str(pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in self._balanced), separator="/")
+        names = pl.concat_str(
+            pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in self._balanced), separator="/"
+        )
         cells = names.cast(pl.Enum(list(self.quotas))).alias("cell")
         return keyed.with_columns(cells).drop("split_key", "split")
 

@@ -86,6 +86,4 @@ def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str])
 
 def state_label_files(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Describe the files for a manifest: name, size and SHA-256."""
-    return [
-        {"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files
-    ]
+    return [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]
