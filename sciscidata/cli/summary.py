@@ -18,8 +18,8 @@ from sciscidata._support.terminal import discard, printable
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
-from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.novelty.background import Background, read_background
+from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
 from sciscidata.release.release import Release, read_release

@@ -152,10 +152,10 @@ def write_release(
     ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
     null. The texts of the drawn works are read from ``works`` (WORKS). ``manifest`` is the caller's part, in JSON
     types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of LabelThresholds and SplitConfig), which verification
-    needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing release.
-    Any other folder is never replaced: one with a link, or with a file that is not one of these or of PICTURES, or
-    not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to add files,
-    for example a picture.
+    needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own label to release, and anything else that should be on
+    record; no absolute paths. ``overwrite`` replaces an existing release. Any other folder is never replaced: one with
+    a link, or with a file that is not one of these or of PICTURES, or not in its manifest. ``extra`` is called with the
+    unfinished folder before the manifest is written, to add files, for example a picture.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.

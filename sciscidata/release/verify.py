@@ -56,7 +56,6 @@ from sciscidata.sampling.split import (
     quota_cells,
     split_keys,
 )
-from sciscidata.schemas import EXAMPLE
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 

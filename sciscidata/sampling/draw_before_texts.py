@@ -52,8 +52,8 @@ class Queue:
 
     ``eligible`` has ``work_id``, ``publication_year`` and the labels of the works that may be drawn; it runs
     immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
-    labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works that were read, with ``removed_by``; ``repeated``
-    are the works that are the same paper as one that is drawn.
+    labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works
+    that were read, with ``removed_by``; ``repeated`` are the works that are the same paper as one that is drawn.
 
     Example:
         >>> rows = {"work_id": range(90), "disruption_label": ["disruptive", "consolidating", "neutral"] * 30}

@@ -144,7 +144,8 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, c
             offset = (number - (len(labels) - 1) / 2) * min(0.24, 0.8 / len(labels))
             axes.errorbar(
                 [one.value for _, one in rows], [row + offset for row, _ in rows], xerr=_ends(one for _, one in rows),
-                fmt=_LABEL_MARKERS[number % len(_LABEL_MARKERS)], color=_colour_of(label, number), markersize=6, elinewidth=1.2, capsize=2.5,
+                fmt=_LABEL_MARKERS[number % len(_LABEL_MARKERS)], color=_colour_of(label, number),
+                markersize=6, elinewidth=1.2, capsize=2.5,
                 label=label,
             )  # fmt: skip
         axes.axvline(chance, color="#444444", lw=1, ls="--")

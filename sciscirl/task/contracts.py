@@ -207,8 +207,8 @@ def render_answer(
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
     Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the other labels share the
-    rest. It must be above 1 divided by the number of labels there, or the labels tie and the answer is not valid. ReleaseError if a label is missing
-    or unknown.
+    rest. It must be above 1 divided by the number of labels there, or the labels tie and the answer is not valid.
+    ReleaseError if a label is missing or unknown.
 
     Example:
         >>> render_answer("neutral", "two_keys", confidence=0.5)

@@ -251,9 +251,8 @@ def render_prompt(
 
     Style ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions that the model
     should ask itself and three invented examples. The system message is the same for every paper. The user message
-    holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of the manifest; there are no invented examples
-    of it. PromptError if style, contract or
-    target is unknown.
+    holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of
+    the manifest; there are no invented examples of it. PromptError if style, contract or target is unknown.
 
     Example:
         >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)

@@ -40,8 +40,8 @@ class TaskRules:
         if isinstance(self.target, OwnTarget) and (table.adjacent is not None or table.class_weights):
             others = [name for name, one in REWARDS.items() if one.adjacent is None and not one.class_weights]
             msg = (
-                f"reward {self.reward!r} pays for labels of disruption or novelty by name, and the task is the own label "
-                f"{self.target.label.name}. Take a preset with another reward: {', '.join(others)}."
+                f"reward {self.reward!r} pays for labels of disruption or novelty by name, and the task is the own "
+                f"label {self.target.label.name}. Take a preset with another reward: {', '.join(others)}."
             )
             raise SciSciRLError(msg)
 
