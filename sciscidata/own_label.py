@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 import polars as pl
@@ -235,7 +235,8 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
 def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
     """Return ``work_id`` and the label as text, without nulls; errors are those of compute_own_labels."""
     dtype = found.schema[label.name]
-    if not (dtype in (pl.String, pl.Boolean, pl.Null, pl.Categorical, pl.Enum) or dtype.is_integer()):
+    is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
+    if not (is_words or dtype.is_integer()):
         msg = f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
         raise SchemaMismatchError(msg)
     rows = found.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
@@ -286,7 +287,9 @@ def _is_row_wise(expr: pl.Expr) -> bool:
 
 
 def _looks_at_one_row(node: Any) -> bool:  # noqa: ANN401 (JSON)
-    ((kind, parts),) = node.items() if isinstance(node, dict) and len(node) == 1 else ((None, None),)
+    if not isinstance(node, dict) or len(cast("dict[str, Any]", node)) != 1:
+        return False
+    kind, parts = next(iter(cast("dict[str, Any]", node).items()))
     if kind in ("Column", "Literal"):
         return True
     if kind == "Alias":

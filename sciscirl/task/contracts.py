@@ -306,7 +306,7 @@ def _find_labelled_objects(
     text: str, contract: ContractName, target: Target
 ) -> Iterator[tuple[dict[str, str], float | None]]:
     columns = list_labels(target)
-    written = {label.lower(): label for labels in columns.values() for label in labels}
+    written: dict[str, str] = {label.lower(): label for labels in columns.values() for label in labels}
     for match in _FLAT_OBJECT.finditer(text):
         value, _ = read_json(match[0]) if match[1] else (None, "")
         fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -316,8 +316,8 @@ def _find_labelled_objects(
                 labels, _, confidence = _read(fields, contract, target)
                 yield labels, confidence
             continue
-        said = {column: fields[column].strip().lower() for column in columns if isinstance(fields.get(column), str)}
-        said = {column: written.get(label, label) for column, label in said.items()}
+        found = {column: fields[column].strip().lower() for column in columns if isinstance(fields.get(column), str)}
+        said: dict[str, str] = {column: written.get(label, label) for column, label in found.items()}
         if len(said) == len(columns) and all(label in columns[column] for column, label in said.items()):
             confidence = fields.get("confidence")
             yield said, confidence if _is_share(confidence) else None
