@@ -253,7 +253,7 @@ def test_a_file_beside_the_works_gives_the_label_and_the_rest_is_never_drawn(cac
     assert read_release_settings(release.folder)["label"]["classes"] == ("a", "b")
 
     path.write_text(path.read_text("utf-8") + f"{ids[0]},b\n", "utf-8")
-    with pytest.raises(WorkIdError, match="two classes in own.csv"):
+    with pytest.raises(WorkIdError, match=r"two classes in own\.csv"):
         build(resolve(settings | {"": settings[""] | {"overwrite": True}}))
     path.write_text("paper,other\nW1,a\n", "utf-8")
     with pytest.raises(SchemaMismatchError, match=r"own.csv has no column kind; it has paper, other"):
