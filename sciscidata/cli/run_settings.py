@@ -78,6 +78,12 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.
     """
     manifest = read_old_manifest(path)
+    if "expression" in (manifest.get("label") or {}):
+        msg = (
+            f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "
+            "Python, with its OwnLabel."
+        )
+        raise ConfigError(msg)
     try:
         source = manifest["source"]
         kind = _kind_of(source)
