@@ -34,7 +34,7 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import balanced_columns
-from sciscidata.schemas import CITATIONS, EXAMPLE, Corpus
+from sciscidata.schemas import CD_SCORES, CITATIONS, EXAMPLE, Corpus
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.labelled import (
     LabelledConfig,
@@ -160,8 +160,8 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work of a graph, without its text.
 
-    The result has ``work_id``, ``cd_index``, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of
-    ATYPICALITY (null if ``config.novelty`` is None), in index order.
+    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
+    (null if ``config.novelty`` is None), in index order.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
@@ -174,7 +174,7 @@ def score_structure(
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
-    scores = score_graph(graph, config.cd).select("work_id", "cd_index", n_references, n_citers)
+    scores = score_graph(graph, config.cd).select(*CD_SCORES, n_references, n_citers)
     return _add_novelty(scores, graph, works, config, concentrations)
 
 
@@ -299,13 +299,19 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
     """Put scores next to the facts of works, row by row. A join would hold a second table of all works.
 
-    Memory: about 48 bytes a work. Counts are narrow, and scores that follow from one row's z are computed again.
+    Memory: about 48 bytes a work. Counts are narrow. What follows from the counts or z of one row is computed again.
     """
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
-    counts = ("n_references", "n_citers", "n_pairs")
+    counts = ("n_references", "n_pairs")
+    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    ratio = (n_i - n_j) / (n_i + n_j + n_k)  # NaN if all are 0
     order = scores["work_id"].arg_sort().to_numpy()
     ids = scores["work_id"].to_numpy()[order]
-    held = scores.drop("work_id", *made_of_z).cast(dict.fromkeys(counts, pl.UInt32))
+    is_ratio = (pl.col("cd_index") == ratio).alias("is_ratio")  # else it is 0, by ``CDConfig.undefined``
+    held = scores.with_columns(is_ratio, pl.col("cd_index").is_not_null().alias("is_defined")).drop(
+        "work_id", "cd_index", "n_citers", *made_of_z
+    )
+    held = held.cast(dict.fromkeys(counts, pl.UInt32))
 
     def look_up(works: pl.DataFrame) -> pl.DataFrame:
         wanted = works["work_id"].to_numpy()
@@ -316,7 +322,9 @@ def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyCo
 
     schema = {**facts.collect_schema(), **held.schema, **dict.fromkeys(counts, pl.Int64())}
     pushed = {"predicate_pushdown": False, "projection_pushdown": False}
+    cd_index = pl.when("is_defined").then(pl.when("is_ratio").then(ratio).otherwise(0.0)).alias("cd_index")
     beside = facts.map_batches(look_up, schema=schema, streamable=True, **pushed)
+    beside = beside.with_columns(cd_index, (n_i + n_j).alias("n_citers")).drop("is_ratio", "is_defined")
     return rescore(beside, "sigmoid") if made_of_z else beside
 
 

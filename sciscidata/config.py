@@ -51,7 +51,7 @@ class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
 
     ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
-    Of ``background`` it names the SHA-256.
+    Of ``background`` it names the SHA-256; ``scores_file`` shows in its list of files.
 
     Attributes:
         source: where works come from.
@@ -64,6 +64,8 @@ class BuildConfig:
         label: a label of your own, beside disruption and novelty. None: there is none.
         split: how many works are drawn, and which classes get equal counts.
         api: how to reach OpenAlex.
+        scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
+            the scores.
         cache_dir: folder for what later runs can use again.
         overwrite: replace what an earlier run left at ``out``.
 
@@ -81,6 +83,7 @@ class BuildConfig:
     label: OwnLabel | None = None
     split: SplitConfig = field(default_factory=SplitConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
+    scores_file: bool = True
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
 

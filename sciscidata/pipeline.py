@@ -95,6 +95,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result, checks),
             overwrite=config.overwrite,
+            scores_file=config.scores_file,
             extra=lambda folder: _plot_pictures(result, source, config, novelty, folder),
         )
 

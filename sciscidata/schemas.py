@@ -112,6 +112,19 @@ EXAMPLE = pl.Schema(
     }
 )
 
+#: What the scores of a released work follow from, and what helps to use it: one row per work of EXAMPLE. Null where
+#: undefined, or not known to the source; n_k also where n_i equals n_j, so that the OpenAlex API was not asked for it.
+SCORES = pl.Schema(
+    {
+        "openalex_id": EXAMPLE["openalex_id"],
+        "split": pl.String(),
+        **{name: CD_SCORES[name] for name in ("n_i", "n_j", "n_k")},
+        "n_references": pl.Int64(),
+        **{name: ATYPICALITY[name] for name in ("n_pairs", "z_p10", "z_median")},
+        **{name: WORKS[name] for name in ("doi", "source_id", "source_name", "language", "work_type")},
+    }
+)
+
 
 def require_columns(
     frame: pl.LazyFrame | pl.DataFrame,

@@ -179,7 +179,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _build,
         "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
         sections=None,
-        top=("source", "out", "novelty", "background", "cache_dir", "overwrite"),
+        top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--email", "--n-train", "--n-test", "--seed", "--balance"),

@@ -12,7 +12,7 @@ from sciscidata._support.validate import field_hints
 from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
-from sciscidata.release.manifest import MANIFEST, read_manifest
+from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig
@@ -29,7 +29,8 @@ def render_toml(config: BuildConfig) -> str:
     """
     kind = next(name for name, source in SOURCES.items() if type(config.source) is source)
     top = {"source": kind, "out": config.out, "background": config.background, "cache_dir": config.cache_dir}
-    top |= {"overwrite": config.overwrite} | ({"novelty": False} if config.novelty is None else {})
+    top |= {"scores_file": config.scores_file, "overwrite": config.overwrite}
+    top |= {"novelty": False} if config.novelty is None else {}
     parts: dict[str, Any] = {kind: config.source} | ({"api": config.api} if kind == "openalex" else {})
     parts |= {name: getattr(config, name) for name in SECTIONS if name not in SOURCES and name != "api"}
     lines = _assign(top)
@@ -112,6 +113,8 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         msg = f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
         raise VerificationError(msg) from error
     settings: Settings = {"": {} if has_novelty else {"novelty": False}}
+    if SCORES_FILE not in manifest["files"]:
+        settings[""]["scores_file"] = False
     if not (SOURCES.keys() - {kind}) & {*given}:
         settings[""]["source"] = kind
         settings[kind] = of_source

@@ -247,14 +247,13 @@ def print_verified(verified: Verified) -> None:
         for name, count in verified.counts.items()
     )
     counts += " works" if verified.kind == "release" else ""
+    done, left = verified.recomputed or ({}, {})
     with standard_output() as console:
         console.print(f"verified: {verified.kind} {shown(verified.path)} ({counts})")
-        checked = [name for name, is_computed in verified.labels.items() if not is_computed]
-        if checked:
-            computed = ", ".join(name for name in verified.labels if name not in checked) or "none"
-            console.print(
-                f"  labels computed again: {computed}; only compared with their classes: {', '.join(checked)}"
-            )
+        for name, numbers in done.items():
+            console.print(f"  recomputed: {name} from {numbers}")
+        for name, reason in left.items():
+            console.print(f"  not recomputed: {name} ({reason})")
 
 
 def print_corpus(folder: Path) -> None:

@@ -24,6 +24,8 @@ FORMAT_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 #: What every release holds; ``list_data_files`` names the files of a development split too.
 DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
+#: What the scores follow from, in every release but those made without it, and before it was known.
+SCORES_FILE: Final = "scores.parquet"
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "label.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
@@ -47,8 +49,15 @@ def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files of the splits of a release."""
-    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()))
+    """Name the files of the splits of a release, and the file of scores if the manifest lists it.
+
+    Example:
+        >>> list_data_files({"files": {"scores.parquet": {}}})
+        ('train.jsonl', 'train.parquet', 'test.jsonl', 'test.parquet', 'scores.parquet')
+    """
+    files = manifest.get("files")
+    scores = (SCORES_FILE,) if isinstance(files, dict) and SCORES_FILE in files else ()
+    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()), *scores)
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from sciscidata.release.manifest import (
     NOVELTY_COLUMNS,
     PICTURES,
     REMEDY,
+    SCORES_FILE,
     check_stated,
     complete_manifest,
     list_data_files,
@@ -41,10 +42,13 @@ from sciscidata.release.manifest import (
     render_manifest,
 )
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.schemas import EXAMPLE, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
+#: What SCORES takes from the drawn frame and from WORKS, each as far as it is there.
+_FROM_DRAW: Final = ("n_i", "n_j", "n_k", "n_references", "n_pairs", "z_p10", "z_median")
+_ALSO_FROM_WORKS: Final = ("doi", "source_id", "source_name", "language", "work_type")
 #: What ``draw_split`` returns and a release needs; the novelty columns are optional.
 DRAWN: Final = pl.Schema(
     {
@@ -62,7 +66,8 @@ class Release:
     """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
     ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
-    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys.
+    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys; ``scores`` is what their scores
+    follow from (SCORES).
     """
 
     folder: Path
@@ -79,6 +84,9 @@ class Release:
                     if any(classes.values())
                 )
                 for split in self.splits
+            ]
+            lines += [
+                f"  {name}: what the scores follow from" for name in self.manifest["files"] if name == SCORES_FILE
             ]
         except (AttributeError, KeyError, TypeError, ValueError):  # a manifest may come from anywhere
             lines = ["  its manifest does not count its works"]
@@ -117,6 +125,17 @@ class Release:
             raise InputNotFoundError(msg)
         return self._read("dev")
 
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """What the scores of all works follow from: SCORES, one row each; the splits in their order, train first.
+
+        Errors are as of ``train``; an InputNotFoundError also if the release was made without this file.
+        """
+        if SCORES_FILE not in list_data_files(self.manifest):
+            msg = f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
+            raise InputNotFoundError(msg)
+        return self._read("scores")
+
     def _read(self, split: str) -> pl.DataFrame:
         path = self.folder / f"{split}.parquet"
         try:
@@ -139,23 +158,27 @@ def write_release(
     *,
     manifest: Mapping[str, Any],
     overwrite: bool = False,
+    scores_file: bool = True,
     extra: Callable[[Path], None] | None = None,
 ) -> Release:
     """Write a release folder, whole or not at all.
 
     ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet``, where ``n_dev`` asks for works ``dev.jsonl``
-    and ``dev.parquet``, and, last, ``manifest.json``. The JSONL bytes
+    and ``dev.parquet``, with ``scores_file`` ``scores.parquet``, and, last, ``manifest.json``. The JSONL bytes
     are canonical: the same draw gives the same bytes on every platform, thread count, Polars engine and library
     version. Parquet bytes repeat within one environment only, since they name their writer's version and follow its
     encoders.
 
     ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
-    null. The texts of the drawn works are read from ``works`` (WORKS). ``manifest`` is the caller's part, in JSON
-    types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of LabelThresholds and SplitConfig), which verification
-    needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own label to release, and anything else that should be on
-    record; no absolute paths. ``overwrite`` replaces an existing release. Any other folder is never replaced: one with
-    a link, or with a file that is not one of these or of PICTURES, or not in its manifest. ``extra`` is called with the
-    unfinished folder before the manifest is written, to add files, for example a picture.
+    null, and so is what SCORES has and it lacks. Where ``manifest`` names ``cd`` or ``atypicality``, verification needs
+    the counts or z that the scores follow from. The texts of the drawn works are read from ``works`` (WORKS).
+
+    ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
+    LabelThresholds and SplitConfig), which verification needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own
+    label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing
+    release. Any other folder is never replaced: one with a link, or with a file that is not one of these or of
+    PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to
+    add files, for example a picture.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
@@ -189,12 +212,17 @@ def write_release(
     if label is not None:
         require_columns(lazy, {label.name: pl.String()}, **names)
     rows = lazy.collect()
-    examples = _join_examples(rows, texts, read_settings(manifest)[1].sizes, label)
+    joined = _join_texts(rows, texts, label)
+    columns = example_schema(label).names()
+    splits = read_settings(manifest)[1].sizes
+    examples = {split: _plain(joined.filter(split=split).select(columns)) for split in splits}
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for split, frame in examples.items():
             (unfinished / f"{split}.jsonl").write_bytes(render_jsonl(frame))
             (unfinished / f"{split}.parquet").write_bytes(_render_parquet(frame))
+        if scores_file:
+            (unfinished / SCORES_FILE).write_bytes(_render_parquet(_make_scores(joined, splits)))
         if extra is not None:
             extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
@@ -264,7 +292,8 @@ def read_release(folder: str | Path) -> Release:
 
     Returns:
         A Release. ``.train``, ``.test`` and ``.dev``: its works (EXAMPLE), in the order of their split keys, read when
-        first asked for; ``.manifest``: configuration, source, counts and hashes; ``.folder``.
+        first asked for; ``.scores``: what their scores follow from (SCORES); ``.manifest``: configuration,
+        source, counts and hashes; ``.folder``.
 
     Raises:
         InputNotFoundError: there is no release, or it lacks one of its files.
@@ -286,12 +315,11 @@ def read_release(folder: str | Path) -> Release:
     return Release(folder, manifest)
 
 
-def _join_examples(
-    rows: pl.DataFrame, texts: pl.LazyFrame, splits: Iterable[str], label: OwnLabel | None
-) -> dict[str, pl.DataFrame]:
-    original = [ORIGINAL_ID] if ORIGINAL_ID in texts.collect_schema() else []
+def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None) -> pl.DataFrame:
+    there = texts.collect_schema()
+    original = ORIGINAL_ID in there
     found = (
-        texts.select("work_id", *original, *_FROM_WORKS)
+        texts.select("work_id", *_FROM_WORKS, *(name for name in (ORIGINAL_ID, *_ALSO_FROM_WORKS) if name in there))
         .join(rows.lazy().select("work_id"), on="work_id", how="semi")
         .collect(engine="streaming")
     )
@@ -308,27 +336,34 @@ def _join_examples(
         )
         raise WorkIdError(msg)
     absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
-    joined = (
+    own = [] if label is None else [label.name]
+    return (
         rows.with_columns(absent)
-        .select(*DRAWN, *NOVELTY_COLUMNS, *([] if label is None else [label.name]))
+        .select(*DRAWN, *NOVELTY_COLUMNS, *own, *(name for name in _FROM_DRAW if name in rows.columns))
         .join(found, on="work_id")
-        .with_columns(released_id(bool(original)))
+        .with_columns(released_id(original))
         .sort("split_key", "work_id")
     )
-    return {split: _plain(joined.filter(split=split).select(example_schema(label).names())) for split in splits}
 
 
-def _plain(examples: pl.DataFrame) -> pl.DataFrame:
+def _make_scores(joined: pl.DataFrame, splits: Iterable[str]) -> pl.DataFrame:
+    """Return SCORES of the released works, in the order of the splits."""
+    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in SCORES.items() if name not in joined.columns]
+    ordered = pl.concat([joined.filter(split=split) for split in splits])
+    return _plain(ordered.with_columns(absent).select(SCORES.names()).cast(SCORES))
+
+
+def _plain(rows: pl.DataFrame) -> pl.DataFrame:
     """Give every number one form: NaN is null, and minus zero is zero."""
-    floats = [name for name, dtype in EXAMPLE.items() if dtype == pl.Float64]
-    return examples.with_columns(
+    floats = [name for name, dtype in rows.schema.items() if dtype == pl.Float64]
+    return rows.with_columns(
         pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in floats
     )
 
 
-def _render_parquet(examples: pl.DataFrame) -> bytes:
+def _render_parquet(rows: pl.DataFrame) -> bytes:
     # Every option that shapes the bytes is named, so that a changed default of pyarrow changes nothing.
-    table = examples.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations, zip_longest
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -35,6 +34,7 @@ from sciscidata.release.manifest import (
     DATA_FILES,
     MANIFEST,
     REMEDY,
+    SCORES_FILE,
     describe_examples,
     describe_file,
     list_data_files,
@@ -43,6 +43,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     read_settings,
 )
+from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
@@ -56,6 +57,7 @@ from sciscidata.sampling.split import (
     quota_cells,
     split_keys,
 )
+from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 
@@ -72,9 +74,12 @@ def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release
     of other
     works: that they add up. A VerificationError lists every difference.
 
-    A release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal to that of a
-    cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the labels of one
-    split and year agree with each other. What is not decided is not checked.
+    With ``scores.parquet``: it has the rows of the splits in their order; the CD index follows from its counts,
+    sigmoids and Uzzi's labels from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
+
+    Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
+    to that of a cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the
+    labels of one split and year agree with each other. What is not decided is not checked.
 
     An own label is compared with its classes. Where it follows from the released columns of the same row, it is
     computed again: by the SQL of the manifest, or by ``label``, the OwnLabel of the build given again.
@@ -114,11 +119,7 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             yield f"{split}.parquet cannot be read: {error}"
             continue
-        there = examples[split].schema
-        if there != columns:
-            wrong = [f"{name} {dtype}" for name, dtype in there.items() if columns.get(name) != dtype]
-            wrong += [f"no {name}" for name in columns if name not in there]
-            yield f"{split}.parquet has other columns than EXAMPLE: {', '.join(wrong) or 'another order'}"
+        yield from _compare_columns(f"{split}.parquet", examples[split], columns, "EXAMPLE")
     if list(examples) != list(splits) or any(frame.schema != columns for frame in examples.values()):
         return
     described = describe_examples(examples, label)
@@ -137,16 +138,49 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     if list(settings.sizes) != list(splits):
         yield f"sides: the manifest counts {', '.join(splits)}, its split asks for {', '.join(settings.sizes)}"
         return
+    scores = yield from _read_scores(release, examples)
     for split, frame in examples.items():
         yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
+        z = None
+        if scores is not None:
+            beside = scores.filter(split=split).drop("openalex_id", "split")
+            z = beside.select("z_p10", "z_median") if manifest.get("atypicality") else None
+            done = list_recomputed(manifest, thresholds).done
+            try:
+                yield from (f"{split}: {wrong}" for wrong in check_scores(frame.hstack(beside), manifest, done))
+            except (AttributeError, ConfigError, KeyError, TypeError) as error:
+                yield f"{split}: scores cannot be recomputed by cd and atypicality of the manifest: {error!r}"
         if not _has_trusted_labels(manifest):
-            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"))
+            yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"), z)
         yield from _check_places(split, frame, settings)
         if label is not None:
             yield from _check_own_label(split, frame, label, given)
     yield from _check_groups(examples, settings, label)
     for first, second in combinations(splits, 2):
         yield from _check_apart(examples[first], examples[second])
+
+
+def _read_scores(release: Release, examples: Mapping[str, pl.DataFrame]) -> Generator[str, None, pl.DataFrame | None]:
+    """Return the file of scores; None if there is none, or it does not fit the splits."""
+    if SCORES_FILE not in list_data_files(release.manifest):
+        return None
+    try:
+        scores = _read_parquet(release.folder / SCORES_FILE)
+    except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        yield f"{SCORES_FILE} cannot be read: {error}"
+        return None
+    wrong = list(_compare_columns(SCORES_FILE, scores, SCORES, "SCORES") or check_rows(scores, examples))
+    yield from wrong
+    return None if wrong else scores
+
+
+def _compare_columns(file: str, frame: pl.DataFrame, schema: pl.Schema, named: str) -> list[str]:
+    there = frame.schema
+    if there == schema:
+        return []
+    wrong = [f"{name} {dtype}" for name, dtype in there.items() if schema.get(name) != dtype]
+    wrong += [f"no {name}" for name in schema if name not in there]
+    return [f"{file} has other columns than {named}: {', '.join(wrong) or 'another order'}"]
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
@@ -220,10 +254,19 @@ def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
 
 
 def _check_labels(
-    split: str, frame: pl.DataFrame, thresholds: LabelThresholds, atypicality: Mapping[str, Any] | None
+    split: str,
+    frame: pl.DataFrame,
+    thresholds: LabelThresholds,
+    atypicality: Mapping[str, Any] | None,
+    z: pl.DataFrame | None = None,
 ) -> Iterator[str]:
+    """Recompute the labels; of Uzzi's rule from z where a release has them, else as far as the scores decide them."""
     relabelled = compute_disruption_labels(frame, thresholds)
-    if thresholds.novelty_rule == "uzzi":
+    if z is not None and thresholds.novelty_rule == "uzzi":
+        cut = (atypicality or {}).get("conventionality_cut")  # null: no work has a z to compare with it
+        beside = relabelled.collect().hstack(z)
+        relabelled = compute_novelty_labels(beside, thresholds, cut=0.0 if cut is None else cut)
+    elif thresholds.novelty_rule == "uzzi":
         relabelled = relabelled.with_columns(_uzzi_label(thresholds, atypicality or {}))
     else:
         relabelled = compute_novelty_labels(relabelled, thresholds)
@@ -256,7 +299,7 @@ def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tupl
     cut = atypicality.get("conventionality_cut")
     if cut is None:
         return pl.lit(None, pl.Boolean), pl.lit(None, pl.Boolean)
-    if (atypicality["config"] or atypicality["published"])["score"] == "sigmoid":  # which keeps the order of z
+    if score_of(atypicality) == "sigmoid":  # which keeps the order of z
         at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
         return _above(novelty, at_tail), _above(conventionality, at_middle)
     # Ranks keep the order within a year, so the works with a half lie above those without: novel ones have tail
@@ -307,16 +350,16 @@ def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: Ow
         yield f"{split}: {label.name} of {len(wrong):,} rows contradicts its expression, first {wrong[0]}"
 
 
-def _list_labels(release: Release, given: OwnLabel | None) -> dict[str, bool]:
-    """Say of each label column that holds anything whether it was computed again, or compared with its classes."""
-    label, is_trusted = stated_label(release.manifest), _has_trusted_labels(release.manifest)
-    found = {"disruption_label": not is_trusted}
-    if release.manifest["novelty"]["available"]:
-        found["novelty_label"] = not is_trusted
-    if label is not None:
-        splits = [getattr(release, split) for split in release.splits]
-        found[label.name] = all(recompute(frame, given or label) is not None for frame in splits)
-    return found
+def _list_all_recomputed(release: Release, given: OwnLabel | None) -> Recomputed:
+    """List what was recomputed, the own label too, and what was not and why."""
+    label, found = stated_label(release.manifest), list_recomputed(release.manifest, read_settings(release.manifest)[0])
+    if label is None:
+        return found
+    splits = [getattr(release, split) for split in release.splits]
+    if all(recompute(frame, given or label) is not None for frame in splits):
+        numbers = ", ".join((given or label).reads)
+        return found._replace(done={**found.done, label.name: numbers})
+    return found._replace(left={**found.left, label.name: "only compared with its classes"})
 
 
 def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None) -> Iterator[str]:
@@ -365,14 +408,14 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 class Verified(NamedTuple):
     """What was checked, and what it holds: works of a release by split; rows or files of anything else.
 
-    ``labels`` has the label columns of a release: True if the label was computed again, False if it was only compared
-    with its classes.
+    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why; every
+    byte was compared with its SHA-256 anyway.
     """
 
     kind: Kind
     path: Path
     counts: dict[str, int]
-    labels: Mapping[str, bool] = MappingProxyType({})
+    recomputed: Recomputed | None = None
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -448,9 +491,10 @@ def _refuse_parquet_folder(folder: Path) -> None:
 def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
-    A release: recompute its labels, order, split, quotas, counts and hashes. A corpus: the SHA-256 of its report and of
-    every file. A graph, and any other folder of the cache: the SHA-256 of every file. A file of scores, or a
-    background: its own SHA-256. An export: size, SHA-256, rows and classes.
+    A release: recompute its labels, order, split, quotas, counts and hashes, and with its ``scores.parquet`` the
+    scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any
+    other folder of the cache: the SHA-256 of every file. A file of scores, or a background: its own SHA-256. An export:
+    size, SHA-256, rows and classes.
 
     Args:
         path: the folder or file.
@@ -458,8 +502,9 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
             released columns of the same row. The SQL of a manifest needs no ``label``.
 
     Returns:
-        ``kind``, ``path``, ``counts`` (works of a release by split, or rows, pairs or files of anything else) and
-        ``labels`` (of a release: whether each label was computed again, or only compared with its classes).
+        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
+        release also ``recomputed``: ``.done`` names columns, and the numbers that they were recomputed from; ``.left``
+        the others, and why.
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
@@ -487,7 +532,7 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
         return Verified(kind, path, _CHECKS[kind](path))
     release = verify_release(path, label)
     counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
-    return Verified(kind, path, counts, _list_labels(release, label))
+    return Verified(kind, path, counts, _list_all_recomputed(release, label))
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:

@@ -355,12 +355,11 @@ def _mark_structure(
     """Name the first filter that removes a work, without the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
-    seen = frame.with_columns(
-        pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j"), pl.lit(None, dtype=pl.String).alias("language")
-    )
-    return seen.with_columns(first_reason(config, window_years, last_year).alias("removed_by")).drop(
-        "n_i", "n_j", "language"
-    )
+    absent = {"language": pl.lit(None, dtype=pl.String)}
+    if "n_i" not in frame.collect_schema():
+        absent |= {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
+    seen = frame.with_columns(**absent)
+    return seen.with_columns(first_reason(config, window_years, last_year).alias("removed_by")).drop(*absent)
 
 
 def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:

@@ -58,7 +58,7 @@ def run(tmp_path, monkeypatch, capsys):
         ["--source", "openalex", "--base-url", "http://127.0.0.1:9", "--min-year", "1999"],
         ["--sciscinet", "tables", "--balance", "joint", "--novelty-rule", "uzzi", "--overwrite"],
         ["--snapshot", "s", "--background", "b.parquet", "--language", "en", "fr", "--preset", "wide"],
-        ["--corpus", "c", "--compat", "pyscisci", "--language", "--work-type", "article"],
+        ["--corpus", "c", "--no-scores-file", "--compat", "pyscisci", "--language", "--work-type", "article"],
     ],
     ids=lambda flags: flags[1],
 )
@@ -95,6 +95,10 @@ def test_a_release_is_repeated_from_its_manifest(run):
     status, out, _ = run("--from-manifest", "one", "--seed", "5", "--out", "three")
     assert status == 0
     assert "train.jsonl and test.jsonl differ from those of one" in out
+    assert run(*SMALL[:4], "--n-train", "27", "--n-test", "9", "--no-scores-file", "--out", "bare")[0] == 0
+    assert run("--from-manifest", "bare", "--out", "again")[0] == 0
+    assert Path("bare/manifest.json").read_bytes() == Path("again/manifest.json").read_bytes()
+    assert not Path("again/scores.parquet").exists()
 
 
 def test_a_manifest_without_paths_asks_for_them(run, shared_data):

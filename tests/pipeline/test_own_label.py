@@ -143,7 +143,7 @@ def test_a_release_by_an_own_label_has_it_as_its_thirteenth_column_in_equal_numb
     assert again.manifest["class_counts"]["train"]["impact_label"] == {"top": 15, "rest": 15}
     assert again.manifest["counts"]["scored"]["impact_label"]["top"] < 400
     assert "label.png" in again.manifest["files"]
-    assert verify(impact.folder).labels == {"disruption_label": True, "novelty_label": True, "impact_label": False}
+    assert verify(impact.folder).recomputed.left["impact_label"] == "only compared with its classes"
 
 
 def test_a_release_without_an_own_label_has_neither_column_nor_entry(cache, tmp_path):
@@ -158,7 +158,7 @@ def test_a_release_without_an_own_label_has_neither_column_nor_entry(cache, tmp_
 def test_what_follows_from_a_row_is_computed_again_and_a_changed_label_is_found(cache, tmp_path):
     config = BuildConfig(source=WORLD, out=tmp_path / "s", cache_dir=cache, label=CITES, split=BY_LABEL)
     release = build(config)
-    assert verify(release.folder).labels["cites_label"] is True
+    assert "cites_label" in verify(release.folder).recomputed.done
     changed = release.train.with_columns(cites_label=pl.col("cites_label").reverse())
     found = list(_check_own_label("train", changed, CITES, None))
     assert len(found) == 1
@@ -193,8 +193,8 @@ def test_the_label_given_again_in_python_is_computed_again_where_a_row_decides_i
     )
     config = BuildConfig(source=WORLD, out=tmp_path / "s", cache_dir=cache, label=label, split=BY_LABEL)
     folder = build(config).folder
-    assert verify(folder).labels["cited_label"] is False
-    assert verify(folder, label=label).labels["cited_label"] is True
+    assert "cited_label" in verify(folder).recomputed.left
+    assert "cited_label" in verify(folder, label=label).recomputed.done
     moved = OwnLabel(
         name="cited_label",
         classes=("yes", "no"),
@@ -346,7 +346,7 @@ def test_summaries_and_pictures_name_the_classes(impact, capsys):
     printed = capsys.readouterr().out
     assert "impact classes" in printed
     assert "top: among the 5 % most cited" in printed
-    assert "only compared with their classes: impact_label" in printed
+    assert "impact_label (only compared with its classes)" in printed
     figure = plot_by_year(impact.train, label="top", score="", few=1, data="a slice", width="one")
     assert figure.axes[0].get_ylabel() == "share top"
     with pytest.raises(ConfigError, match="label is 'bottom'"):

@@ -34,7 +34,7 @@ from sciscidata.errors import (
 )
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.release.manifest import DATA_FILES, PICTURES, hash_manifest, list_data_files
+from sciscidata.release.manifest import DATA_FILES, PICTURES, SCORES_FILE, hash_manifest, list_data_files
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
@@ -220,7 +220,7 @@ def test_extra_files_are_kept_and_checked_like_the_others(tmp_path: Path) -> Non
         (folder / "plots" / "distribution.png").write_bytes(b"\x89PNG")
 
     release = write(tmp_path / "slice", extra=picture)
-    assert set(release.manifest["files"]) == {*DATA_FILES, "plots/distribution.png"}
+    assert set(release.manifest["files"]) == {*DATA_FILES, SCORES_FILE, "plots/distribution.png"}
     verify_release(str(release.folder))
     (release.folder / "plots" / "distribution.png").write_bytes(b"another renderer")
     with pytest.raises(VerificationError, match=r"plots/distribution\.png: sha256"):
@@ -586,7 +586,7 @@ def test_a_single_changed_byte_anywhere_in_the_data_is_found(
     original: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     copy = Path(shutil.copytree(original, tmp_path_factory.mktemp("flip") / "slice"))
-    path = copy / data.draw(st.sampled_from(DATA_FILES))
+    path = copy / data.draw(st.sampled_from([*DATA_FILES, SCORES_FILE]))
     content = bytearray(path.read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
@@ -700,7 +700,8 @@ def by_uzzi(tmp_path: Path) -> Path:
     works, split, thresholds = make_works(), SplitConfig(n_train=60, n_test=15), LabelThresholds(novelty_rule="uzzi")
     stated = manifest(split) | {"thresholds": asdict(thresholds)}
     stated |= {"atypicality": {"config": {"score": "sigmoid"}, "conventionality_cut": 2.0}}
-    return write_release(draw_novel(works, split, thresholds), works, tmp_path / "uzzi", manifest=stated).folder
+    drawn = draw_novel(works, split, thresholds)
+    return write_release(drawn, works, tmp_path / "uzzi", manifest=stated, scores_file=False).folder
 
 
 def relabel(frame: pl.DataFrame, old: str | None, new: str | None) -> pl.DataFrame:
@@ -808,7 +809,7 @@ def test_a_development_split_is_written_read_and_verified_like_the_others(origin
     assert "dev: 20 works; 7 consolidating, 7 disruptive, 6 neutral" in repr(release)
     assert release.manifest["split"]["n_dev"] == 20
     was, now = bytes_of(original), bytes_of(release.folder)
-    assert [name for name, content in was.items() if now[name] != content] == ["manifest.json"]
+    assert [name for name, content in was.items() if now[name] != content] == ["manifest.json", SCORES_FILE]
     assert "n_dev" not in read_release(original).manifest["split"]  # the bytes of before
     write_release(draw(works), works, release.folder, manifest=manifest(), overwrite=True)
     assert bytes_of(release.folder) == was

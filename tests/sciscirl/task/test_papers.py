@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS
+from sciscidata.release.release import Release
+from sciscidata.schemas import SCORES as SCORES_OF_RELEASE
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
@@ -46,6 +49,25 @@ def test_a_view_has_no_field_for_a_score_or_a_label():
         PaperView("t", "a", 2000, 1, None, cd_index=0.5)  # type: ignore[call-arg]
     with pytest.raises((AttributeError, TypeError)):
         object.__setattr__(PaperView("t", "a", 2000, 1, None), "cd_index", 0.5)
+
+
+def test_the_file_of_scores_is_never_read_for_a_prompt(toy_slice, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(toy_slice, tmp_path / "slice"))
+    papers = {split: read_split(folder, split) for split in ("train", "test")}
+    # Not one byte of it decides about a paper, and its frame is not made.
+    assert (folder / "scores.parquet").stat().st_size
+    (folder / "scores.parquet").write_bytes(b"n_i 123456789")
+    monkeypatch.setattr(Release, "scores", property(lambda _: pytest.fail("the scores were read")))
+    opened = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path, read=Path.read_bytes: opened.append(path.name) or read(path))
+    assert {split: read_split(folder, split) for split in papers} == papers
+    assert set(opened) >= {"train.parquet", "test.parquet"}
+    assert "scores.parquet" not in opened
+    # No module of the learning half names the file, and papers.py is the only one that opens a release.
+    sources = {path: path.read_text("utf-8") for path in (REPOSITORY / "sciscirl").rglob("*.py")}
+    assert [path for path, text in sources.items() if "scores.parquet" in text or "SCORES_FILE" in text] == []
+    assert [path.name for path, text in sources.items() if "read_release(" in text] == ["papers.py"]
+    assert not {field.name for field in fields(PaperView)} & {*SCORES_OF_RELEASE}
 
 
 def test_papers_come_in_the_order_of_the_release_with_texts_unchanged(tmp_path):

@@ -1,0 +1,122 @@
+"""What of a release follows from its ``scores.parquet``, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
+
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.index import add_indices
+from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.novelty.atypicality import add_scores
+from sciscidata.release.manifest import SCORES_FILE, list_data_files
+
+#: Each score of novelty, the z that it follows from, and whether it rises with it.
+_Z_OF: Final = {"novelty_score": ("z_p10", False), "conventionality_score": ("z_median", True)}
+
+
+class Recomputed(NamedTuple):
+    """Columns of a release: ``done`` says from what each one was recomputed, ``left`` why another one was not."""
+
+    done: dict[str, str]
+    left: dict[str, str]
+
+
+def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) -> Recomputed:
+    """Say by a manifest alone which scores and labels of its release follow from other numbers in it.
+
+    Example:
+        >>> done, left = list_recomputed({"files": {}, "novelty": {"available": False}}, LabelThresholds())
+        >>> done, left
+        ({'disruption_label': 'cd_index'}, {'cd_index': 'there is no scores.parquet'})
+    """
+    done, left = dict[str, str](), dict[str, str]()
+    has_file = SCORES_FILE in list_data_files(manifest)
+    missing = f"there is no {SCORES_FILE}"
+    source = cast("dict[str, Any]", manifest.get("source") or {})
+    is_published = source.get("kind") == "labelled" or (
+        source.get("kind") == "sciscinet" and "comparison" not in source
+    )
+    if has_file and "cd" in manifest and not is_published:
+        done["cd_index"] = "n_i, n_j, n_k"
+    else:
+        left["cd_index"] = "its counts are not known" if has_file else missing
+    has_trusted_labels = source.get("labels") == "trust"
+    if not has_trusted_labels:
+        done["disruption_label"] = "cd_index"
+    if manifest["novelty"]["available"]:
+        atypicality = manifest.get("atypicality")
+        has_z = has_file and bool(atypicality)
+        unknown = "z is not known" if has_file else missing
+        is_rank = has_file and bool(atypicality) and score_of(atypicality) == "rank"
+        for name, (z, _) in _Z_OF.items():
+            if has_z and not is_rank:
+                done[name] = z
+            else:
+                left[name] = (
+                    f"a rank among all works of a year; its order was compared with {z}" if is_rank else unknown
+                )
+        if thresholds.novelty_rule == "margin" and not has_trusted_labels:
+            done["novelty_label"] = ", ".join(_Z_OF)
+        elif has_z:
+            done["novelty_label"] = "z_p10, z_median, conventionality_cut of the manifest"
+        elif not has_trusted_labels:
+            left["novelty_label"] = f"{unknown}; compared as far as the scores decide it"
+    if has_trusted_labels:
+        left |= dict.fromkeys(("disruption_label", "novelty_label"), "taken from labelled files as it was")
+    return Recomputed(done, left)
+
+
+def score_of(atypicality: Mapping[str, Any]) -> str:
+    """Return how z became a score: ``"sigmoid"`` or ``"rank"``."""
+    return (atypicality["config"] or atypicality["published"])["score"]
+
+
+def check_rows(scores: pl.DataFrame, examples: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+    """Check that the scores are those of the released works, in their order."""
+    places = [frame.select("openalex_id", pl.lit(split).alias("split")) for split, frame in examples.items()]
+    expected, found = pl.concat(places), scores.select("openalex_id", "split")
+    if found.height != expected.height:
+        yield f"{SCORES_FILE}: {found.height:,} rows, the splits have {expected.height:,}"
+    common = min(found.height, expected.height)
+    same = [found[name][:common].eq_missing(expected[name][:common]) for name in found.columns]
+    wrong = (~(same[0] & same[1])).arg_true()
+    if len(wrong):
+        row = wrong[0]
+        (is_id, is_split), (id_, split) = found.row(row), expected.row(row)
+        yield f"{SCORES_FILE} row {row + 1} is {is_id} of {is_split}, needs {id_} of {split}"
+
+
+def check_scores(rows: pl.DataFrame, manifest: Mapping[str, Any], done: Mapping[str, str]) -> Iterator[str]:
+    """Recompute the scores of the rows of a split: EXAMPLE, with the columns of SCORES beside it."""
+    expected: dict[str, pl.Series] = {}
+    if "cd_index" in done:
+        expected["cd_index"] = _cd_index(rows, manifest["cd"])
+    again = add_scores(rows, "sigmoid")
+    for name, (z, rises) in _Z_OF.items():
+        if name in done:
+            expected[name] = again[name]
+        elif manifest.get("atypicality"):
+            order = pl.col(z) if rises else -pl.col(z)
+            ranks = rows.select(found=_place(pl.col(name)), by_z=_place(order))
+            wrong = rows.filter(~ranks["found"].eq_missing(ranks["by_z"]))["openalex_id"]
+            if len(wrong):
+                yield f"{name} of {len(wrong):,} rows is not in the order of {z}, first {wrong[0]}"
+    for name, column in expected.items():
+        wrong = rows.filter(~rows[name].eq_missing(column))["openalex_id"]
+        if len(wrong):
+            yield f"{name} of {len(wrong):,} rows does not follow from {done[name]} in {SCORES_FILE}, first {wrong[0]}"
+
+
+def _cd_index(rows: pl.DataFrame, stated: Mapping[str, Any]) -> pl.Series:
+    # A released index is defined: its work was cited at some time, if the convention asks for that.
+    n_k = pl.when(pl.col("n_i") == pl.col("n_j")).then(pl.col("n_k").fill_null(0)).otherwise("n_k").alias("n_k")
+    counts = rows.with_columns(n_k, pl.lit(0).alias("work_id"), n_refs="n_references", n_ever=1)
+    return add_indices(counts, replace(CDConfig(**stated), family=False))["cd_index"]
+
+
+def _place(number: pl.Expr) -> pl.Expr:
+    return number.rank("dense").over("publication_year")
