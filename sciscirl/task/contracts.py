@@ -316,8 +316,8 @@ def _find_labelled_objects(
                 labels, _, confidence = _read(fields, contract, target)
                 yield labels, confidence
             continue
-        found = {column: fields[column].strip().lower() for column in columns if isinstance(fields.get(column), str)}
-        said: dict[str, str] = {column: written.get(label, label) for column, label in found.items()}
+        found = {column: str(fields[column]).strip() for column in columns if isinstance(fields.get(column), str)}
+        said = {column: written.get(label.lower(), label.lower()) for column, label in found.items()}
         if len(said) == len(columns) and all(label in columns[column] for column, label in said.items()):
             confidence = fields.get("confidence")
             yield said, confidence if _is_share(confidence) else None
