@@ -1,4 +1,4 @@
-"""The public names, in the order of the flow; what is here is all that ``import sciscidata`` shows."""
+"""The public names, in the order of their modules; what is here is all that ``import sciscidata`` shows."""
 
 from . import plots as plots
 from .config import BuildConfig as BuildConfig

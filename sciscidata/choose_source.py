@@ -30,11 +30,11 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
-from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.release.manifest import NOVELTY_COLUMNS, render_manifest
+from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import balanced_columns
-from sciscidata.schemas import CD_SCORES, CITATIONS, EXAMPLE, Corpus
+from sciscidata.schemas import CD_SCORES, CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.labelled import (
     LabelledConfig,
@@ -73,7 +73,8 @@ class ScoredSource:
     DOIs of all works (None where reading all of them costs too much), and ``scores`` has the columns of STRUCTURE (see
     ``draw_before_texts``) without the labels, one row per work. Where the source has published scores too,
     ``plot_comparison`` draws published against computed ones into a PNG file. With ``has_labels``, ``scores`` holds the
-    labels too, and no null model is known.
+    labels too, and no null model is known. ``vocabulary`` has the primary fields and the venues (both columns) that
+    there are; None where only the chosen ones were asked for.
     """
 
     works: pl.LazyFrame
@@ -87,6 +88,7 @@ class ScoredSource:
     concentrations: dict[int, float] = field(default_factory=dict[int, float])
     plot_comparison: Callable[[Path], None] | None = None
     has_labels: bool = False
+    vocabulary: pl.LazyFrame | None = None
 
 
 def list_steps(config: BuildConfig) -> tuple[str, ...]:
@@ -126,11 +128,13 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
         scores = _add_novelty(score_graph(graph, config.cd), graph, works, config, concentrations)
         diagnose = partial(diagnose_graph, graph, works, citations)
         facts = (scores.lazy(), config.eligibility, provenance, diagnose)
-        yield ScoredSource(works, citations, *facts, concentrations=concentrations)
+        yield ScoredSource(works, citations, *facts, concentrations=concentrations, vocabulary=works)
 
 
-def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
+def open_corpus(source: SourceConfig | Corpus, cache_dir: Path) -> Corpus:
     """Open a source that is a whole corpus. Records, tables and snapshots are parsed into ``cache_dir`` once."""
+    if isinstance(source, Corpus):
+        return _check_corpus(source)
     if isinstance(source, LabelledConfig):
         msg = "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
         raise ConfigError(msg)
@@ -153,6 +157,14 @@ def open_corpus(source: SourceConfig, cache_dir: Path) -> Corpus:
     n_bytes = sum(file.stat().st_size for file in find_record_files(source.inputs))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:
         return pull_records(source, cache_dir, advance)
+
+
+def _check_corpus(corpus: Corpus) -> Corpus:
+    """Check a corpus that a reader of the user's own has made, before any row is read."""
+    works = require_columns(corpus.works, WORKS, frame_name="WORKS", stage="Corpus")
+    citations = require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage="Corpus")
+    render_manifest(corpus.provenance)
+    return Corpus(works, citations, corpus.provenance)
 
 
 def score_structure(
@@ -215,7 +227,7 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
     works, citations, provenance = corpus
     graph, concentrations = _build_graph(works, citations, config), dict[int, float]()
     scores = score_structure(graph, works, config, concentrations)
-    facts = works.select("work_id", "publication_year", "work_type", "is_retracted")
+    facts = works.select("work_id", "publication_year", "work_type", "is_retracted", *names_read(config.eligibility))
     structure = _beside_scores(facts, scores, config.novelty)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
@@ -223,7 +235,7 @@ def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
 
     names = works.select("work_id", "title", "doi")
     facts = (structure, config.eligibility, provenance, partial(diagnose_graph, graph, works, citations))
-    return ScoredSource(works, citations, *facts, read_works, names, concentrations)
+    return ScoredSource(works, citations, *facts, read_works, names, concentrations, vocabulary=works)
 
 
 def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
@@ -241,7 +253,7 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
         found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
         logger.warning("labels that contradict their scores, taken as they are: %s", found)
     provenance = {"kind": "labelled", "labels": source.labels, "contradicting": contradicting, **report}
-    works, structure = make_works(rows), make_structure(judged)
+    works, structure = make_works(rows), make_structure(judged, names_read(eligibility))
     counted = structure.drop({"n_references", "n_citers"} - columns)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
@@ -257,6 +269,7 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
         read_works,
         works.select("work_id", "title", "doi"),
         has_labels=True,
+        vocabulary=works,
     )
 
 
@@ -275,6 +288,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
             structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
         counts = {"n_references": "reference_count", "n_citers": "citation_count"}
         structure = structure.rename({theirs: ours for ours, theirs in counts.items()})
+        structure = _with_names(structure, tables, config.eligibility)
         return _late(tables, structure, config, provenance, partial(diagnose_works, structure))
     # The table of works is read for year and venue, and no other of its columns.
     graph = _build_graph(tables.works, tables.citations, config)
@@ -283,7 +297,8 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
     provenance["comparison"] = _compare(structure, scores, config.thresholds)
     facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
     diagnose = partial(diagnose_graph, graph, tables.works, tables.citations)
-    source = _late(tables, _beside_scores(facts, scores, novelty), config, provenance, diagnose)
+    scored = _with_names(_beside_scores(facts, scores, novelty), tables, config.eligibility)
+    source = _late(tables, scored, config, provenance, diagnose)
     source = replace(source, concentrations=concentrations)
     if "cd_index" not in structure.collect_schema():
         return source
@@ -297,35 +312,52 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
 
 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
-    """Put scores next to the facts of works, row by row. A join would hold a second table of all works.
+    """Put scores next to the facts of works. Memory: about 48 bytes a work.
 
-    Memory: about 48 bytes a work. Counts are narrow. What follows from the counts or z of one row is computed again.
+    Counts are narrow. What follows from the counts or z of one row is computed again.
     """
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
     counts = ("n_references", "n_pairs")
     n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
     ratio = (n_i - n_j) / (n_i + n_j + n_k)  # NaN if all are 0
-    order = scores["work_id"].arg_sort().to_numpy()
-    ids = scores["work_id"].to_numpy()[order]
     is_ratio = (pl.col("cd_index") == ratio).alias("is_ratio")  # else it is 0, by ``CDConfig.undefined``
     held = scores.with_columns(is_ratio, pl.col("cd_index").is_not_null().alias("is_defined")).drop(
-        "work_id", "cd_index", "n_citers", *made_of_z
+        "cd_index", "n_citers", *made_of_z
     )
-    held = held.cast(dict.fromkeys(counts, pl.UInt32))
+    beside = _beside(facts, held.cast(dict.fromkeys(counts, pl.UInt32))).cast(dict.fromkeys(counts, pl.Int64()))
+    cd_index = pl.when("is_defined").then(pl.when("is_ratio").then(ratio).otherwise(0.0)).alias("cd_index")
+    beside = beside.with_columns(cd_index, (n_i + n_j).alias("n_citers")).drop("is_ratio", "is_defined")
+    return rescore(beside, "sigmoid") if made_of_z else beside
+
+
+def _beside(facts: pl.LazyFrame, table: pl.DataFrame) -> pl.LazyFrame:
+    """Put the columns of ``table`` next to works by id, row by row. A join would hold a second table of all works."""
+    order = table["work_id"].arg_sort().to_numpy()
+    ids = table["work_id"].to_numpy()[order]
+    held = table.drop("work_id")
 
     def look_up(works: pl.DataFrame) -> pl.DataFrame:
         wanted = works["work_id"].to_numpy()
         at = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
         known = pl.Series(ids[at] == wanted) if ids.size else pl.repeat(value=False, n=works.height, eager=True)
         rows = pl.select(pl.when(known).then(pl.Series(order[at] if ids.size else at, dtype=pl.UInt32))).to_series()
-        return works.hstack(held.select(pl.all().gather(rows)).cast(dict.fromkeys(counts, pl.Int64)))
+        return works.hstack(held.select(pl.all().gather(rows)))
 
-    schema = {**facts.collect_schema(), **held.schema, **dict.fromkeys(counts, pl.Int64())}
+    schema = {**facts.collect_schema(), **held.schema}
     pushed = {"predicate_pushdown": False, "projection_pushdown": False}
-    cd_index = pl.when("is_defined").then(pl.when("is_ratio").then(ratio).otherwise(0.0)).alias("cd_index")
-    beside = facts.map_batches(look_up, schema=schema, streamable=True, **pushed)
-    beside = beside.with_columns(cd_index, (n_i + n_j).alias("n_citers")).drop("is_ratio", "is_defined")
-    return rescore(beside, "sigmoid") if made_of_z else beside
+    return facts.map_batches(look_up, schema=schema, streamable=True, **pushed)
+
+
+def _with_names(structure: pl.LazyFrame, tables: SciSciNet, eligibility: EligibilityConfig) -> pl.LazyFrame:
+    """Add field and venue of the works that have a chosen one; of all others they are null.
+
+    The tables of fields and venues are read once, in bounded memory. What is held: about 40 bytes for each such work.
+    """
+    names = names_read(eligibility)
+    if not names:
+        return structure
+    chosen = tables.in_id_order().select("work_id", *names).filter(pl.any_horizontal(chosen_names(eligibility)))
+    return _beside(structure, chosen.collect(engine="streaming"))
 
 
 def _late(
@@ -337,7 +369,7 @@ def _late(
 ) -> ScoredSource:
     citations = tables.citations if tables.config.recompute else pl.LazyFrame(schema=CITATIONS)
     facts = (structure, config.eligibility, provenance, diagnose, tables.read_works)
-    return ScoredSource(tables.in_text_order(), citations, *facts)
+    return ScoredSource(tables.in_text_order(), citations, *facts, vocabulary=tables.vocabulary)
 
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.own_label import OwnLabel
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
+from sciscidata.schemas import Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
@@ -54,7 +55,7 @@ class BuildConfig:
     Of ``background`` it names the SHA-256; ``scores_file`` shows in its list of files.
 
     Attributes:
-        source: where works come from.
+        source: where works come from: a configuration, or a Corpus that a reader of your own has made.
         out: folder of the release.
         cd: conventions of the CD index.
         novelty: conventions of novelty. None, or a pull without venues, leaves novelty out: its fields are null.
@@ -73,7 +74,7 @@ class BuildConfig:
         ConfigError: on construction, if a value does not fit its type, or novelty is left out and needed.
     """
 
-    source: SourceConfig
+    source: SourceConfig | Corpus
     out: Path
     cd: CDConfig = field(default_factory=CDConfig)
     novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)

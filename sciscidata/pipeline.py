@@ -26,6 +26,7 @@ from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.draw_before_texts import draw_before_text
+from sciscidata.sampling.eligibility import remark_on_names
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels
@@ -68,6 +69,9 @@ def build(config: BuildConfig) -> Release:
     background = describe_background(config.background, config.novelty)
     with name_steps(*list_steps(config), "filter and draw", "write the release"), open_source(config) as source:
         begin_step("filter and draw")
+        if source.vocabulary is not None:
+            for remark in remark_on_names(source.vocabulary, source.eligibility):
+                logger.warning("%s", remark)
         result = _draw(source, config)
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
@@ -238,7 +242,7 @@ def write_background(
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
-        works, citations, _ = source if isinstance(source, Corpus) else open_corpus(source, cache_dir)
+        works, citations, _ = open_corpus(source, cache_dir)
         write_null_model(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
         return read_background(path)
 

@@ -40,12 +40,18 @@ from sciscidata.storage.year_parts import by_work_id
 
 
 def ingest(
-    source: SourceConfig, out: str | Path, *, cache_dir: str | Path, texts: bool = True, overwrite: bool = False
+    source: SourceConfig | Corpus,
+    out: str | Path,
+    *,
+    cache_dir: str | Path,
+    texts: bool = True,
+    overwrite: bool = False,
 ) -> Corpus:
     """Read a source once into a corpus on disk. Every later stage reads the corpus.
 
     Args:
-        source: any source but the OpenAlex API, which gives a sample, or a corpus.
+        source: any source but the OpenAlex API, which gives a sample, or a corpus on disk. A Corpus (works, citations,
+            provenance) too.
         out: the folder of the corpus.
         cache_dir: for records parsed on the way.
         texts: write titles and abstracts too. A snapshot is always read with its texts.
@@ -67,7 +73,8 @@ def ingest(
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
-    check_value("source", source, SourceConfig)
+    if not isinstance(source, Corpus):
+        check_value("source", source, SourceConfig)
     if isinstance(source, OpenAlexConfig | CorpusConfig | LabelledConfig):
         msg = (
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
@@ -89,7 +96,7 @@ def ingest(
     return corpus
 
 
-def _write_source(source: SourceConfig, out: Path, cache_dir: Path, *, texts: bool, overwrite: bool) -> Corpus:
+def _write_source(source: SourceConfig | Corpus, out: Path, cache_dir: Path, *, texts: bool, overwrite: bool) -> Corpus:
     """Write the frames of a source that has no writer for its own format."""
     inputs: list[Path] = []
     held: Mapping[str, Table] = {}

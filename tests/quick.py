@@ -6,12 +6,12 @@ Drawing takes nine tenths of a small build; what pictures show has tests of its 
 from __future__ import annotations
 
 import os
-import threading
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from sciscidata import pipeline
-from sciscidata.plots import figure as figures
+from sciscidata import choose_source, pipeline
 
 #: One white pixel.
 BLANK = bytes.fromhex(
@@ -26,17 +26,15 @@ draws_pictures = False
 
 def leave_out_what_takes_long() -> None:
     """Change the running process; a picture that a test draws itself stays what it is."""
-    save, draw_pictures, building = figures.save, pipeline._plot_pictures, threading.local()
-
-    def save_or_leave_blank(figure: Any, path: str | Path, **options: Any) -> None:
-        Path(path).write_bytes(BLANK) if getattr(building, "now", False) else save(figure, path, **options)
-
-    def draw_blank_pictures(*arguments: Any) -> None:
-        building.now = not draws_pictures
-        try:
-            draw_pictures(*arguments)
-        finally:
-            building.now = False
-
-    figures.save, pipeline._plot_pictures = save_or_leave_blank, draw_blank_pictures
+    for module in (pipeline, choose_source):
+        for name in [name for name in vars(module) if name.startswith("plot_")]:
+            setattr(module, name, _draw_or_leave_blank(getattr(module, name)))
     os.fsync = lambda descriptor: None
+
+
+def _draw_or_leave_blank(plot: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(plot)
+    def draw(*arguments: Any, path: str | Path, **options: Any) -> None:
+        plot(*arguments, path=path, **options) if draws_pictures else Path(path).write_bytes(BLANK)
+
+    return draw

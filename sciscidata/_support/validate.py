@@ -85,7 +85,7 @@ class Hint:
         if self.choices:
             return f"one of {', '.join(map(str, self.choices))}" if len(self.choices) > 1 else str(self.choices[0])
         if self.configurations:
-            names = [kind.__name__ for kind in self.configurations]
+            names = [kind.__name__ for kind in self.kinds]
             return f"one of {', '.join(names)}" if len(names) > 1 else f"{_article(names[0])} {names[0]}"
         kind, arguments = get_origin(self.kinds[0]) or self.kinds[0], get_args(self.kinds[0])
         if kind is tuple:
@@ -207,7 +207,7 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
             is_object = isinstance(value, tuple(hint.kinds))
             converted = value if is_object else msgspec.convert(given, Literal[*hint.choices])
         elif hint.configurations:
-            converted = value if isinstance(value, hint.configurations) or (value is None and hint.optional) else _WRONG
+            converted = value if isinstance(value, tuple(hint.kinds)) or (value is None and hint.optional) else _WRONG
         else:
             converted = msgspec.convert(given, hint.whole, dec_hook=_make_path)
     except (msgspec.ValidationError, UnicodeEncodeError):

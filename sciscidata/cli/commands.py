@@ -182,7 +182,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--email", "--n-train", "--n-test", "--seed", "--balance"),
+            *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--email"),
+            *("--n-train", "--n-test", "--n-dev", "--seed", "--balance"),
             *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
         ),
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import polars as pl
+
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
@@ -12,6 +14,7 @@ from sciscidata.label_thresholds import count_labels
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
+from sciscidata.sampling.eligibility import chosen_names, remark_on_names
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import balanced_columns, class_quotas, quota_cells
 from sciscidata.scoring import compute_labels
@@ -69,7 +72,9 @@ def describe_plan(config: BuildConfig) -> list[str]:
         lines = _describe_pull(config, config.source)
     else:
         amount = _measure(config)
-        lines = [f"would read: {amount.line}", *_describe_classes(config, amount), _describe_time(amount)]
+        n_chosen, remarks = _count_chosen(config)
+        classes = _describe_classes(config, amount if n_chosen is None else amount._replace(works=n_chosen))
+        lines = [f"would read: {amount.line}", *remarks, *classes, _describe_time(amount)]
     lines.insert(1, f"would draw: {_describe_draw(config)}")
     state = "which exists" if config.out.exists() else "which is new"
     return [*lines, f"would write: {shown(config.out)}, {state}; nothing was written"]
@@ -122,6 +127,21 @@ def _measure(config: BuildConfig) -> _Amount:
     assert isinstance(source, SciSciNetConfig)
     tables = scan_sciscinet(source).tables
     return _Amount(f"SciSciNet, {len(tables)} tables of {source.folder}: {', '.join(tables)}")
+
+
+def _count_chosen(config: BuildConfig) -> tuple[int | None, list[str]]:
+    """Count the works of the chosen fields and venues in a corpus, whose columns are read in seconds."""
+    rules, source = config.eligibility, config.source
+    names = " and ".join(option for option in ("fields", "venues") if getattr(rules, option))
+    if not names:
+        return None, []
+    if not isinstance(source, CorpusConfig):
+        return None, [f"chosen {names}: not counted here; classes and time are those of all works"]
+    works = scan_corpus(source.folder).works
+    is_chosen = pl.all_horizontal(chosen_names(rules)).sum()
+    n_chosen = int(works.select(is_chosen).collect(engine="streaming").item())
+    remarks = [f"warning: {remark}" for remark in remark_on_names(works, rules)]
+    return n_chosen, [f"of the chosen {names}: {n_chosen:,} works", *remarks]
 
 
 def _describe_classes(config: BuildConfig, amount: _Amount) -> list[str]:

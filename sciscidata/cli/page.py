@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import polars as pl
 from rich.table import Table
 
@@ -23,8 +24,11 @@ from sciscidata.cli.summary import (
     tabulate_filters,
 )
 from sciscidata.corpus.folder import scan_corpus
+from sciscidata.corpus.scores import read_score_facts
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError
+from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
+from sciscidata.novelty.background import read_background
 from sciscidata.own_label import stated_label
 from sciscidata.plots import plot_by_field, plot_by_year, plot_disruption, plot_works
 from sciscidata.plots.figure import name_data
@@ -113,11 +117,11 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
     Args:
         path: where it lies.
         html: file of HTML to write: counts, quantiles, fields, pictures and twenty works of a release, an export or a
-            corpus. None: no page.
+            corpus; tables of anything else. None: no page.
         overwrite: replace a file that is no page of this command.
 
     Raises:
-        InputNotFoundError: there is nothing to describe, or no page for what is there.
+        InputNotFoundError: there is nothing to describe, or a folder of the cache.
         ReleaseExistsError: before anything is read, if ``html`` may not be replaced.
         SciSciDataError: as reading it raises.
     """
@@ -126,9 +130,9 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
         return
     _check_target(html, overwrite=overwrite)
     kind = kind_of(path)
-    make = {"release": _describe_release, "export": _describe_export, "corpus": _describe_corpus}.get(kind)
+    make = _PAGES.get(kind)
     if make is None:
-        msg = f"{path} is a {kind}, of which there is no page. Name a release, an export or a corpus."
+        msg = f"{path} is a folder of the cache, of which there is no page. Name what was made from it, a release."
         raise InputNotFoundError(msg)
     print_path(path)
     content = _render(make(path)).encode()
@@ -249,6 +253,74 @@ def _describe_corpus(path: Path) -> _Page:
             "Source": _source(provenance),
         },
     )
+
+
+def _describe_graph(path: Path) -> _Page:
+    graph = read_graph(path)
+    by_year = [
+        (str(year), f"{n:,}", f"{references:,}", f"{citers:,}")
+        for year, n, references, citers in zip(
+            graph.years.tolist(),
+            np.diff(graph.year_offsets).tolist(),
+            np.diff(graph.ref_offsets[graph.year_offsets]).tolist(),
+            np.diff(graph.citer_offsets[graph.year_offsets]).tolist(),
+            strict=True,
+        )
+    ]
+    counts = {
+        "works": graph.n_known,
+        "works with a year": graph.n_dated,
+        "works known only as references": graph.n_works - graph.n_known,
+        "distinct citations": graph.n_citations,
+    }
+    return _Page(
+        f"Citation graph {path.resolve().name}",
+        f"{graph.n_known:,} works and {graph.n_citations:,} citations.",
+        {
+            "Counts": _table(("", "number"), [(name, f"{n:,}") for name, n in counts.items()], numbers=(1,)),
+            "Years": _table(("year", "works", "references", "citations of them"), by_year, numbers=(1, 2, 3)),
+        },
+    )
+
+
+def _describe_scores(path: Path) -> _Page:
+    facts = read_score_facts(path)
+    rows = pl.scan_parquet(path, glob=False)
+    what = "CD index" if facts["stage"] == "cd" else "Atypicality"
+    figures = [plot_disruption(rows, width="one", title="")] if facts["stage"] == "cd" else []
+    source = {"kind": facts["source"], "corpus_sha256": facts["corpus_sha256"], **facts["config"]}
+    return _Page(
+        f"{what} in {path.name}",
+        f"{facts['rows']:,} works.",
+        {
+            "Scores": _quantiles(rows),
+            **({"Pictures": _pictures(figures)} if figures else {}),
+            "Source": _source(source),
+        },
+    )
+
+
+def _describe_background(path: Path) -> _Page:
+    table = read_background(path)
+    rows = [(f"{year}", *(f"{n:,}" for n in counts)) for year, *counts in table.counts.rows()]
+    return _Page(
+        f"Background {path.name}",
+        f"The null model of novelty of {table.counts.height:,} years.",
+        {
+            "Years": _table(("year", *table.counts.columns[1:]), rows, numbers=range(1, table.counts.width)),
+            "Null model": _source(table.null_model),
+        },
+    )
+
+
+_PAGES: Final[Mapping[str, Callable[[Path], _Page]]] = {
+    "release": _describe_release,
+    "export": _describe_export,
+    "corpus": _describe_corpus,
+    "graph": _describe_graph,
+    "scores": _describe_scores,
+    "background": _describe_background,
+}
 
 
 # ---------- Sections.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
+from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig
+
+logger = logging.getLogger(__name__)
 
 
 def render_toml(config: BuildConfig) -> str:
@@ -77,6 +81,7 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
 
     Raises:
         InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.
+        ConfigError: it was drawn from a Corpus of Python, and ``given`` names no source.
     """
     manifest = read_old_manifest(path)
     if "expression" in (manifest.get("label") or {}):
@@ -88,6 +93,14 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     try:
         source = manifest["source"]
         kind = _kind_of(source)
+        if kind not in SOURCES:
+            if not SOURCES.keys() & {*given}:
+                msg = (
+                    f"{path} was drawn from a Corpus that a program has made, which no command can repeat. Repeat it "
+                    "in Python, or name a corpus on disk with the same works: CorpusConfig.folder."
+                )
+                raise ConfigError(msg)
+            kind = next(name for name in SOURCES if name in given)
         facts = source | source.get("config", {})
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
@@ -129,10 +142,11 @@ def read_old_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_background(config: BuildConfig, path: Path) -> None:
-    """Check that a repeated run scores novelty against what the release was scored against.
+    """Check that a repeated run scores novelty against what the release was scored against; warn of another file.
 
     Raises:
-        ConfigError: it has another background, or none.
+        ConfigError: it has no background.
+        BackgroundError, InputNotFoundError: as ``describe_background``.
     """
     stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
     if stated and config.background is None:
@@ -141,6 +155,10 @@ def check_background(config: BuildConfig, path: Path) -> None:
             "path. Name its file: BuildConfig.background."
         )
         raise ConfigError(msg)
+    given = describe_background(config.background, config.novelty)
+    if stated and given and given["sha256"] != stated["sha256"]:
+        was = f"the release was scored against another one, with SHA-256 {stated['sha256']}"
+        logger.warning("%s has SHA-256 %s; %s", config.background, given["sha256"], was)
 
 
 def compare_lines(release: Release, path: Path) -> str:
@@ -159,6 +177,7 @@ def compare_lines(release: Release, path: Path) -> str:
 
 def _kind_of(source: Mapping[str, Any]) -> str:
     """Find the source of a release. A corpus also reports what it was made from."""
-    if "report_sha256" in source and source["kind"] not in ("openalex snapshot", "tables"):
+    if "report_sha256" in source and source.get("kind") not in ("openalex snapshot", "tables"):
         return "corpus"
-    return {"openalex snapshot": "snapshot"}.get(source["kind"], source["kind"])
+    kind: str = source.get("kind", "")
+    return {"openalex snapshot": "snapshot"}.get(kind, kind)

@@ -37,12 +37,24 @@ SECTIONS: Final[Mapping[str, type]] = SOURCES | {
 _BASES: Final = {"cd": ("compat", CD_COMPAT), "novelty": ("compat", NOVELTY_COMPAT), "thresholds": ("preset", PRESETS)}
 #: Where sections share a name, its flag starts with the section (``--novelty-seed``), but not in these.
 _SHORT: Final = ("", "records", "cd", "thresholds", "eligibility", "split")
+#: Flags that would have the name of another option.
+_OTHER_FLAGS: Final = {
+    ("labelled", "inputs"): "--labelled",
+    ("eligibility", "fields"): "--only-field",
+    ("eligibility", "venues"): "--only-venue",
+}
 #: Flags for several files that keep their plural, because it names what the files hold.
 _WHOLE_FLAGS: Final = ("works", "citations")
 #: Every name that a section has, some of them twice, and those of flags that are not settings.
 _NAMES: Final = [
     *("version", "help", "config", "texts"),
-    *(name for section, kind in SECTIONS.items() if section != "label" for name in field_hints(kind)),
+    *(
+        name
+        for key, kind in SECTIONS.items()
+        if key != "label"
+        for name in field_hints(kind)
+        if (key, name) not in _OTHER_FLAGS
+    ),
     *(name for name, _ in _BASES.values()),
 ]
 
@@ -50,14 +62,17 @@ _NAMES: Final = [
 def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
-    Of labelled files, ``--labelled`` names them, because ``--input`` names records. Those of an own label begin with
-    ``--label``.
+    ``--labelled`` names labelled files, because ``--input`` names records; ``--only-field`` and ``--only-venue`` are
+    filters, because ``--field`` and ``--venue`` name columns. Flags of an own
+    label begin with ``--label``.
 
     Example:
         >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
         ('--seed', '--novelty-seed')
     """
-    if name == "folder" or (section, name) == ("labelled", "inputs"):
+    if (section, name) in _OTHER_FLAGS:
+        return _OTHER_FLAGS[section, name]
+    if name == "folder":
         return f"--{section}"
     if section == "label":
         return f"--label-{name}"

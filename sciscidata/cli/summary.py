@@ -31,6 +31,8 @@ from sciscidata.storage import real_path, storage_error
 _FILTER_NOTES = {
     "retracted": "retracted",
     "work_type": "another work type",
+    "field": "another field",
+    "venue": "another venue",
     "language": "another language",
     "no_title": "no title",
     "no_abstract": "no abstract",
@@ -180,7 +182,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
 
     table.add_row("read", f"{counts['works']:,}", *cells("scored"))
     for name, note in _FILTER_NOTES.items():
-        if counts[name]:
+        if counts.get(name):
             found = removed.get(name, {}).get(column, {})
             costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
             table.add_row(f"  {note.format_map(values)}", f"-{counts[name]:,}", *costs)

@@ -19,6 +19,7 @@ from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.last_year_of_data import find_last_year
+from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 logger = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ def diagnose_graph(
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
     reversed_ids = f"and nearly all cited ids are; {_SWAPPED}"
     found = [
-        _check_common_ids(graph, ends),
+        _check_common_ids(graph, ends, works),
         _check(
             *("citing_ids", ends.citing_unknown, ends.citing, "citing ids", "are not in works"),
             why=reversed_ids if is_cited_known and ends.citing_unknown * 2 > ends.citing else None,
@@ -410,13 +411,16 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
     return f"{worst.get('year', worst.get('field'))} ({share:.1%})" if is_worse else ""
 
 
-def _check_common_ids(graph: CitationGraph, ends: _Ends) -> Check:
+def _check_common_ids(graph: CitationGraph, ends: _Ends, works: pl.LazyFrame) -> Check:
     check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
     if ends.connected or not graph.n_citations:
         return check
     here, there = int(graph.work_ids[0]), int(graph.work_ids[graph.n_known])
+    known, like = str(here), f"like {there}" if there < TEXTS_FROM else "of other texts"
+    if ORIGINAL_ID in works.collect_schema():  # of own tables; the graph has only the numbers of what is cited
+        known = repr(works.filter(pl.col("work_id") == here).select(ORIGINAL_ID).collect().item())
     text = (
-        f"works and citations have no id in common: works have ids like {here}, citations like {there}. "
+        f"works and citations have no id in common: works have ids like {known}, citations {like}. "
         "Are they of one source?"
     )
     return check._replace(text=text, warns=True)

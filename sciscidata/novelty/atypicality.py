@@ -273,13 +273,16 @@ class YearScorer:
                 "work_id": self.graph.work_ids[works],
                 "publication_year": np.full(n, year, np.int32),
                 "n_pairs": n_pairs,
-                "z_p10": pl.Series(z_p10).fill_nan(None),
-                "z_median": pl.Series(z_median).fill_nan(None),
-            }
-        ).with_columns(n_pairs=pl.when(pl.Series(~self.left_out[works])).then("n_pairs"))
+                "z_p10": z_p10,
+                "z_median": z_median,
+            },
+            nan_to_null=True,
+        )
+        if self.left_out[works].any():
+            rows = rows.with_columns(n_pairs=pl.when(pl.Series(~self.left_out[works])).then("n_pairs"))
         if self.wanted is not None:
             rows = rows.filter(self.wanted[works])
-        return add_scores(rows, self.config.score).select(ATYPICALITY.names()).cast(ATYPICALITY)
+        return add_scores(rows, self.config.score).select(pl.col(name).cast(kind) for name, kind in ATYPICALITY.items())
 
     def undated(self) -> pl.DataFrame:
         """Return ATYPICALITY of the works without a year: null but for the ids."""
@@ -365,10 +368,9 @@ def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.Data
             return ((z.rank("average") - 0.5) / z.count()).over("publication_year")
 
         return rows.with_columns(novelty_score=rank(-pl.col("z_p10")), conventionality_score=rank(pl.col("z_median")))
-    for name, z in {"novelty_score": -rows["z_p10"], "conventionality_score": rows["z_median"]}.items():
-        values = sigmoid(z.fill_null(np.nan).to_numpy())
-        rows = rows.with_columns(pl.Series(name, values).fill_nan(None))
-    return rows
+    # NumPy has no null, but NaN.
+    scores = {"novelty_score": -rows["z_p10"].to_numpy(), "conventionality_score": rows["z_median"].to_numpy()}
+    return rows.with_columns(pl.Series(name, sigmoid(z), nan_to_null=True) for name, z in scores.items())
 
 
 def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -31,6 +31,8 @@ class Request:
 
     path: str
     params: tuple[tuple[str, str], ...] = ()
+    #: The canonical text: path and sorted parameters, percent-encoded, exactly as they are sent.
+    key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
@@ -41,16 +43,12 @@ class Request:
             if name.lower() in _WHO_ASKS:
                 msg = f"a request cannot hold {name}: it would end up in the store. Give it to ApiConfig."
                 raise ConfigError(msg)
+        # Sorted by name only: the order of repeated parameters may have a meaning.
+        query = urlencode(sorted(self.params, key=lambda pair: pair[0]), quote_via=quote, safe="")
+        object.__setattr__(self, "key", quote(self.path, safe="/:") + (f"?{query}" if query else ""))
         if len(self.key) > MAX_KEY_BYTES:
             msg = f"{self} has {len(self.key):,} bytes, OpenAlex takes {MAX_KEY_BYTES:,}. Split it."
             raise ConfigError(msg)
-
-    @property
-    def key(self) -> str:
-        """The canonical text: path and sorted parameters, percent-encoded, exactly as they are sent."""
-        # Sorted by name only: the order of repeated parameters may have a meaning.
-        query = urlencode(sorted(self.params, key=lambda pair: pair[0]), quote_via=quote, safe="")
-        return quote(self.path, safe="/:") + (f"?{query}" if query else "")
 
     @property
     def is_single(self) -> bool:

@@ -16,7 +16,8 @@ from sciscidata.errors import SchemaMismatchError, WorkIdError
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
-_LIMIT: Final = 1 << 62
+#: The first number of an id that is a text of its own.
+TEXTS_FROM: Final = 1 << 62
 _EXACT: Final = 1 << 53  # a larger number may have lost digits as a float
 
 
@@ -46,7 +47,7 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
 
     ids = plain_ids(ids)
     if ids.dtype == pl.Int64():
-        outside = (ids < 0) | (ids >= _LIMIT)
+        outside = (ids < 0) | (ids >= TEXTS_FROM)
         if not outside.any():
             return ids
         texts = ids.filter(outside).cast(pl.String)

@@ -15,6 +15,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
+from sciscidata.sampling.eligibility import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json
@@ -66,16 +67,28 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
     ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
     SHA-256. It holds no time and no path, nothing that differs between two equal runs.
     """
-    split = {name: value for name, value in stated["split"].items() if name != "n_dev" or value}
     whole = {
-        **stated,
-        "split": split,  # without a development split, a manifest has the bytes of releases that knew none
+        **_without_later_options(stated),
         **describe_examples(examples, stated_label(stated)),
         "format_version": FORMAT_VERSION,
         "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
     return whole | {_SELF_HASH: hash_manifest(whole)}
+
+
+def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out options that are off and that older releases knew nothing of, so that a manifest keeps its bytes."""
+    kept = {**stated, "split": {name: value for name, value in stated["split"].items() if name != "n_dev" or value}}
+    chosen = stated.get("eligibility")
+    if isinstance(chosen, Mapping):
+        off = {name: option for name, option in LATER_FILTERS.items() if not chosen.get(option)}
+        kept["eligibility"] = {name: value for name, value in chosen.items() if name not in off.values()}
+        counts = stated.get("counts")
+        if isinstance(counts, Mapping) and isinstance(counts.get("filters"), Mapping):
+            filters = {name: n for name, n in counts["filters"].items() if n or name not in off}
+            kept["counts"] = {**counts, "filters": filters}
+    return kept
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from sciscidata.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
-from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason
+from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import (
     SplitConfig,
@@ -228,7 +228,8 @@ def draw_before_text(
     ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read. No two
     drawn works are the same paper.
 
-    ``structure`` is STRUCTURE, one row per work; further columns pass through. It runs several times: to count, for the
+    ``structure`` is STRUCTURE, one row per work, and the columns of ``names_read`` where fields or venues are chosen;
+    further columns pass through. It runs several times: to count, for the
     first works of every class in key order, for those drawn, and whenever the result's frames are collected.
     ``read_works`` returns the WORKS rows of some ids.
 
@@ -255,9 +256,10 @@ def draw_before_text(
         >>> draw.counts["filters"]["works"]
         60
     """
-    frame = require_columns(structure, STRUCTURE, frame_name="STRUCTURE", stage="draw_before_text")
     eligibility, split, window_years, data_date, label = rules
     words = vocabularies(label)
+    needed = {**STRUCTURE, **{name: WORKS[name] for name in names_read(eligibility)}}
+    frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
     last_year = eligibility.last_year
     if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
         years = describe_years(count_years(frame), None, data_date=data_date)
@@ -369,6 +371,8 @@ def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityCon
         eligibility,
         exclude_retracted=False,
         work_types=(),
+        fields=(),
+        venues=(),
         min_references=0,
         min_citations=0,
         min_year=None,

@@ -6,6 +6,7 @@ The order is part of the manifest's meaning: a retracted work without a title co
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -13,10 +14,12 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import Year, check_fields, check_value, checked_config
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
 from sciscidata.last_year_of_data import count_years, describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.records.ids import number_ids
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 
@@ -25,6 +28,8 @@ logger = logging.getLogger(__name__)
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]  # counts are UInt32
 _Code = Annotated[str, msgspec.Meta(min_length=1, title="CODE")]
 _Type = Annotated[str, msgspec.Meta(min_length=1, title="TYPE")]
+_Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
+_Venue = Annotated[str, msgspec.Meta(min_length=1, title="VENUE")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +46,10 @@ class EligibilityConfig:
         keep_unknown_language: keep works whose language is unknown. Records fetched before mid-2023 have none. Read
             only when ``languages`` is not empty.
         work_types: OpenAlex types to keep; empty: any. An unknown type is not one of them.
+        fields: primary fields to keep, by their exact names ("Medicine"); empty: any. An unknown field is not one of
+            them.
+        venues: journals and other venues to keep, by id ("S137773608", or the number alone) or by exact name; empty:
+            any. A name stands for every venue of that name. An unknown venue is not one of them.
         min_year: first publication year to keep. None: any.
         max_year: last publication year to keep. None: any.
         complete_window: keep only works whose citation window ends before ``last_year``, because a database's last year
@@ -67,6 +76,8 @@ class EligibilityConfig:
     languages: tuple[_Code, ...] = ("en",)
     keep_unknown_language: bool = True
     work_types: tuple[_Type, ...] = ()
+    fields: tuple[_Field, ...] = ()
+    venues: tuple[_Venue, ...] = ()
     min_year: Year | None = None
     max_year: Year | None = None
     complete_window: bool = True
@@ -90,6 +101,8 @@ class EligibilityConfig:
 FILTERS: Final = (
     "retracted",
     "work_type",
+    "field",
+    "venue",
     "language",
     "no_title",
     "no_abstract",
@@ -101,7 +114,14 @@ FILTERS: Final = (
     "undefined_score",
     "duplicate",
 )
+#: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
+LATER_FILTERS: Final[Mapping[str, str]] = {"field": "fields", "venue": "venues"}
 
+_READ_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "fields": ("primary_field",),
+    "venues": ("source_id", "source_name"),
+}
+_OF_NAMES: Final = tuple(name for names in _READ_BY.values() for name in names)
 _FROM_WORKS: Final = (
     "work_id",
     "publication_year",
@@ -111,6 +131,7 @@ _FROM_WORKS: Final = (
     "work_type",
     "is_retracted",
     "doi",
+    *_OF_NAMES,
 )
 
 #: A column of mark_removals's own, and a year before every other.
@@ -160,7 +181,7 @@ def join_candidates(
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
         facts.select(_FROM_WORKS)
-        .join(scored, on="work_id", how="left")
+        .join(scored.drop(_OF_NAMES, strict=False), on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
         .with_columns(pl.col("n_references").fill_null(0))
     )
@@ -175,11 +196,12 @@ def mark_removals(
 ) -> pl.LazyFrame:
     """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
 
-    ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. ``window_years`` is the
+    ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. The columns of fields and
+    venues may be missing where ``config`` names none. ``window_years`` is the
     citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its window. ``data_date``, when
     the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config`` names none.
 
-    The result is the input without ``title`` and ``abstract``, with ``removed_by``, sorted by ``work_id``. The plan
+    The result is the input without texts, field and venue, with ``removed_by``, sorted by ``work_id``. The plan
     before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
     found and works are dated after it, the log warns.
 
@@ -196,21 +218,23 @@ def mark_removals(
         >>> marked.select("work_id", "removed_by").collect().rows()
         [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
-    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals")
     check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
+    needed = [name for name in CANDIDATES if name not in _OF_NAMES or name in names_read(config)]
+    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
     # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
     is_given = config.last_year is not None
     reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
     if not is_given:
         reasons[_OTHERWISE] = first_reason(config, None, None)
-    kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in ("title", "abstract")}
+    dropped = ("title", "abstract", *_OF_NAMES)
+    kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in dropped}
     schema = kept | {"removed_by": pl.String()}
 
     def run() -> pl.DataFrame:
         marked = (
             frame.with_columns(**reasons)
-            .drop("abstract")
+            .drop(dropped[1:], strict=False)
             # Only the titles that can still be compared are worth their memory.
             .with_columns(pl.when(pl.any_horizontal(pl.col(*reasons).is_null())).then("title"))
             .sort("work_id")
@@ -226,6 +250,60 @@ def mark_removals(
         ).select(list(schema))
 
     return pl.defer(run, schema=schema)
+
+
+def names_read(config: EligibilityConfig) -> list[str]:
+    """List the columns of WORKS that the filters of field and venue read, as far as they are on.
+
+    Example:
+        >>> names_read(EligibilityConfig(venues=("S137773608",)))
+        ['source_id', 'source_name']
+    """
+    return [name for option, names in _READ_BY.items() if getattr(config, option) for name in names]
+
+
+def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
+    """Say of each work whether it has a chosen field, and whether it has a chosen venue, as far as any are chosen.
+
+    Example:
+        >>> works = pl.DataFrame({"primary_field": ["Medicine", "Art", None]})
+        >>> works.select(chosen_names(EligibilityConfig(fields=("Art",)))).to_series().to_list()
+        [False, True, False]
+    """
+    chosen = {option: words for option in _READ_BY if (words := getattr(config, option))}
+    return [_is_named(option, words) for option, words in chosen.items()]
+
+
+def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[str]:
+    """Warn of each name of a field or a venue that no work has, with the nearest one that there is.
+
+    Args:
+        works: the columns of ``names_read``.
+        config: names no field and no venue: nothing is read.
+
+    Example:
+        >>> works = pl.LazyFrame({"primary_field": ["Medicine", "Art", None]})
+        >>> print(*remark_on_names(works, EligibilityConfig(fields=("Art", "Medecine"))))
+        no work has the field 'Medecine' (EligibilityConfig.fields). Did you mean Medicine?
+    """
+    for option, columns in _READ_BY.items():
+        words: tuple[str, ...] = getattr(config, option)
+        is_named = works.select(columns).filter(_is_named(option, words))
+        found = is_named.unique().collect(engine="streaming") if words else pl.DataFrame()
+        missing = [word for word in words if found.filter(_is_named(option, (word,))).is_empty()]
+        names = works.select(columns[-1]).unique() if missing else pl.LazyFrame({columns[-1]: []})
+        known = names.collect(engine="streaming").to_series().drop_nulls().sort()
+        for word in missing:
+            yield f"no work has the {option[:-1]} {word!r} (EligibilityConfig.{option}).{suggest(word, known)}"
+
+
+def _is_named(option: str, words: tuple[str, ...]) -> pl.Expr:
+    """Say of each work whether it has one of these fields or venues; never null."""
+    is_named = pl.col(_READ_BY[option][-1]).is_in(words).fill_null(value=False)
+    if option == "venues":
+        numbers = number_ids(pl.Series(words), "S")
+        is_named |= pl.col("source_id").is_in(numbers.implode()).fill_null(value=False)
+    return is_named
 
 
 def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
@@ -284,6 +362,9 @@ def first_reason(config: EligibilityConfig, window_years: int | None, last_year:
         removes["retracted"] = pl.col("is_retracted")
     if config.work_types:
         removes["work_type"] = ~work_type.is_in(config.work_types).fill_null(value=False)
+    for name, option in LATER_FILTERS.items():
+        if words := getattr(config, option):
+            removes[name] = ~_is_named(option, words)
     if config.languages:
         known = config.keep_unknown_language
         removes["language"] = ~language.is_in(config.languages).fill_null(value=known)

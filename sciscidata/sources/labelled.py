@@ -50,12 +50,12 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _ROWS: Final = "rows.parquet"
-_READER_VERSION: Final = 1  # grows when the same files give other rows
+_READER_VERSION: Final = 2  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
 #: Columns beyond those of a release, read where a file has them: filters need them.
 _OF_FILTERS: Final = {
-    **{name: WORKS[name] for name in ("language", "work_type", "is_retracted", "doi")},
+    **{name: WORKS[name] for name in ("language", "work_type", "is_retracted", "doi", "source_id", "source_name")},
     **{name: STRUCTURE[name] for name in ("n_references", "n_citers")},
 }
 _COLUMNS: Final = pl.Schema({**EXAMPLE, **_OF_FILTERS})
@@ -194,33 +194,35 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
         >>> kept.min_references, left_out
         (1, ['exclude_retracted', 'languages', 'min_citations'])
     """
-    needs: dict[str, tuple[str, Any]] = {
-        "exclude_retracted": ("is_retracted", False),
-        "languages": ("language", ()),
-        "work_types": ("work_type", ()),
-        "min_references": ("n_references", 0),
-        "min_citations": ("n_citers", 0),
+    needs: dict[str, tuple[tuple[str, ...], Any]] = {
+        "exclude_retracted": (("is_retracted",), False),
+        "languages": (("language",), ()),
+        "work_types": (("work_type",), ()),
+        "fields": (("primary_field",), ()),
+        "venues": (("source_id", "source_name"), ()),
+        "min_references": (("n_references",), 0),
+        "min_citations": (("n_citers",), 0),
     }
     default, off = EligibilityConfig(), dict[str, Any]()
-    for name, (column, value) in needs.items():
+    for name, (any_of, value) in needs.items():
         set_to = getattr(config, name)
-        if column in columns or set_to == value:
+        if columns & set(any_of) or set_to == value:
             continue
         if set_to != getattr(default, name):
             msg = (
-                f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column {column!r} to filter "
-                f"by. Add the column, or leave the option out."
+                f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column "
+                f"{' or '.join(map(repr, any_of))} to filter by. Add the column, or leave the option out."
             )
             raise ConfigError(msg)
         off[name] = value
     return replace(config, **off), list(off)
 
 
-def make_structure(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return STRUCTURE of labelled rows: z is unknown, and so are the counts that files lack."""
+def make_structure(rows: pl.LazyFrame, more: Sequence[str] = ()) -> pl.LazyFrame:
+    """Return STRUCTURE and ``more`` columns of labelled rows: z is unknown, and so are the counts that files lack."""
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in ATYPICALITY.items() if name not in EXAMPLE]
     known = rows.with_columns(column for column in absent if column.meta.output_name() != "work_id")
-    return known.with_columns(pl.col("is_retracted").fill_null(value=False)).select(STRUCTURE.names())
+    return known.with_columns(pl.col("is_retracted").fill_null(value=False)).select(*STRUCTURE, *more)
 
 
 def make_works(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -265,25 +267,28 @@ def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
     return rows
 
 
-class _Row(msgspec.Struct, gc=False):
-    openalex_id: str
-    publication_year: int | None
-    cd_index: float | None
-    title: str | msgspec.UnsetType | None = msgspec.UNSET
-    abstract: str | msgspec.UnsetType | None = msgspec.UNSET
-    cited_by_count: int | msgspec.UnsetType | None = msgspec.UNSET
-    novelty_score: float | msgspec.UnsetType | None = msgspec.UNSET
-    conventionality_score: float | msgspec.UnsetType | None = msgspec.UNSET
-    disruption_label: str | msgspec.UnsetType | None = msgspec.UNSET
-    novelty_label: str | msgspec.UnsetType | None = msgspec.UNSET
-    primary_field: str | msgspec.UnsetType | None = msgspec.UNSET
-    concepts: list[str | None] | msgspec.UnsetType | None = msgspec.UNSET
-    language: str | msgspec.UnsetType | None = msgspec.UNSET
-    work_type: str | msgspec.UnsetType | None = msgspec.UNSET
-    is_retracted: bool | msgspec.UnsetType | None = msgspec.UNSET
-    doi: str | msgspec.UnsetType | None = msgspec.UNSET
-    n_references: int | msgspec.UnsetType | None = msgspec.UNSET
-    n_citers: int | msgspec.UnsetType | None = msgspec.UNSET
+_TYPES: Final[dict[pl.DataType, Any]] = {
+    pl.String(): str,
+    pl.Int32(): int,
+    pl.Int64(): int,
+    pl.Float64(): float,
+    pl.Boolean(): bool,
+    EXAMPLE["concepts"]: list[str | None],
+}
+#: One line: the columns, of which only the needed ones must be there. The id of a venue may be text too.
+_Row = msgspec.defstruct(
+    "_Row",
+    [
+        ("openalex_id", str),
+        *((name, _TYPES[_COLUMNS[name]] | None) for name in _NEEDED if name != "openalex_id"),
+        *(
+            (name, _TYPES[dtype] | (str if name == "source_id" else None) | None | msgspec.UnsetType, msgspec.UNSET)
+            for name, dtype in _COLUMNS.items()
+            if name not in _NEEDED
+        ),
+    ],
+    gc=False,
+)
 
 
 def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterator[tuple[pl.DataFrame, set[str]]]:
@@ -294,6 +299,8 @@ def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterat
         kept = {
             name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
         }
+        texts = [None if value is None else str(value) for value in kept["source_id"]]
+        kept["source_id"] = number_ids(pl.Series(texts, dtype=pl.String()), "S").to_list()
         try:
             yield pl.DataFrame(kept, schema=_COLUMNS), found
         except (TypeError, OverflowError) as error:
@@ -301,7 +308,7 @@ def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterat
             raise CorruptRecordError(msg.partition("\n")[0]) from error
 
 
-def _decode(file: Path, advance: Callable[[float], None] | None) -> Iterator[_Row]:
+def _decode(file: Path, advance: Callable[[float], None] | None) -> Iterator[msgspec.Struct]:
     decoder, line = msgspec.json.Decoder(_Row), 1
     pieces = read_pieces(file, advance, DEFAULT_LIMITS)
     try:
@@ -333,7 +340,10 @@ def _parquet_batches(file: Path, advance: Callable[[float], None] | None) -> Ite
             there = [name for name in _COLUMNS if name in names]
             size = file.stat().st_size / max(read.metadata.num_rows, 1)
             for part in read.iter_batches(_BATCH_ROWS, columns=there):
-                rows = pl.DataFrame(pl.from_arrow(part)).cast({name: _COLUMNS[name] for name in there})
+                rows = pl.DataFrame(pl.from_arrow(part))
+                if "source_id" in there:
+                    rows = rows.with_columns(number_ids(rows["source_id"], "S"))
+                rows = rows.cast({name: _COLUMNS[name] for name in there})
                 absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in names]
                 if advance is not None:
                     advance(rows.height * size)

@@ -232,8 +232,11 @@ def clear_leftovers(target: Path) -> None:
         ['result']
     """
     ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
-    for leftover in sorted(target.parent.iterdir()):
-        if ours.fullmatch(leftover.name) and not leftover.is_symlink():  # we make no links
+    with os.scandir(target.parent) as entries:  # in a crowded folder much quicker than sorted paths
+        names = sorted(entry.name for entry in entries if ours.fullmatch(entry.name))
+    for name in names:
+        leftover = target.parent / name
+        if not leftover.is_symlink():  # we make no links
             # Another run may be clearing it too, it may be another user's, or the disk may know no locks.
             with suppress(OSError), open_lock(leftover / LOCK, create=False) as lock:
                 if try_lock(lock):

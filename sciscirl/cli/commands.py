@@ -221,6 +221,26 @@ def serve(
     raise LocalServerError(msg)
 
 
+def model(source: str, *, dtype: sciscirl.runs.local_model.Precision = "bfloat16", cache: Path | None = None) -> None:
+    """Bring a model onto this machine and say how to use it.
+
+    Args:
+        source: smollm2 (135 million weights, needs no account), a GGUF file, a folder, or OWNER/NAME on the hub.
+        dtype: of the weights that are written from a GGUF file.
+        cache: the folder for what is made; None: the user's cache folder.
+
+    Example:
+        sciscirl model smollm2
+    """
+    from sciscirl.runs.chat_format import choose_renderer
+    from sciscirl.runs.fetch_model import fetch_model
+
+    logging.basicConfig(format="%(message)s")
+    folder = fetch_model(source, dtype=dtype, cache=cache)
+    show(f"export MODEL={shlex.quote(str(folder))}")
+    show(f"export RENDERER={choose_renderer(str(folder))}")
+
+
 def merge(
     adapter: Path, *, out: Path, dtype: sciscirl.runs.local_model.Precision = "bfloat16", device: str = "cpu"
 ) -> None:
@@ -305,6 +325,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "compare": compare,
         "select": select,
         "report": report,
+        "model": model,
         "serve": serve,
         "merge": merge,
         "sweep repro": sweep_repro,

@@ -46,7 +46,7 @@ class LocalServerConfig:
         port: of this machine; 0 takes a free one.
         max_lora_rank: highest LoRA rank that a client may ask for; the cookbook's default is 32.
         max_lora_adapters: adapters in memory: one for the base model, one for each training run, and one for each
-            other model that is sampled from. On a CPU each costs time in every pass, used or not.
+            other model that is sampled from. On a CPU each costs a little time in every pass, used or not.
         sample_batch: answers sampled in one pass.
         train_batch: sequences in one training pass. Both sizes are fixed, so that no other size has to be compiled.
         seconds_to_start: how long loading the model may take.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
@@ -12,7 +13,6 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from sklearn.metrics import confusion_matrix, matthews_corrcoef, precision_recall_fscore_support
 
 from sciscirl.metrics.adversarial import measure_flips
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
@@ -216,31 +216,30 @@ def _label_metrics(frame: pl.DataFrame, column: str, labels: tuple[str, ...]) ->
 
 def _class_metrics(gold: list[str], predicted: list[str], labels: tuple[str, ...]) -> dict[str, float]:
     every = (*labels, INVALID)
-    table = confusion_matrix(gold, predicted, labels=every)[: len(labels)]
-    scores = cast(
-        "tuple[Floats, Floats, Floats, Counts]",
-        precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=cast("Any", 0)),
-    )
+    cells, held, said = Counter(zip(gold, predicted, strict=True)), Counter(gold), Counter(predicted)
     metrics: dict[str, float] = {}
-    for label, precision, recall, f1, support in zip(labels, *scores, strict=True):
-        if label in predicted:
-            metrics[f"precision/{label}"] = float(precision)
-        if support:
-            metrics |= {f"recall/{label}": float(recall), f"f1/{label}": float(f1)}
+    for label in labels:
+        hits = cells[label, label]
+        if said[label]:
+            metrics[f"precision/{label}"] = hits / said[label]
+        if held[label]:
+            metrics |= {f"recall/{label}": hits / held[label], f"f1/{label}": 2 * hits / (held[label] + said[label])}
     recalls, f1s = ([value for name, value in metrics.items() if name.startswith(kind)] for kind in ("recall/", "f1/"))
     metrics |= {
         "macro_f1": math.fsum(f1s) / len(f1s),
         "balanced_accuracy": math.fsum(recalls) / len(recalls),
         "min_class_recall": min(recalls),
-        # scikit-learn gives 0 for constant predictions too, but warns where gold is the same constant.
-        "mcc": float(matthews_corrcoef(gold, predicted)) if len({*gold, *predicted}) > 1 else 0.0,
+        "mcc": _matthews_correlation(cells, held, said),
     }
-    metrics |= {f"predicted_share/{name}": predicted.count(name) / len(gold) for name in every}
-    return metrics | {
-        f"confusion/{label}/{name}": float(count)
-        for label, row in zip(labels, table, strict=True)
-        for name, count in zip(every, row, strict=True)
-    }
+    metrics |= {f"predicted_share/{name}": said[name] / len(gold) for name in every}
+    return metrics | {f"confusion/{label}/{name}": float(cells[label, name]) for label in labels for name in every}
+
+
+def _matthews_correlation(cells: Counter[tuple[str, str]], held: Counter[str], said: Counter[str]) -> float:
+    n = held.total()
+    together = n * sum(cells[name, name] for name in held) - sum(held[name] * said[name] for name in held)
+    spreads = [float(n * n - sum(count * count for count in counts.values())) for counts in (said, held)]
+    return together / math.sqrt(math.prod(spreads)) if all(spreads) else 0.0
 
 
 def _confidence_metrics(confidence: pl.Series, hits: pl.Series) -> dict[str, float]:

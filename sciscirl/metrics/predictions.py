@@ -124,7 +124,7 @@ def find_target(predictions: pl.DataFrame) -> Target:
     if "gold_disruption" in predictions.columns:
         return "joint"
     gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)
-    return "novelty" if gold.is_in(VOCABULARIES["novelty_label"]).any() else "disruption"
+    return "disruption" if set(gold.to_list()).isdisjoint(VOCABULARIES["novelty_label"]) else "novelty"
 
 
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:

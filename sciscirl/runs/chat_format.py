@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+from typing import Any, Final
+
 from tinker_cookbook import model_info
 from tinker_cookbook.exceptions import ConfigurationError, RendererError
 from tinker_cookbook.renderers import Renderer, get_renderer
@@ -9,10 +13,24 @@ from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import load_errors
+from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
+
+_log = logging.getLogger(__name__)
+
+#: The cookbook's chat formats that may be a model's own: first those that let it answer at once.
+_FORMATS: Final = (
+    "qwen3_instruct", "llama3", "qwen3_disable_thinking", "qwen3_5_disable_thinking", "qwen3_8_disable_thinking",
+    "deepseekv3", "deepseekv4_1_disable_thinking", "kimi_k25_disable_thinking", "kimi_k26_disable_thinking",
+    "nemotron3_disable_thinking", "nemotron3_ultra_disable_thinking", "gpt_oss_no_sysprompt", "qwen3", "qwen3_5",
+    "kimi_k2", "kimi_k25", "nemotron3", "deepseekv3_thinking", "role_colon",
+)  # fmt: skip
 
 
 def choose_renderer(model_name: str) -> str:
     """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
+
+    Of a folder that the cookbook does not know by name, it is the one that writes a prompt as the model's own chat
+    template does.
 
     Example:
         >>> choose_renderer("Qwen/Qwen3-8B")
@@ -21,12 +39,36 @@ def choose_renderer(model_name: str) -> str:
     try:
         names = model_info.get_recommended_renderer_names(model_name)
     except (ConfigurationError, KeyError, ValueError) as error:
+        if Path(model_name).is_dir() and (found := match_template(load_tokenizer(model_name))):
+            return found
         msg = (
-            f"the cookbook knows no chat format for {model_name!r}. Name one: renderer=qwen3, renderer=llama3, "
-            "renderer=role_colon or another of tinker_cookbook.renderers.get_renderer."
+            f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its chat template "
+            "does. Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
+            "tinker_cookbook.renderers.get_renderer."
         )
         raise SciSciRLError(msg) from error
     return next((name for name in names if name.endswith("_disable_thinking")), names[0])
+
+
+def match_template(tokenizer: Tokenizer) -> str | None:
+    """Name the first chat format whose prompt has the tokens of the tokenizer's own chat template; None: there is none.
+
+    Both write the same instructions for an invented paper.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    return next((name for name in _FORMATS if writes_as_template(tokenizer, name)), None)
+
+
+def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
+    """Say whether a chat format writes a prompt with the same tokens as the tokenizer's chat template."""
+    messages: list[Any] = render_prompt(MINI_EXAMPLES[0].view, "plain", "two_keys")
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        own = tokenizer.encode(str(text), add_special_tokens=False)
+        return get_renderer(renderer_name, tokenizer).build_generation_prompt(messages).to_ints() == own
+    except Exception:  # formats of other models fail in ways of their own
+        return False
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:

@@ -26,11 +26,11 @@ _CONFIG: Final = ADAPTER_FILES[0]
 _log = logging.getLogger(__name__)
 
 
-def require_packages(*names: str) -> None:
-    """Make sure that packages of the ``sft`` extra are installed."""
+def require_packages(*names: str, extras: str = "rl sft") -> None:
+    """Make sure that packages of some extras are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py rl sft"
+        msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py {extras}"
         raise SciSciRLError(msg)
 
 

@@ -11,11 +11,13 @@ import pytest
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.pipeline import build, export_labelled
+from sciscidata.graph.graph import read_graph
+from sciscidata.pipeline import build, export_labelled, write_background
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.sources.tables.frames import from_tables
+from sciscidata.stages import ingest, write_atypicality, write_cd_index
 
 VILE = '<script>alert(1)</script> & "quoted" \x1b[2J'
 
@@ -116,11 +118,34 @@ def test_a_file_that_is_no_such_page_stays_unless_asked(home, capsys, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
 
 
-def test_what_has_no_page_is_named(home, capsys, tmp_path):
-    graph = next((home / "cache").glob("graph-*"))
-    assert main(["describe", str(graph), "--html", str(tmp_path / "a.html")]) == 1
-    assert "is a graph, of which there is no page" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_graphs_scores_and_backgrounds_have_a_plain_page(home, tmp_path):
+    ingest(SyntheticConfig(n_works=500), tmp_path / "world", cache_dir=tmp_path)
+    places = {"cache_dir": tmp_path / "cache"}
+    graph = read_graph(next((home / "cache").glob("graph-*")))
+    background = write_background(SyntheticConfig(n_works=500), tmp_path / "pairs.parquet", **places)
+    n_pairs = background.counts["n_pairs"][-1]
+    cd = write_cd_index(tmp_path / "world", tmp_path / "cd.parquet", **places)
+    median = pl.read_parquet(cd)["cd_index"].median()
+    for path, n_pictures, told in (
+        (next((home / "cache").glob("graph-*")), 0, {"distinct citations", f"{graph.n_citations:,}"}),
+        (cd, 1, {"CD index", f"{median:.3g}"}),
+        (write_atypicality(tmp_path / "world", tmp_path / "novelty.parquet", **places), 0, {"novelty score"}),
+        (background.path, 0, {"n_pairs", f"{n_pairs:,}"}),
+    ):
+        page = tmp_path / "page.html"
+        assert main(["describe", str(path), "--html", str(page), "--overwrite"]) == 0
+        html = page.read_text("utf-8")
+        assert html.count("<img") == n_pictures
+        assert told <= {*re.findall(r">([^<]+)<", html)}
+        assert Reader(html).text.strip()
+
+
+def test_what_has_no_page_is_named(capsys, tmp_path):
+    (tmp_path / "records-1").mkdir()
+    (tmp_path / "records-1" / "SHA256SUMS").touch()
+    assert main(["describe", str(tmp_path / "records-1"), "--html", str(tmp_path / "a.html")]) == 1
+    assert "is a folder of the cache, of which there is no page" in capsys.readouterr().err
+    assert not (tmp_path / "a.html").exists()
 
 
 def test_works_of_own_tables_keep_their_ids(tmp_path):

@@ -20,6 +20,7 @@ from sciscidata.pipeline import build
 from sciscidata.release.manifest import hash_manifest, render_manifest
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
+from tests.forked import run
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
@@ -32,11 +33,6 @@ def release(tmp_path_factory):
     places = {"out": home / "slice", "cache_dir": home / "cache"}
     build(BuildConfig(source=SyntheticConfig(n_works=2_000), split=split, novelty=None, **places))
     return home / "slice"
-
-
-def run(*words: object, cwd: Path, **options) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "sciscidata", *map(os.fspath, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, check=False, timeout=600, **options)
 
 
 def assert_is_text(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -68,7 +64,8 @@ def test_what_a_manifest_says_is_shown_and_not_executed(release, tmp_path):
     manifest["source"] |= {"kind": HOSTILE, HOSTILE: HOSTILE, "inputs": [{"name": HOSTILE, "sha256": HOSTILE}]}
     manifest["source"]["first_corrupt_lines"] = [{"file": HOSTILE, "line": 1, "reason": HOSTILE}]
     (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
-    done = run("describe", "slice", cwd=tmp_path)
+    command = [sys.executable, "-m", "sciscidata", "describe", "slice"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=600)
     said = assert_is_text(done)
     assert done.returncode == 0, said
     assert r"source: \x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b" in said
@@ -159,18 +156,36 @@ with standard_output() as console:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such shell there")
-@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
-def test_a_stream_that_cannot_be_written_is_one_line(release, streams, tmp_path):
-    if "full" in streams and not Path("/dev/full").exists():
-        pytest.skip("no /dev/full")
-    for words in ("describe", "verify"):
-        command = f'"{sys.executable}" -m sciscidata {words} "{release}" {streams}'
-        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)
-        is_lost = streams.replace("2>&-", "").replace("2>/dev/full", "").strip() not in ("", "<&-")
-        assert done.returncode == int(is_lost)
-        lines = done.stderr.decode().splitlines()
-        assert len(lines) == int(is_lost and "2>" not in streams), lines
-        assert all(line.startswith("error: cannot write standard output") for line in lines)
+@pytest.mark.parametrize(
+    ("words", "streams"),
+    [
+        ("describe", ">&-"),
+        ("verify", ">&-"),
+        ("describe", "2>&-"),
+        ("verify", ">&- 2>&-"),
+        ("describe", "<&- >&- 2>&-"),
+    ],
+)
+def test_a_stream_that_is_closed_is_one_line(release, words, streams, tmp_path):
+    command = f'"{sys.executable}" -m sciscidata {words} "{release}" {streams}'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)
+    assert_loss_is_one_line(done, is_lost=streams != "2>&-", is_told="2>" not in streams)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", ["describe", "verify"])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_stream_that_cannot_be_written_is_one_line(release, words, stream, tmp_path):
+    done = run(words, release, cwd=tmp_path, **{stream: "/dev/full"})
+    assert_loss_is_one_line(done, is_lost=stream == "stdout", is_told=stream == "stdout")
+    assert stream == "stderr" or b"standard output: No space left on device." in done.stderr
+
+
+def assert_loss_is_one_line(done: subprocess.CompletedProcess[bytes], *, is_lost: bool, is_told: bool) -> None:
+    assert done.returncode == int(is_lost)
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == int(is_lost and is_told), lines
+    assert all(line.startswith("error: cannot write standard output") for line in lines)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory otherwise")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
@@ -88,6 +88,15 @@ def test_disjoint_ids_are_shown_by_an_example_of_each(shared_data):
     assert warnings(rows) >= {"works_in_citations", "citing_ids", "cited_ids"}
 
 
+@pytest.mark.parametrize(("cited", "like"), [(["3", "4"], "citations like 3. "), (["X", "Y"], "citations of other te")])
+def test_disjoint_ids_of_own_tables_are_shown_as_they_stand_there(cited, like):
+    table = pl.DataFrame({"id": ["P1"], "year": [2001]})
+    links = pl.DataFrame({"citing": cited[:1], "cited": cited[1:]})
+    works, citations, _ = ssd.from_tables(table, links, id="id", year="year", citing="citing", cited="cited")
+    text = found(works, citations)["works_in_citations"]["text"]
+    assert text.startswith(f"works and citations have no id in common: works have ids like 'P1', {like}")
+
+
 def test_citations_to_the_future_warn_before_they_look_swapped(shared_data):
     works, citations = read_graph(shared_data, "hepth")
     is_wrong = pl.col("work_id") % 10 == 0
@@ -126,6 +135,7 @@ WORKS = st.dictionaries(st.integers(1, 30), st.none() | st.integers(1380, 2035),
 EDGES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=60)
 
 
+@settings(max_examples=40)
 @given(WORKS, EDGES, st.integers(0, 9), st.integers(1, 4))
 def test_every_count_is_that_of_plain_sets(years, edges, window, span):
     venues = {work: work % 3 or None for work in years}

@@ -124,11 +124,13 @@ def test_every_option_agrees_with_plain_sets(years, edges, config):
 
 @pytest.mark.parametrize("name", COMPAT)
 @given(years=years_of_works, edges=edge_lists)
+@settings(max_examples=30)
 def test_every_compat_preset_agrees_with_plain_sets(name, years, edges):
     assert_equals_oracle(years, edges, CDConfig.compat(name, family=True))
 
 
 @given(years_of_works, edge_lists, configs(), st.randoms())
+@settings(max_examples=40)
 def test_order_and_repeats_of_rows_change_nothing(years, edges, config, random):
     shuffled = edges * 2
     random.shuffle(shuffled)
@@ -138,6 +140,7 @@ def test_order_and_repeats_of_rows_change_nothing(years, edges, config, random):
 
 
 @given(years_of_works, edge_lists)
+@settings(max_examples=40)
 def test_one_more_citer_of_the_focal_work_alone_never_lowers_its_index(years, edges):
     focal = min(years)
     years = years | {focal: 2000, 99: 2003}

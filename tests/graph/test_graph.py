@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.index import CDConfig, compute_cd_index
@@ -71,6 +71,7 @@ def assert_holds(graph: CitationGraph, years, edges) -> None:
 
 
 @given(years_of_works, edge_lists)
+@settings(max_examples=60)
 def test_both_directions_hold_exactly_the_distinct_citations_in_time_order(years, edges):
     assert_holds(build_graph(*frames(years, edges)), years, edges)
 
@@ -85,6 +86,7 @@ def test_any_number_of_works_without_a_record_finds_room(n_first):
 
 
 @given(years_of_works, edge_lists, st.randoms())
+@settings(max_examples=40)
 def test_row_order_and_repeats_do_not_change_the_graph(years, edges, random):
     shuffled = edges * 2
     random.shuffle(shuffled)

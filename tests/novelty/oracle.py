@@ -118,11 +118,13 @@ def exact_mean(slots: Slots, pair: tuple[int, int]) -> float:
         return p * (held[second, b] - (a == b)) / (size[second] - 1) if size[second] > 1 else 0.0
 
     a, b = pair
+    years = defaultdict(list)
+    for work, year, _ in slots:
+        years[work].append(year)
     mean = 0.0
-    for i, (work, first, _) in enumerate(slots):
-        for other, second, _ in slots[i + 1 :]:
-            if other == work:
-                mean += chance(first, second, a, b) + (chance(first, second, b, a) if a != b else 0.0)
+    for of_work in years.values():
+        for first, second in itertools.combinations(of_work, 2):
+            mean += chance(first, second, a, b) + (chance(first, second, b, a) if a != b else 0.0)
     return mean
 
 

@@ -56,7 +56,7 @@ def handball(shared_data: Path) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 
 @given(ANY_CORPUS, ANY_CONFIG, st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(corpus, config, data):
     with TemporaryDirectory() as home:
         file = write_null_model(*frames(*corpus), f"{home}/pairs.parquet", config)

@@ -9,7 +9,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata._kernels.portable_math import natural_log
@@ -49,6 +49,7 @@ def corpora(draw_value):
 
 
 @given(corpora(), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 4), st.none() | st.integers(2, 9))
+@settings(max_examples=60)
 def test_every_count_and_quantile_equals_plain_loops(corpus, ordered, unique, same, min_pairs, limit):
     records, edges = corpus
     expected = {}
@@ -78,6 +79,7 @@ def test_every_count_and_quantile_equals_plain_loops(corpus, ordered, unique, sa
 
 
 @given(corpora(), st.randoms(use_true_random=False))
+@settings(max_examples=30)
 def test_names_of_venues_and_order_of_rows_and_threads_change_no_bit(corpus, random):
     records, edges = corpus
     expected = scored(records, edges, n_threads=1)

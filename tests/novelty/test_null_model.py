@@ -23,7 +23,7 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests.novelty import oracle
 
-N_SHUFFLES = 2_000
+N_SHUFFLES = 1_000
 
 
 def handball(folder) -> tuple[pl.LazyFrame, pl.LazyFrame]:
@@ -56,8 +56,8 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("corpus", "n_years"), [(handball, 4), (synthetic, 2)])
-def test_thousands_of_shuffles_agree_with_the_closed_form_as_well_as_with_each_other(corpus, n_years, shared_data):
+@pytest.mark.parametrize(("corpus", "n_years"), [(handball, 2), (synthetic, 2)])
+def test_a_thousand_shuffles_agree_with_the_closed_form_as_well_as_with_each_other(corpus, n_years, shared_data):
     works, citations = corpus(shared_data)
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)

@@ -74,7 +74,7 @@ def configs(draw_value):
 
 
 @given(corpora(), configs())
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_every_count_and_score_equals_plain_loops_to_the_last_bit(corpus, config):
     records, edges = corpus
     expected = oracle.first_time_pairs(oracle.venue_lists(records, edges, config.max_references), config)
@@ -83,6 +83,7 @@ def test_every_count_and_score_equals_plain_loops_to_the_last_bit(corpus, config
 
 
 @given(corpora(), configs(), st.randoms(use_true_random=False))
+@settings(max_examples=40)
 def test_names_of_venues_and_order_of_rows_and_threads_change_no_bit(corpus, config, random):
     records, edges = corpus
     expected = scored(records, edges, config, n_threads=1)

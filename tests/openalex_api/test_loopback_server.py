@@ -245,14 +245,14 @@ def number_clauses(draw):
     return f"{spelled}:{text}", lambda record: test(reference_of(record, key))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(clauses=st.lists(number_clauses(), min_size=1, max_size=3))
 def test_number_filters_agree_with_brute_force(api, records, clauses):
     answer = api.get("/works", params={"filter": ",".join(text for text, _ in clauses), "per_page": 1})
     assert answer.json()["meta"]["count"] == sum(all(test(r) for _, test in clauses) for r in records)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_citation_filters_agree_with_brute_force(api, records, data):
     cited = Counter(reference for record in records for reference in record["referenced_works"])

@@ -34,7 +34,7 @@ from tests.servers.openalex_server import OpenAlexServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
-N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "330"))
+N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))
 _FROM_YEAR = 2014  # a file per year and measure: few of them, so that many damages take little time
 
 
@@ -102,7 +102,8 @@ def _ingest(inputs: Path, seed: int = 0) -> tuple[Any, ...]:
 
 
 def _world(seed: int = 0) -> tuple[Any, ...]:
-    return ("ingest", "--source", "synthetic", "--n-works", 300 + 20 * seed, "--out", "{W}/corpus")
+    n_works = ("--n-works", 300 + 20 * seed, "--first-year", _FROM_YEAR)
+    return ("ingest", "--source", "synthetic", *n_works, "--out", "{W}/corpus")
 
 
 _made: dict[tuple[tuple[Any, ...], ...], Path] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -127,6 +127,7 @@ def test_sciscinet_gives_works_citations_and_texts_if_asked(tmp_path, texts):
 works_in_parts = st.lists(st.integers(1, 10**12), unique=True, min_size=1, max_size=30)
 
 
+@settings(max_examples=30)
 @given(works_in_parts, st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), max_size=40))
 def test_any_rows_come_back_in_their_order_from_any_number_of_parts(ids, edges):
     from tempfile import TemporaryDirectory
@@ -577,6 +578,7 @@ def test_the_same_result_is_left_alone_and_another_only_replaced_when_asked(worl
     assert pl.read_parquet(foreign).columns == ["a"]
 
 
+@pytest.mark.usefixtures("real_pictures")
 def test_a_corpus_gives_the_slice_of_its_source_but_for_repeated_papers(world, tmp_path):
     settings = {"split": SplitConfig(n_train=90, n_test=9), "cache_dir": tmp_path / "cache"}
     own = build(BuildConfig(source=WORLD, out=tmp_path / "own", **settings))

@@ -140,7 +140,8 @@ def test_a_damaged_index_agrees_with_the_reference(index, data):
     assert decode(text, text) == [reference_text(text)] * 2
 
 
-def real_indexes(shared_data):
+@pytest.fixture(scope="module")
+def real_indexes(shared_data) -> list[str]:
     folder = shared_data / "openalex"
     records = []
     files = [folder / "synergy_A.works.jsonl.gz", folder / "openalexpro_A.works.jsonl.gz"]
@@ -153,8 +154,8 @@ def real_indexes(shared_data):
     return [json.dumps(record.get("abstract_inverted_index")) for record in records]
 
 
-def test_every_real_abstract_agrees_with_the_reference(shared_data):
-    rows = real_indexes(shared_data)
+def test_every_real_abstract_agrees_with_the_reference(real_indexes):
+    rows = real_indexes
     expected = [reference_text(row) for row in rows]
     assert sum(text is not None for text in expected) > 4000
     decoded = decode(*rows)
@@ -167,9 +168,9 @@ def test_every_real_abstract_agrees_with_the_reference(shared_data):
         assert len(rows[place]) > 32_000
 
 
-def test_the_real_abstracts_are_those_of_the_flat_table(shared_data):
+def test_the_real_abstracts_are_those_of_the_flat_table(shared_data, real_indexes):
     nodes = pl.read_parquet(shared_data / "openalex" / "synergy_A.nodes.parquet")
-    decoded = decode(*real_indexes(shared_data)[: nodes.height])
+    decoded = decode(*real_indexes[: nodes.height])
     theirs = [" ".join((text or "").split()) or None for text in nodes["abstract"]]
     ours = [" ".join((text or "").split()) or None for text in decoded]
     assert ours == theirs

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata._kernels.portable_math import sigmoid
@@ -581,6 +581,7 @@ def test_every_damage_is_found(copy: Path, damage: Callable[[Path], None], findi
         assert finding in str(caught.value)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_a_single_changed_byte_anywhere_in_the_data_is_found(
     original: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

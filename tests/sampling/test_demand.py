@@ -6,7 +6,7 @@ import itertools
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
@@ -59,6 +59,7 @@ def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]])
     return [pl.DataFrame(works, schema=WORKS), citations, pl.DataFrame(rows, schema={**CD_SCORES, **ATYPICALITY})]
 
 
+@settings(max_examples=50)
 @given(
     st.sampled_from(list(BALANCED)),
     st.lists(SCORES, max_size=60),

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import ConfigError, SchemaMismatchError
@@ -18,12 +18,15 @@ from sciscidata.sampling.eligibility import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,
+    chosen_names,
     count_references,
     count_removals,
     join_candidates,
     mark_removals,
+    remark_on_names,
 )
 from sciscidata.schemas import CD_SCORES, WORKS
+from sciscidata.sources.tables.frames import from_tables
 
 GOOD: dict[str, Any] = {
     "work_id": 1,
@@ -32,6 +35,9 @@ GOOD: dict[str, Any] = {
     "abstract": "We ask why.",
     "language": "en",
     "work_type": "article",
+    "primary_field": "Medicine",
+    "source_id": 137773608,
+    "source_name": "Nature",
     "is_retracted": False,
     "doi": "10.1/good",
     "n_i": 2,
@@ -148,6 +154,8 @@ def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None
     every = {
         "is_retracted": True,
         "work_type": "review",
+        "primary_field": None,
+        "source_id": None,
         "language": "de",
         "title": None,
         "abstract": None,
@@ -157,7 +165,7 @@ def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None
         "n_j": None,
         "cd_index": None,
     }
-    strict = replace(CONFIG, work_types=("article",))
+    strict = replace(CONFIG, work_types=("article",), fields=("Medicine",), venues=("S137773608",))
     expected = [name for name in FILTERS if name not in ("year_range", "window_incomplete", "duplicate")]
     seen: list[str | None] = []
     while every:
@@ -187,6 +195,9 @@ rows_of_any_kind = st.lists(
             "abstract": st.sampled_from([None, "We ask."]),
             "language": st.sampled_from([None, "en", "de"]),
             "work_type": st.sampled_from([None, "article", "review"]),
+            "primary_field": st.sampled_from([None, "Medicine", "Art"]),
+            "source_id": st.sampled_from([None, 7, 8]),
+            "source_name": st.sampled_from([None, "Nature", "Science"]),
             "is_retracted": st.booleans(),
             "doi": st.sampled_from([None, "10.1/a", "10.1/b"]),
             "n_i": st.integers(0, 2),
@@ -199,16 +210,70 @@ rows_of_any_kind = st.lists(
 )
 
 
-@given(rows_of_any_kind, st.randoms())
-def test_removals_add_up_whatever_the_order_of_rows(rows: list[dict[str, Any]], rng: random.Random) -> None:
+@settings(max_examples=40)
+@given(rows_of_any_kind, st.randoms(), st.booleans())
+def test_removals_add_up_whatever_the_order_of_rows(
+    rows: list[dict[str, Any]], rng: random.Random, named: bool
+) -> None:
     numbered = [row | {"work_id": number, "n_k": 0} for number, row in enumerate(rows)]
-    marked = mark_removals(frame_of(numbered), CONFIG, window_years=5).collect()
+    config = replace(CONFIG, fields=("Medicine",), venues=("7", "Science")) if named else CONFIG
+    marked = mark_removals(frame_of(numbered), config, window_years=5).collect()
     counts = count_removals(marked)
     assert list(counts) == ["works", *FILTERS, "eligible"]
     assert counts["works"] == len(rows)
     assert sum(counts[name] for name in (*FILTERS, "eligible")) == len(rows)
     rng.shuffle(numbered)
-    assert mark_removals(frame_of(numbered).lazy(), CONFIG, window_years=5).collect().equals(marked)
+    assert mark_removals(frame_of(numbered).lazy(), config, window_years=5).collect().equals(marked)
+    if named:
+        removed = dict(marked.select("work_id", "removed_by").rows())
+        for row in numbered:
+            is_chosen = row["primary_field"] == "Medicine" and (
+                row["source_id"] == 7 or row["source_name"] == "Science"
+            )
+            earlier = ("retracted", "work_type", "field", "venue")
+            assert is_chosen == (removed[row["work_id"]] not in earlier[1:]) or row["is_retracted"]
+
+
+def test_a_field_is_named_exactly_and_a_venue_by_any_form_of_its_id_or_by_its_name() -> None:
+    assert reason(replace(CONFIG, fields=("Medicine", "Art"))) is None
+    for fields in (("Art",), ("medicine",), ("Medicine ",)):
+        assert reason(replace(CONFIG, fields=fields)) == "field"
+    for venue in ("S137773608", "137773608", "https://openalex.org/S137773608", "Nature"):
+        assert reason(replace(CONFIG, venues=("S1", venue))) is None
+        assert reason(replace(CONFIG, venues=(venue,)), source_id=None, source_name=None) == "venue"
+    for venue in ("S13777360", "137", "nature", "Nat"):
+        assert reason(replace(CONFIG, venues=(venue,))) == "venue"
+    assert reason(replace(CONFIG, venues=("Nature",)), source_id=None) is None
+    assert reason(replace(CONFIG, venues=("137773608",)), source_name=None) is None
+
+
+def test_the_venues_of_own_tables_are_named_by_their_own_ids() -> None:
+    table = pl.DataFrame({"id": ["a", "b"], "year": [2001, 2001], "court": ["5th Cir.", "9th Cir."]})
+    corpus = from_tables(table, table.select(citing="id", cited="id"), id="id", year="year", venue="court",
+                         citing="citing", cited="cited")  # fmt: skip
+    works = corpus.works.with_columns(source_name=pl.lit(None, pl.String))
+    kept = works.filter(chosen_names(EligibilityConfig(venues=("9th Cir.",)))).collect()
+    assert kept["original_id"].to_list() == ["b"]
+
+
+def test_columns_of_fields_and_venues_are_needed_only_where_they_are_read() -> None:
+    bare = frame_of([GOOD]).drop("primary_field", "source_id", "source_name")
+    assert mark_removals(bare, CONFIG, window_years=5).collect()["removed_by"].to_list() == [None]
+    for option, column in (("fields", "primary_field"), ("venues", "source_id")):
+        with pytest.raises(SchemaMismatchError, match=f"lacks column '{column}'"):
+            mark_removals(bare, replace(CONFIG, **{option: ("x",)}), window_years=5)
+
+
+def test_a_name_that_no_work_has_is_named_with_the_nearest_one() -> None:
+    works = frame_of([GOOD, GOOD | {"primary_field": None, "source_id": 9, "source_name": "Science"}]).lazy()
+    wrong = EligibilityConfig(fields=("Medicine", "Medicin", "Xyz"), venues=("S9", "Nature", "natur", "S10"))
+    assert list(remark_on_names(works, wrong)) == [
+        "no work has the field 'Medicin' (EligibilityConfig.fields). Did you mean Medicine?",
+        "no work has the field 'Xyz' (EligibilityConfig.fields).",
+        "no work has the venue 'natur' (EligibilityConfig.venues). Did you mean Nature?",
+        "no work has the venue 'S10' (EligibilityConfig.venues).",
+    ]
+    assert list(remark_on_names(works, CONFIG)) == []
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import (
@@ -90,6 +90,7 @@ def test_five_thousand_over_three_classes() -> None:
 balances = st.sampled_from([("disruption", ["disruption_label"]), ("novelty", ["novelty_label"])])
 
 
+@settings(max_examples=25)
 @given(balances, st.integers(0, 150), st.integers(0, 30), st.integers(0, 2**40))
 def test_each_side_and_class_holds_the_lowest_keys_of_its_quota(
     balance: tuple[Any, list[str]], n_train: int, n_test: int, seed: int
@@ -150,6 +151,7 @@ def test_no_balance_still_leaves_unlabelled_works_out() -> None:
         draw_split(world, SplitConfig(n_train=10, n_test=1, balance="none"))
 
 
+@settings(max_examples=25)
 @given(st.randoms(), st.integers(0, 2**63))
 def test_the_order_of_rows_changes_nothing(rng: random.Random, seed: int) -> None:
     world = make_world(900)
@@ -159,6 +161,7 @@ def test_the_order_of_rows_changes_nothing(rng: random.Random, seed: int) -> Non
     assert draw_split(world[order], config).equals(draw_split(world, config))
 
 
+@settings(max_examples=25)
 @given(st.integers(700, 2900), st.sampled_from(["disruption", "novelty", "joint"]))
 def test_more_data_never_moves_a_work_across_sides(n: int, balance: Any) -> None:
     config = SplitConfig(n_train=90, n_test=18, balance=balance)

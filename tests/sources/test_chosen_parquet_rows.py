@@ -162,7 +162,7 @@ def test_damage_anywhere_in_a_footer_is_an_error_of_arrow_or_changes_no_row(tmp_
     whole, expected = path.read_bytes(), read_rows(path, columns, rows)
     rng, footer = np.random.default_rng(3), len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     refused = 0
-    for _ in range(600):
+    for _ in range(300):
         damaged = bytearray(whole)
         damaged[int(rng.integers(footer, len(whole)))] = int(rng.integers(256))
         path.write_bytes(damaged)
@@ -173,7 +173,7 @@ def test_damage_anywhere_in_a_footer_is_an_error_of_arrow_or_changes_no_row(tmp_
             refused += 1
             with pytest.raises((pa.ArrowException, OSError)):
                 read_rows(path, columns, rows)
-    assert 50 < refused < 590
+    assert 25 < refused < 295
 
 
 @pytest.mark.parametrize(

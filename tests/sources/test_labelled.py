@@ -43,7 +43,7 @@ from sciscidata.errors import (
 from sciscidata.sampling.eligibility import count_references
 from sciscidata.stages import ingest
 
-WORLD = SyntheticConfig(n_works=4_000)
+WORLD = SyntheticConfig(n_works=3_000)
 SPLIT = SplitConfig(n_train=60, n_test=9)
 #: The filters for which a release has the fields.
 TEXT_ONLY: dict[str, Any] = {"exclude_retracted": False, "languages": (), "min_references": 0, "min_citations": 0}

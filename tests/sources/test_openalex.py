@@ -6,8 +6,10 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
+import io
 import itertools
 import json
+import logging
 import math
 import os
 import random
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -57,10 +60,14 @@ from sciscidata.sources.openalex.citer_counts import (
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
 from tests.conftest import REPOSITORY
+from tests.servers.openalex.wire import LogEntry
 from tests.servers.openalex_server import OpenAlexServer
 
 KEY = "a-secret-key-1234"
 YEARS = {"from_year": 1960, "to_year": 2022, "max_references": 5_000}
+ALL = OpenAlexConfig(**YEARS)
+#: As few candidates as fill the small slices of these tests.
+SOURCE = OpenAlexConfig(**YEARS, candidates_per_round=600)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +82,34 @@ def server(records):
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> Path:
+def answers(built) -> Path:
     """A cache folder for tests that do not count calls: an answer comes over the network once for all of them."""
-    return tmp_path_factory.mktemp("answers")
+    return built.settings.cache_dir
+
+
+class Built(NamedTuple):
+    """A release, how it was built, what the server was asked for it, and what the log told; tests leave it as it is."""
+
+    release: Release
+    settings: BuildConfig
+    calls: list[LogEntry]
+    told: str
 
 
 @pytest.fixture(scope="module")
-def built(server, tmp_path_factory) -> tuple[Release, BuildConfig]:
-    """A release, and how it was built; tests leave it as it is."""
-    settings = config(server, tmp_path_factory.mktemp("built"))
-    return build(settings), settings
+def built(server, tmp_path_factory) -> Built:
+    settings = config(server, tmp_path_factory.mktemp("built"), source=ALL, split=SplitConfig(n_train=120, n_test=30))
+    before, told = len(server.log), io.StringIO()
+    logger, listener = logging.getLogger("sciscidata"), logging.StreamHandler(told)
+    level = logger.level
+    logger.setLevel("INFO")
+    logger.addHandler(listener)
+    try:
+        release = build(settings)
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+    return Built(release, settings, server.log[before:], told.getvalue())
 
 
 class DirectClient:
@@ -115,11 +140,11 @@ def api(server: OpenAlexServer, **changes) -> ApiConfig:
 
 def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:
     settings = {
-        "source": OpenAlexConfig(**YEARS),
+        "source": SOURCE,
         "out": home / "slice",
         "cache_dir": home / "cache",
         "api": api(server),
-        "split": SplitConfig(n_train=60, n_test=15),
+        "split": SplitConfig(n_train=18, n_test=6),
         "eligibility": EligibilityConfig(last_year=2022),
     }
     return BuildConfig(**(settings | changes))
@@ -139,7 +164,7 @@ def yearly(pairs: pl.DataFrame) -> dict[int, dict[int, int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("listed", [True, False], ids=["citers listed", "citers counted"])
 def test_every_work_has_the_counts_of_the_graph_in_every_year(server, graph_world, tmp_path, listed):
-    """All 4,381 works, those with 604 and 876 references among them; by joins, which share nothing with the kernels."""
+    """Half of 4,381 works, and all with long lists (up to 876); by joins, which share nothing with the kernels."""
     works, citations = graph_world
     edges = citations.filter(pl.col("citing_id") != pl.col("cited_id")).unique()
     years = works.select(citer="work_id", year="publication_year")
@@ -154,9 +179,8 @@ def test_every_work_has_the_counts_of_the_graph_in_every_year(server, graph_worl
     lists = references.group_by("focal").agg("reference")
     own = {focal: sorted(found) for focal, found in lists.rows()}
     assert sum(len(found) > 500 for found in own.values()) >= 2
-    ids = works["work_id"].to_list()
-    if not listed:
-        ids = [work for work in ids if work % 4 == 0 or len(own.get(work, [])) > 90]
+    share = 2 if listed else 8
+    ids = [work for work in works["work_id"] if work % share == 0 or len(own.get(work, [])) > 90]
     long_lists = [work for work in ids if len(own.get(work, [])) > 200]  # their requests are the longest
     with ResponseStore(tmp_path) as store, OpenAlexClient(api(server), store) as client:
         for asker, some in ((client, long_lists), (DirectClient(server), ids)):
@@ -184,8 +208,8 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     graph = compute_cd_index(works.lazy(), citations.lazy(), convention).collect()
     eligibility = EligibilityConfig(last_year=2022)
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=30, n_test=3), convention.window_years)
-    with ResponseStore(answers) as store, OpenAlexClient(api(server), store) as client:
-        candidates = Candidates.count(client, OpenAlexConfig(**YEARS), convention, eligibility)
+    with ResponseStore(answers / "openalex") as store, OpenAlexClient(api(server), store) as client:
+        candidates = Candidates.count(client, SOURCE, convention, eligibility)
         pulled = pull_openalex(client, candidates, convention, demand)
     assert pulled.scores.height >= 100
     both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
@@ -207,12 +231,9 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     assert certain["cd_index"].eq_missing(certain["cd_index_graph"]).all()
 
 
-def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(server, records, shared_data, tmp_path, caplog):
-    caplog.set_level("INFO")
-    before = len(server.log)
-    release = build(config(server, tmp_path, split=SplitConfig(n_train=120, n_test=30)))
+def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, shared_data):
+    release, _, calls, log = built
     verify_release(release.folder)
-    calls = server.log[before:]
     bill = sum(entry.credits for entry in calls)
     source = release.manifest["source"]
     assert source["requests"] == bill
@@ -222,7 +243,7 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(server, records, 
     # Told first from published shares, then with every doubling; half-way at the latest it is right to 15 %.
     told = [
         (int(calls.replace(",", "")), float(cost))
-        for calls, cost in re.findall(r"about ([\d,]+) more calls, \$([\d.]+) in all", caplog.text)
+        for calls, cost in re.findall(r"about ([\d,]+) more calls, \$([\d.]+) in all", log)
     ]
     half_way = [cost for calls, cost in told if calls >= bill / 2]
     assert len(told) >= 4
@@ -235,7 +256,7 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(server, records, 
 
 
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):
-    first, settings = built
+    first, settings = built.release, built.settings
     n_calls = len(server.log)
     offline = dataclasses.replace(settings, out=tmp_path / "again", api=api(server, offline=True))
     second = build(offline)
@@ -249,9 +270,9 @@ def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built,
 
 
 def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(built):
-    release, _ = built
+    release = built.release
     assert release.manifest["class_counts"]["train"]["disruption_label"] == {
-        "consolidating": 20, "disruptive": 20, "neutral": 20,
+        "consolidating": 40, "disruptive": 40, "neutral": 40,
     }  # fmt: skip
     assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full", "unfit_record"}
 
@@ -263,13 +284,14 @@ def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers,
         config(
             server,
             tmp_path / str(n),
-            split=SplitConfig(n_train=60, n_test=15, balance=balance, n_dev=n),
+            split=SplitConfig(n_train=18, n_test=6, balance=balance, n_dev=n),
+            source=ALL,
             novelty=None,
         )
-        for n in (0, 12)
+        for n in (0, 6)
     ]
     without, release = (build(dataclasses.replace(one, cache_dir=answers)) for one in settings)
-    assert verify_release(release.folder).dev.height == 12
+    assert verify_release(release.folder).dev.height == 6
     assert hashes(without.folder).items() <= hashes(release.folder).items()
 
 
@@ -422,24 +444,24 @@ def test_any_answer_continues_a_dialogue_or_gives_a_clear_error(answers, listed,
             pass
 
 
-def arguments_of(server_url: str, home: Path, *flags: str, works: tuple[int, int] = (60, 15)) -> list[str]:
+def arguments_of(server_url: str, home: Path, *flags: str) -> list[str]:
     (home / "slice.toml").write_text(
         f'out = "{home}/slice"\ncache_dir = "{home}/cache"\n'
         "[api]\nrequests_per_second = 10000\nmax_sleep_s = 0.2\n"
-        "[openalex]\nfrom_year = 1960\nto_year = 2022\nmax_references = 5000\n"
-        f"[split]\nn_train = {works[0]}\nn_test = {works[1]}\n[eligibility]\nlast_year = 2022\n"
+        "[openalex]\nfrom_year = 1960\nto_year = 2022\nmax_references = 5000\ncandidates_per_round = 300\n"
+        f"[split]\nn_train = 18\nn_test = 6\n[eligibility]\nlast_year = 2022\n"
     )
     return ["--email", "you@example.org", "--base-url", server_url, "--config", str(home / "slice.toml"), *flags]
 
 
-def run_script(server_url: str, home: Path, *flags: str, works: tuple[int, int] = (60, 15)) -> subprocess.Popen[bytes]:
+def run_script(server_url: str, home: Path, *flags: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(REPOSITORY / "scripts" / "build_slice.py")]
-    command += arguments_of(server_url, home, *flags, works=works)
+    command += arguments_of(server_url, home, *flags)
     with (home / "log.txt").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OPENALEX_API_KEY": KEY})
 
 
-def run_here(server_url: str, home: Path, *flags: str, works: tuple[int, int] = (60, 15)) -> int:
+def run_here(server_url: str, home: Path, *flags: str) -> int:
     """Run the same command in this process, which has its modules loaded; return its status."""
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -448,7 +470,7 @@ def run_here(server_url: str, home: Path, *flags: str, works: tuple[int, int] = 
         contextlib.redirect_stderr(log),
     ):
         patch.setenv("OPENALEX_API_KEY", KEY)
-        return main(["build", *arguments_of(server_url, home, *flags, works=works)])
+        return main(["build", *arguments_of(server_url, home, *flags)])
 
 
 def test_the_whole_command_needs_an_address_and_a_key_and_never_writes_the_key(server, tmp_path):
@@ -473,7 +495,7 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
 def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(records, tmp_path):
     limits = {"key": KEY, "per_second": math.inf, "language": "en"}
     noon = 12 * 60 * 60.0  # of a day that does not end while this runs
-    with OpenAlexServer(records, daily_credits=400, clock=lambda: noon, **limits) as day:
+    with OpenAlexServer(records, daily_credits=150, clock=lambda: noon, **limits) as day:
         assert run_here(day.base_url, tmp_path) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
@@ -483,7 +505,7 @@ def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(
     with OpenAlexServer(records, daily_credits=10**6, **limits) as next_day:
         assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0  # in another process
         again = {entry.request for entry in next_day.log if entry.delivered}
-    assert len(asked) == 400
+    assert len(asked) == 150
     assert not asked & again
     verify_release(tmp_path / "slice")
 
@@ -493,8 +515,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     clean, chaos = tmp_path / "clean", tmp_path / "chaos"
     clean.mkdir()
     chaos.mkdir()
-    works = (18, 6)
-    assert run_here(server.base_url, clean, works=works) == 0
+    assert run_here(server.base_url, clean) == 0
     moments = random.Random(1)
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
@@ -505,7 +526,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
             n_asked = len(faulty.log)
             runs += 1
             if killed < 5:
-                process = run_script(faulty.base_url, chaos, "--overwrite", works=works)
+                process = run_script(faulty.base_url, chaos, "--overwrite")
                 goal = n_asked + moments.randrange(1, 25)
                 while process.poll() is None and len(faulty.log) < goal:
                     time.sleep(0.002)
@@ -513,7 +534,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
                 status = process.wait(timeout=600)
                 killed += status == -9
             else:
-                status = run_here(faulty.base_url, chaos, "--overwrite", works=works)
+                status = run_here(faulty.base_url, chaos, "--overwrite")
                 if status == 0:
                     break
             assert status in (-9, 0, 1, 75)

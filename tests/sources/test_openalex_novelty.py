@@ -75,7 +75,7 @@ def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:
         "out": home / "slice",
         "cache_dir": home / "cache",
         "api": ApiConfig(base_url=server.base_url, api_key=KEY, requests_per_second=1e6, max_sleep_s=0.2),
-        "split": SplitConfig(n_train=18, n_test=6),
+        "split": SplitConfig(n_train=12, n_test=6),
         "thresholds": UZZI,
         "eligibility": EligibilityConfig(last_year=2022),
     }
@@ -105,13 +105,13 @@ def assert_same(left: pl.DataFrame, right: pl.DataFrame, columns: tuple[str, ...
 
 
 def test_a_draw_that_balances_novelty_has_the_scores_of_the_judged_works(server, world, tmp_path):
-    settings = config(server, tmp_path, split=SplitConfig(n_train=30, n_test=9, balance="novelty"))
+    settings = config(server, tmp_path, split=SplitConfig(n_train=18, n_test=6, balance="novelty"))
     before = len(server.log)
     release = build(settings)
     verify_release(release.folder)
     calls = server.log[before:]
-    assert release.train["novelty_label"].value_counts()["count"].to_list() == [10, 10, 10]
-    assert release.test["novelty_label"].value_counts()["count"].to_list() == [3, 3, 3]
+    assert release.train["novelty_label"].value_counts()["count"].to_list() == [6, 6, 6]
+    assert release.test["novelty_label"].value_counts()["count"].to_list() == [2, 2, 2]
     scores, judged = judged_by(settings)
     assert len(server.log) - before == len(calls)
     # Independently of the pull: the judged works' reference lists in the whole graph are the null model.
@@ -128,12 +128,12 @@ def test_a_draw_that_balances_novelty_has_the_scores_of_the_judged_works(server,
 
 
 def test_a_joint_draw_from_a_background_has_the_scores_of_the_whole_corpus(server, world, background, tmp_path):
-    split = SplitConfig(n_train=18, n_test=9, balance="joint")
+    split = SplitConfig(n_train=9, n_test=9, balance="joint")
     settings = config(server, tmp_path, split=split, background=background)
     release = build(settings)
     assert release.manifest["source"]["judged"] <= 1_500  # of 2,871: it looked in time
     cells = released(release).group_by("disruption_label", "novelty_label").len()
-    assert cells["len"].to_list() == [3] * 9
+    assert cells["len"].to_list() == [2] * 9
     works, citations = world
     expected = compute_atypicality(works, citations).collect()
     assert_same(released(release), expected, NOVELTY[-2:])

@@ -7,16 +7,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
+import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import check_fields
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.work_row import Work
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
@@ -28,6 +32,35 @@ _SELECT = (
     "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
 )
 _MAX_SAMPLE = 10_000
+#: The fields of OpenAlex, those of the All Science Journal Classification, in the order of their numbers from 11 on.
+_FIELDS = (
+    "Agricultural and Biological Sciences",
+    "Arts and Humanities",
+    "Biochemistry, Genetics and Molecular Biology",
+    "Business, Management and Accounting",
+    "Chemical Engineering",
+    "Chemistry",
+    "Computer Science",
+    "Decision Sciences",
+    "Earth and Planetary Sciences",
+    "Economics, Econometrics and Finance",
+    "Energy",
+    "Engineering",
+    "Environmental Science",
+    "Immunology and Microbiology",
+    "Materials Science",
+    "Mathematics",
+    "Medicine",
+    "Neuroscience",
+    "Nursing",
+    "Pharmacology, Toxicology and Pharmaceutics",
+    "Physics and Astronomy",
+    "Psychology",
+    "Social Sciences",
+    "Veterinary",
+    "Dentistry",
+    "Health Professions",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +167,42 @@ class Candidates:
                 raise ConfigError(msg)
             if words:
                 clauses.append(f"{name}:{'|'.join(words)}")
+        clauses += self._name_fields() + self._name_venues()
         return ",".join(clauses)
+
+    def _name_fields(self) -> list[str]:
+        """Write the fields as OpenAlex numbers them; a field that it does not have is an error, before it costs."""
+        known = {name: 11 + place for place, name in enumerate(_FIELDS)}
+        numbers: list[str] = []
+        for name in self.eligibility.fields:
+            if name not in known:
+                msg = (
+                    f"EligibilityConfig.fields has {name!r}, which is no field of OpenAlex.{suggest(name, known)} It "
+                    f"has {'; '.join(known)}."
+                )
+                raise ConfigError(msg)
+            numbers.append(f"{known[name]}")
+        return [f"primary_topic.field.id:{'|'.join(numbers)}"] if numbers else []
+
+    def _name_venues(self) -> list[str]:
+        """Write the venues as ids, the only form that the API takes."""
+        venues = self.eligibility.venues
+        numbers = number_ids(pl.Series(venues, dtype=pl.String()), "S")
+        for venue, number in zip(venues, numbers, strict=True):
+            if not 0 < number < TEXTS_FROM:
+                address = f"https://api.openalex.org/sources?search={quote(venue)}"
+                msg = (
+                    f"EligibilityConfig.venues has {venue!r}, and the OpenAlex API finds the works of a venue only by "
+                    f"its id, for example S137773608. Look it up at {address} and name the id."
+                )
+                raise ConfigError(msg)
+        if len(venues) > ANY_OF:
+            msg = (
+                f"EligibilityConfig.venues has {len(venues):,} venues, and the OpenAlex API takes at most {ANY_OF}. "
+                "Name fewer, or read a snapshot."
+            )
+            raise ConfigError(msg)
+        return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"] if venues else []
 
     def request(self, year: int | str | None = None, **params: str | int) -> Request:
         """Make a request for the works that pass, of one year, of some ("1990-1999"), or of all."""

@@ -128,6 +128,17 @@ class SciSciNet:
         }
 
     @property
+    def vocabulary(self) -> pl.LazyFrame:
+        """``primary_field``, ``source_id`` and ``source_name`` of the fields and the venues that there are."""
+        wanted = {
+            "fields": {"field_name": "primary_field"},
+            "sources": {name: name for name in ("source_id", "source_name")},
+        }
+        empty = pl.LazyFrame(schema={name: WORKS[name] for names in wanted.values() for name in names.values()})
+        there = [self.tables[name].scan(*names).rename(names) for name, names in wanted.items() if name in self.tables]
+        return pl.concat([empty, *there], how="diagonal")
+
+    @property
     def corpus(self) -> Corpus:
         """Works, citations and provenance, as every source returns them."""
         return Corpus(self.works, self.citations, self.provenance)

@@ -49,9 +49,12 @@ class LocalRunner:
             batch_size=self.batch_size,
         )
 
-    @torch.no_grad()
     async def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Return the log-probability of each token of an answer after its prompt, all answers in one pass."""
+        with torch.no_grad():  # as a decorator it would end before a coroutine begins
+            return self._score(pairs)
+
+    def _score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         tokens, mask, positions = pad_left([prompt + answer for prompt, answer in pairs], self.model.device)
         n_kept = max(len(answer) for _, answer in pairs)
         logits = self.model(

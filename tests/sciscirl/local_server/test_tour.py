@@ -8,7 +8,6 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from sciscirl.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, command, page_commands, served
+from tests.sciscirl.forks import Fork
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN, page_commands, served
 
 pytestmark = pytest.mark.slow
 
@@ -94,19 +94,14 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
     (home / "slices" / "small").symlink_to(tinker_server.release)
     training, *others = page_commands(tinker_server)
     run = home / "runs" / "baseline"
-    log, environment = home / "first.log", tinker_server.environment
-    with (
-        log.open("w") as said,
-        subprocess.Popen(command(*training), env=environment, stdout=said, stderr=said, cwd=home) as first,
-    ):
-        deadline = time.monotonic() + SECONDS_TO_RUN
-        try:
-            while not (run / "checkpoints.jsonl").exists():
-                assert first.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
-        finally:
-            first.kill()
+    first, deadline = tinker_server.start(*training, cwd=home), time.monotonic() + SECONDS_TO_RUN
+    try:
+        while not (run / "checkpoints.jsonl").exists():
+            assert first.process.is_alive(), first.err.read_text("utf-8")
+            assert time.monotonic() < deadline, first.err.read_text("utf-8")
+            time.sleep(0.1)
+    finally:
+        first.kill()
     n_taken = len(read_metrics(run))
     tinker_server.run(*training, "resume=True", cwd=home)
     shown = [tinker_server.run(*words, cwd=home).stdout for words in others]
@@ -163,7 +158,8 @@ def test_the_commands_of_the_readme_judge_the_run(tour):
 def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_server):
     chosen = tinker_server.run("select_checkpoint.py", "runs/baseline", cwd=tour.home).stdout
     steps = [int(step) for step in re.findall(r"^[> ]+(\d+) ", chosen, re.MULTILINE)]
-    assert steps == [0, 10, 20], chosen
+    n_steps, eval_every = (int(tour.options[name]) for name in ("max_steps", "eval_every"))
+    assert steps == list(range(0, n_steps + 1, eval_every)), chosen
     judged = ("runs/baseline", "evaluations/small", "evaluations/small/majority")
     compared = tinker_server.run("compare.py", *judged, "--out", "comparison", cwd=tour.home).stdout
     assert "majority" in compared
@@ -171,7 +167,7 @@ def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_s
     assert "majority" in json.dumps(pairs)
     tinker_server.run("report.py", *judged, "--release", "slices/small", "--out", "report.html", cwd=tour.home)
     page = (tour.home / "report.html").read_text("utf-8")
-    last = measure_predictions(read_predictions(tour.run / "predictions" / "test_000020.parquet"))
+    last = measure_predictions(read_predictions(tour.run / "predictions" / f"test_{n_steps:06d}.parquet"))
     assert f"{last['label_match']:.3f}" in page
     assert len(list((tour.home / "report_pictures").glob("*.png"))) > 10
 
@@ -209,10 +205,9 @@ def second_server(tour, tinker_server, tmp_path_factory) -> Visit:
     home = tmp_path_factory.mktemp("second")
     shutil.copytree(tinker_server.state, home / "state")
     with served(tinker_server.release, home / "state") as server:
-        words = [sys.executable, "-W", "ignore", "-c", CLIENT, server.model]
-        filling = subprocess.run(
-            words, env=server.environment, capture_output=True, text=True, check=False, timeout=SECONDS_TO_RUN
-        )
+        client = home / "client.py"
+        client.write_text(CLIENT, "utf-8")
+        filling = Fork([str(client), server.model], home, environment=server.environment).wait(SECONDS_TO_RUN)
         words = ("--run", str(tour.run), "--release", str(server.release), "--out", str(home / "out"))
         judging = server.run("evaluate.py", *words).stdout
     return Visit(filling, judging, server.is_up)

@@ -7,7 +7,7 @@ import sys
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -72,6 +72,7 @@ def test_holm_is_its_definition(p_values):
 
 
 @given(pairs_of_answers)
+@settings(max_examples=40)
 def test_counts_and_scores_are_those_of_a_count_by_hand(answers):
     comparison = compare_predictions(two(answers), QUICK)
     (pair,) = comparison.pairs
@@ -85,6 +86,7 @@ def test_counts_and_scores_are_those_of_a_count_by_hand(answers):
 
 
 @given(pairs_of_answers, st.randoms())
+@settings(max_examples=25)
 def test_neither_order_of_rows_nor_of_models_changes_what_is_found(answers, random):
     tables = two(answers)
     shuffled = {

@@ -8,7 +8,7 @@ from itertools import product
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscirl.errors import PredictionsError
@@ -51,6 +51,7 @@ def predict_all(answers, target, contract="two_keys") -> pl.DataFrame:
 
 
 @given(st.lists(spoken, min_size=1, max_size=25), st.sampled_from(["two_keys", "probabilities"]))
+@settings(max_examples=40)
 def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contract):
     joint = measure_predictions(predict_all(answers, "joint", contract))
     alone = {name: measure_predictions(predict_all(answers, name, contract)) for name in ("disruption", "novelty")}
@@ -73,6 +74,7 @@ def test_each_label_of_a_joint_task_is_judged_as_if_it_were_alone(answers, contr
 
 
 @given(st.lists(spoken, min_size=1, max_size=25))
+@settings(max_examples=40)
 def test_confidence_in_a_joint_answer_is_that_both_are_right(answers):
     metrics = measure_predictions(predict_all(answers, "joint"))
     loss = [1.0 if said is None else (c - (gold == said)) ** 2 for gold, said, c in answers]
@@ -82,6 +84,7 @@ def test_confidence_in_a_joint_answer_is_that_both_are_right(answers):
 
 
 @given(st.lists(st.tuples(st.sampled_from([*TWIN]), st.none() | st.sampled_from([*TWIN]), st.floats(0, 1)), min_size=1))
+@settings(max_examples=30)
 def test_novelty_is_measured_as_disruption_is(answers):
     def rename(name: str) -> str:
         return "/".join(TWIN.get(part, part) for part in name.split("/"))
@@ -95,6 +98,7 @@ def test_novelty_is_measured_as_disruption_is(answers):
 
 
 @given(st.lists(spoken, min_size=1, max_size=15), st.integers(0, 100))
+@settings(max_examples=25)
 def test_intervals_of_a_joint_task_are_of_the_same_papers_for_both_labels(answers, seed):
     frame = predict_all(answers, "joint")
     intervals, metrics = bootstrap_intervals(frame, n_resamples=30, seed=seed), measure_predictions(frame)
@@ -112,6 +116,7 @@ def test_intervals_of_a_joint_task_are_of_the_same_papers_for_both_labels(answer
 
 
 @given(st.lists(spoken, min_size=1, max_size=10), st.sampled_from(["two_keys", "probabilities"]))
+@settings(max_examples=40)
 def test_forecasts_come_back_from_the_table_as_they_were_said(answers, contract):
     for target in TARGETS:
         frame = predict_all([(g, s, c) for g, s, c in answers], target, contract)

@@ -13,7 +13,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, brier_score_loss
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    brier_score_loss,
+    confusion_matrix,
+    matthews_corrcoef,
+    precision_recall_fscore_support,
+)
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError
@@ -201,8 +207,18 @@ def test_perfect_answers_are_the_best_of_everything():
 
 
 @given(many_rows)
-def test_scikit_learn_agrees_on_balanced_accuracy_and_brier(table):
+def test_scikit_learn_agrees_on_all_that_it_has(table):
     metrics = measure_predictions(table)
+    golds, every = [line["gold"] for line in table], (*DISRUPTION_LABELS, "invalid")
+    answered = [line["label"] or "invalid" for line in table]
+    if len({*golds, *answered}) > 1:  # it warns of a constant
+        assert metrics["mcc"] == pytest.approx(matthews_corrcoef(golds, answered), abs=1e-15)
+    for gold, counts in zip(every, confusion_matrix(golds, answered, labels=every)[:-1], strict=False):
+        assert [metrics[f"confusion/{gold}/{label}"] for label in every] == counts.tolist()
+    scores = precision_recall_fscore_support(golds, answered, labels=DISRUPTION_LABELS, zero_division=0)
+    for label, precision, recall, f1, held in zip(DISRUPTION_LABELS, *scores, strict=True):
+        assert metrics.get(f"precision/{label}", 0) == precision
+        assert (metrics.get(f"recall/{label}"), metrics.get(f"f1/{label}")) == ((recall, f1) if held else (None, None))
     valid = [line for line in table if line["label"]]
     if len(valid) == len(table):
         gold, said = [line["gold"] for line in table], [line["label"] for line in table]

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from PIL import Image
 
 from sciscidata.errors import StorageError
@@ -23,6 +24,7 @@ from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
 from sciscirl.presets import find_preset
+from sciscirl.report import figures
 from sciscirl.report.figures import Series, plot_confusion, plot_lines
 from sciscirl.report.layout import Example, Picture, Section, Table
 from sciscirl.report.report import ReportConfig, render_report, write_report
@@ -78,6 +80,21 @@ class Page(HTMLParser):
 
 def answers(skill=0.5, preset="exp4", n=60, **options):
     return make_predictions(find_preset(preset), n, skill=skill, **options)
+
+
+BLANK = figures._to_png(Figure(figsize=(0.1, 0.1)))
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Draw the pictures of a test. Those of fixtures that tests share are drawn in any case."""
+
+
+@pytest.fixture(autouse=True)
+def blank_pictures(request, monkeypatch) -> None:
+    """Leave the pictures of other tests blank: to draw them takes most of the time of a report."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setattr(figures, "_to_png", lambda _: BLANK)
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +203,7 @@ def test_pictures_lie_beside_the_page_and_are_the_same(report, page):
         assert 200 < height < 1500
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_same_runs_give_the_same_bytes(home, tmp_path):
     one = write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "one.html"))
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.bbox": "tight"}):  # a user's own taste
@@ -498,6 +516,7 @@ def test_whatever_a_text_holds_it_is_text(one, two, three):
     assert "49" not in page.text or "49" in one + two + three
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_picture_shows_what_it_is_given():
     base = {"a": Series(steps=[0, 1], values=[0.1, 0.2])}
     more = {"a": Series(steps=[0, 1], values=[0.1, 0.9])}

@@ -1,0 +1,73 @@
+"""The patches of SkyRL that make its engine cheap on a CPU change no result."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from sciscirl.local_server import server
+from sciscirl.local_server.environment import set_up_environment
+
+#: Runs in the server's interpreter: prints how many results and gradients were compared, and the largest relative
+#: difference between SkyRL's way of applying adapters and ours.
+COMPARE = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import skyrl_process
+
+skyrl_process.mend_typed_dict()
+import jax
+from flax import nnx
+from jax import numpy as jnp
+from skyrl.tx.layers.lora import LoRAEmbed, LoRALinear, LoRAMixin
+
+N_IN, N_OUT, RANK, OWN = 5, 7, 2, jnp.array([2, 0, 1, 2])
+jax.set_mesh(jax.make_mesh((1,), ("tp",), axis_types=(jax.sharding.AxisType.Auto,)))
+keys = iter(jax.random.split(jax.random.key(0), 100))
+options = {"sharding": (None, None), "max_lora_adapters": 3, "max_lora_rank": RANK, "rngs": nnx.Rngs(0)}
+linear = LoRALinear(N_IN, N_OUT, use_bias=False, kernel_init=nnx.initializers.lecun_normal(), **options)
+embed = LoRAEmbed(N_IN, N_OUT, embedding_init=nnx.initializers.normal(), **options)
+for layer in (linear, embed):
+    for weight in (layer.lora_A, layer.lora_B, layer.lora_scaling):
+        weight[...] = jax.random.normal(next(keys), weight.shape)
+asked = [
+    (linear, jax.random.normal(next(keys), (4, 3, N_IN)), OWN),
+    (linear, jax.random.normal(next(keys), (4, N_IN)), OWN),  # tokens of several sequences, as the loss has them
+    (embed, jnp.array([[0, 4], [1, 1], [3, 2], [4, 0]]), OWN),
+]
+
+
+def answers():
+    for layer, x, own in asked:
+        graph, state = nnx.split(layer)
+
+        def loss(state, graph=graph, x=x, own=own):
+            return (nnx.merge(graph, state)(x, own) ** 2).sum()
+
+        leaves = jax.tree.leaves((layer(x, own), jax.grad(loss, allow_int=True)(state)))
+        yield from (leaf for leaf in leaves if leaf.dtype == jnp.float32)
+
+
+theirs = list(answers())
+before = LoRAMixin.apply_lora
+skyrl_process.apply_adapters_cheaply_on_a_cpu()
+assert LoRAMixin.apply_lora is not before
+ours = list(answers())
+print(len(ours), max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in zip(theirs, ours, strict=True)))
+"""
+
+
+@pytest.mark.slow
+def test_adapters_are_applied_as_skyrl_applies_them(server_environment):
+    words = [str(set_up_environment()), "-c", COMPARE, str(server._PROGRAM.parent)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        words, env=environment | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    n_compared, largest = done.stdout.split()[-2:]
+    assert int(n_compared) >= 12
+    assert float(largest) < 1e-5
