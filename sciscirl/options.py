@@ -28,6 +28,8 @@ class RunOptions:
     Attributes:
         preset: the experiment, one of those that ``sciscirl presets`` lists.
         release: the folder of a release.
+        target: the labels that are asked for: disruption, novelty, joint, or an own label of the release, by its name
+            or as "label"; None: the preset's.
         model: the base model, by name or folder; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
@@ -54,6 +56,7 @@ class RunOptions:
 
     preset: str = "baseline"
     release: Folder = "slices/openalex"
+    target: str | None = None
     model: str | None = None
     renderer: str | None = None
     log_path: Folder | None = None

@@ -7,6 +7,7 @@ Values that the notes do not state are marked. The other presets are ours.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from sciscidata._support.terminal import align_columns
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.papers import OwnTarget
 from sciscirl.task.rules import TaskRules
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
@@ -79,6 +81,12 @@ class Preset:
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        if self.adversarial is not None and isinstance(self.rules.target, OwnTarget):
+            msg = (
+                f"preset {self.name!r} challenges answers about disruption and novelty, and the task is the own label "
+                f"{self.rules.target.label.name}. Choose a preset that is not adversarial."
+            )
+            raise SciSciRLError(msg)
         if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
             msg = (
                 f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
@@ -250,4 +258,7 @@ def describe(preset: Preset) -> dict[str, object]:
     rules = {field.name: getattr(preset.rules, field.name) for field in fields(TaskRules)}
     left_out = {"rules", "class_counts", "adversarial"}
     flat: dict[str, object] = {name: value for name, value in (own | rules).items() if name not in left_out}
+    target = preset.rules.target
+    if isinstance(target, OwnTarget):  # so that a run is read without its release
+        flat |= {"target": str(target), "own_label": json.loads(target.to_json())}
     return flat if preset.adversarial is None else flat | {"adversarial": asdict(preset.adversarial)}

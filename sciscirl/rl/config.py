@@ -23,7 +23,7 @@ from sciscirl.options import TrainOptions
 from sciscirl.presets import Preset, choose_opponents, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
 from sciscirl.runs.server_checks import check_weights
-from sciscirl.task.papers import read_split
+from sciscirl.task.papers import choose_target, read_split
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,12 @@ def resolve_preset(options: TrainOptions) -> Preset:
         )
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
+    of_rules: dict[str, Any] = {}
     if options.max_paper_tokens is not None:
-        given["rules"] = replace(preset.rules, max_paper_tokens=options.max_paper_tokens)
+        of_rules["max_paper_tokens"] = options.max_paper_tokens
+    if options.target is not None:
+        of_rules["target"] = choose_target(options.target, options.release)
+    given |= {"rules": replace(preset.rules, **of_rules)} if of_rules else {}
     return replace(preset, **given, adversarial=choose_opponents(preset, options.challenger, options.judge))
 
 

@@ -14,6 +14,7 @@ from sciscirl.options import SftOptions
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.runs.folder import expand_home
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
+from sciscirl.task.papers import choose_target
 
 _OVER_PRESET: Final = ("model", "seed", "batch_size", "learning_rate", "lora_rank", "max_tokens", "interleave")
 _N_SHOWN: Final = 3
@@ -32,7 +33,8 @@ def resolve_preset(options: SftOptions) -> Preset:
     def given(*names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(options, name)) is not None}
 
-    rules = replace(preset.rules, **given("style", "contract", "max_paper_tokens"))
+    target = {} if options.target is None else {"target": choose_target(options.target, options.release)}
+    rules = replace(preset.rules, **given("style", "contract", "max_paper_tokens"), **target)
     # Each paper has one answer, whatever the preset's groups.
     preset = replace(preset, rules=rules, group_size=1, eval_group_size=1)
     return replace(preset, **given(*_OVER_PRESET))
