@@ -143,8 +143,8 @@ class Bill:
                 lost = f", and up to {self._lost / _NANO:g} for answers that did not arrive" if self._lost else ""
                 msg = (
                     f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
-                    f"dollars spent{lost}). Every answer is stored: run again, with the same or a higher limit, and it goes "
-                    "on where it stopped."
+                    f"dollars spent{lost}). Every answer is stored: run again, with the same or a higher limit, and it "
+                    "goes on where it stopped."
                 )
                 raise CostLimitError(msg)
             self._reserved += _nano(price_usd)

@@ -728,8 +728,7 @@ def test_answers_that_are_lost_on_the_way_count_against_the_limit(server, store)
     server.script = lambda path, nth: Reply(fault="lost" if nth < 2 else "")
     with client_of(server, store, max_cost_usd=0.001) as (client, _):
         with pytest.raises(CostLimitError, match=r"and up to 0\.0007 for answers that did not arrive"):
-            for i in range(10):
-                client.fetch(works_request(filter=f"cites:W{i}"))
+            _ = [client.fetch(works_request(filter=f"cites:W{i}")) for i in range(10)]
         assert client.cost_usd == pytest.approx(0.0003)
     assert server.asked.total() == 10  # three requests of three calls each, and one more
 
