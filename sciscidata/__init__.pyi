@@ -17,6 +17,7 @@ from .novelty.config import NoveltyConfig as NoveltyConfig
 from .novelty.wang_novelty import WangConfig as WangConfig
 from .novelty.wang_novelty import compute_wang_novelty as compute_wang_novelty
 from .openalex_api.config import ApiConfig as ApiConfig
+from .own_label import OwnLabel as OwnLabel
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background

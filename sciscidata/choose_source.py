@@ -33,7 +33,7 @@ from sciscidata.plots import plot_comparison
 from sciscidata.release.manifest import NOVELTY_COLUMNS, render_manifest
 from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.open_quotas import Demand
-from sciscidata.sampling.split import BALANCED
+from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import CD_SCORES, CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
 from sciscidata.scoring import join_atypicality
 from sciscidata.sources.labelled import (
@@ -281,7 +281,7 @@ def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) 
     """
     structure, provenance, novelty = tables.structure, tables.provenance, config.novelty
     if not tables.config.recompute:
-        tables.require_published(novelty="novelty_label" in BALANCED[config.split.balance])
+        tables.require_published(novelty="novelty_label" in balanced_columns(config.split, config.label))
         if novelty is None or "z_p10" not in structure.collect_schema():
             structure = join_atypicality(structure, structure, structure, None)
         elif novelty.score == "rank":

@@ -16,8 +16,9 @@ from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.own_label import OwnLabel
 from sciscidata.sampling.eligibility import EligibilityConfig
-from sciscidata.sampling.split import BALANCED, SplitConfig
+from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
@@ -61,6 +62,7 @@ class BuildConfig:
         background: saved null model to score novelty against. None: that of the source's own works.
         thresholds: where one label ends and the next begins.
         eligibility: which works may be drawn.
+        label: a label of your own, beside disruption and novelty. None: there is none.
         split: how many works are drawn, and which classes get equal counts.
         api: how to reach OpenAlex.
         scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
@@ -79,6 +81,7 @@ class BuildConfig:
     background: Path | None = None
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
+    label: OwnLabel | None = None
     split: SplitConfig = field(default_factory=SplitConfig)
     api: ApiConfig = field(default_factory=ApiConfig)
     scores_file: bool = True
@@ -90,6 +93,13 @@ class BuildConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        balanced_columns(self.split, self.label)
+        if self.label is not None and isinstance(self.source, OpenAlexConfig):
+            msg = (
+                "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
+                "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
+            )
+            raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
@@ -113,7 +123,7 @@ class BuildConfig:
         return is_published or isinstance(self.source, LabelledConfig)
 
     def _check_without_novelty(self, reason: str, remedy: str) -> None:
-        if "novelty_label" in BALANCED[self.split.balance]:
+        if "novelty_label" in balanced_columns(self.split, self.label):
             msg = (
                 f"SplitConfig.balance is {self.split.balance!r}, but {reason}, so there are no novelty labels. "
                 f"{remedy}, or set SplitConfig.balance='disruption'."

@@ -210,17 +210,22 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
     return lower_quantile(scores.select("z_median"), share)
 
 
-def count_labels(labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label") -> dict[str, int]:
+def count_labels(
+    labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label", labels: tuple[str, ...] | None = None
+) -> dict[str, int]:
     """Count the works of every class, in label order; nulls are not counted, and a class without a work counts 0.
+
+    ``labels`` are the classes of a column that is not in VOCABULARIES.
 
     Example:
         >>> count_labels(pl.DataFrame({"disruption_label": ["neutral", "neutral", None, "disruptive"]}))
         {'disruptive': 1, 'consolidating': 0, 'neutral': 2}
     """
-    frame = require_columns(labelled, EXAMPLE, frame_name="the labelled frame", stage="count_labels", columns=[column])
+    needed = {column: EXAMPLE.get(column, pl.String())}
+    frame = require_columns(labelled, needed, frame_name="the labelled frame", stage="count_labels")
     counts = frame.group_by(column).len().collect()
     found = dict(zip(counts[column].to_list(), counts["len"].to_list(), strict=True))
-    return {label: found.get(label, 0) for label in VOCABULARIES[column]}
+    return {label: found.get(label, 0) for label in labels or VOCABULARIES[column]}
 
 
 def _require_z(scores: pl.LazyFrame | pl.DataFrame, stage: str) -> pl.LazyFrame:

@@ -19,7 +19,8 @@ from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, 
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.plots import plot_disruption, plot_novelty, plot_novelty_by_year
+from sciscidata.own_label import compute_own_labels, vocabularies
+from sciscidata.plots import plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
@@ -29,6 +30,7 @@ from sciscidata.sampling.eligibility import remark_on_names
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels
+from sciscidata.sources.label_files import find_label_files, read_label_files, state_label_files
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
@@ -98,14 +100,14 @@ def build(config: BuildConfig) -> Release:
             manifest=_describe(config, source.provenance, novelty, result, checks),
             overwrite=config.overwrite,
             scores_file=config.scores_file,
-            extra=lambda folder: _plot_pictures(result, source, config.thresholds, novelty, folder),
+            extra=lambda folder: _plot_pictures(result, source, config, novelty, folder),
         )
 
 
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
-    labelled = _label(source, config.thresholds)
-    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, _data_date(source))
+    labelled = _label(source, config)
+    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, _data_date(source), config.label)
     if source.read_works is not None:
         result = draw_before_text(labelled, source.read_works, rules, names=source.names)
         drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
@@ -118,7 +120,23 @@ def _data_date(source: ScoredSource) -> str | None:
     return dated if isinstance(dated, str) else None
 
 
-def _label(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
+def _label(source: ScoredSource, config: BuildConfig) -> pl.LazyFrame:
+    """Label all works by their scores, and by the own label, if there is one."""
+    scored = _label_by_scores(source, config.thresholds)
+    if config.label is None:
+        return scored
+    columns = [*source.works.collect_schema(), *scored.collect_schema()]
+    files, ids = find_label_files(config.label, config.source, columns)
+    if files:
+        own = read_label_files(config.label, files, ids)
+        source.provenance["label_files"] = state_label_files(files)
+    else:
+        own = compute_own_labels(source.works, scored, config.label)
+    logger.info("%s: %s works have a class", config.label.name, f"{own.height:,}")
+    return scored.join(own.lazy(), on="work_id", how="left")
+
+
+def _label_by_scores(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
     """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
     if source.has_labels:
         return source.scores
@@ -164,9 +182,9 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
     describe_background(config.background, config.novelty)  # refused before any work is read
     with name_steps(*list_steps(config), "write labelled works"), open_source(config) as source:
         begin_step("write labelled works")
-        has_label = pl.any_horizontal(pl.col(*VOCABULARIES).is_not_null())
-        labelled = _label(source, config.thresholds).filter(has_label)
-        return write_labelled(source.works, labelled, config.out, source=source.provenance)
+        has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
+        labelled = _label(source, config).filter(has_label)
+        return write_labelled(source.works, labelled, config.out, source=source.provenance, label=config.label)
 
 
 def write_background(
@@ -243,9 +261,13 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
 
 
 def _plot_pictures(
-    result: Drawn, source: ScoredSource, thresholds: LabelThresholds, novelty: dict[str, Any] | None, folder: Path
+    result: Drawn, source: ScoredSource, config: BuildConfig, novelty: dict[str, Any] | None, folder: Path
 ) -> None:
     """Draw the pictures of a release; those of novelty only where a work has a score."""
+    thresholds, label = config.thresholds, config.label
+    if label is not None:
+        found = result.counts["eligible"][label.name], count_labels(result.drawn, label.name, label.classes)
+        plot_label(label, *found, data=source.provenance, path=folder / "label.png")
     if source.plot_comparison is not None:
         source.plot_comparison(folder / "comparison.png")
     disruption, atypicality = (
@@ -275,6 +297,7 @@ def _describe(
     return {
         "source": provenance,
         **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},
+        **({} if config.label is None else {"label": config.label.stated()}),
         "atypicality": novelty,
         "counts": result.counts,
         "diagnostics": [check.stated() for check in checks],

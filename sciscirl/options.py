@@ -15,7 +15,7 @@ from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import CHANGES, LossName, Preset, find_preset, lay_over
 from sciscirl.runs.local_model import Precision, Quantization
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import TargetName
+from sciscirl.task.papers import choose_target
 
 Temperature = Annotated[float, Meta(ge=0)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
@@ -34,7 +34,8 @@ class TaskOptions:
     """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
 
     Attributes:
-        target: the labels that are asked for; None: the preset's.
+        target: the labels that are asked for: disruption, novelty, joint, or an own label of the release, by its name
+            or as "label"; None: the preset's.
         style: the prompt: plain, ontology, checklist, or one of your own; None: the preset's.
         contract: the keys of an answer; None: the preset's.
         reward: a name in the table of rewards; None: the preset's. The next options change its numbers.
@@ -55,7 +56,7 @@ class TaskOptions:
         SciSciRLError: on construction, if a value is impossible.
     """
 
-    target: TargetName | None = None
+    target: str | None = None
     style: str | None = None
     contract: ContractName | None = None
     reward: str | None = None
@@ -330,6 +331,8 @@ def resolve_preset(
         if (value := getattr(options, one.name)) is not None
     }
     changes = {name: value for name, value in given.items() if name in CHANGES}
+    if "target" in changes:
+        changes["target"] = choose_target(given["target"], given["release"])
     for name in ("class_weights", "loss_fn_config"):
         if name in given:
             changes[name] = tuple(_read_pair(name, pair) for pair in given[name])

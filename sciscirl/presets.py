@@ -7,6 +7,7 @@ Values that the notes do not state are marked. The other presets are ours. A pre
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -21,7 +22,7 @@ from sciscidata._support.validate import PositiveInt, Share, check_fields, check
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
-from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
@@ -150,6 +151,12 @@ class Preset:
         if not self.kl_penalty_coef and (self.kl_reference != BASE or self.kl_discount):
             name = "kl_discount" if self.kl_reference == BASE else "kl_reference"
             msg = f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
+            raise SciSciRLError(msg)
+        if self.adversarial is not None and isinstance(self.rules.target, OwnTarget):
+            msg = (
+                f"preset {self.name!r} challenges answers about disruption and novelty, and the task is the own label "
+                f"{self.rules.target.label.name}. Choose a preset that is not adversarial."
+            )
             raise SciSciRLError(msg)
         if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
             msg = (
@@ -504,7 +511,7 @@ def _with_reward(preset: Preset, table: RewardTable) -> Preset:
 
 def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
     """Refuse numbers of a reward that no paper of the task can meet."""
-    labels = [label for column in TARGETS[preset.rules.target] for label in VOCABULARIES[column]]
+    labels = [label for words in list_labels(preset.rules.target).values() for label in words]
     table = preset.rules.table
     strange = [label for label, _ in table.class_weights if label not in labels]
     if "class_weights" in numbers and strange:
@@ -599,7 +606,7 @@ def find_alias(name: str) -> str:
 
 def _flatten(preset: Preset) -> dict[str, object]:
     own: dict[str, object] = {one.name: getattr(preset, one.name) for one in fields(Preset) if one.name != "rules"}
-    own |= {name: getattr(preset.rules, name) for name in _OF_RULES}
+    own |= {name: getattr(preset.rules, name) for name in _OF_RULES} | {"target": str(preset.rules.target)}
     own["loss_fn_config"] = dict(preset.loss_fn_config)
     return own | {"adversarial": preset.adversarial and asdict(preset.adversarial)}
 
@@ -620,9 +627,13 @@ def describe(preset: Preset) -> dict[str, object]:
 def describe_rules(rules: TaskRules) -> dict[str, object]:
     """Return labels, contract, prompt and reward in JSON types, the two with their texts and numbers."""
     table = {name: getattr(replace(rules, class_counts=()).table, name) for name in NUMBERS}
-    prompt = rules.prompt
+    prompt, target = rules.prompt, rules.target
+    # So that a run is read without its release.
+    own = {"own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
     return {
         **{name: getattr(rules, name) for name in _OF_RULES},
+        "target": str(target),
+        **own,
         "prompt_sha256": prompt.sha256,
         "reward_table": table | {"class_weights": dict(table["class_weights"])},
         "prompt": {"system": prompt.system, "user": prompt.user},
@@ -642,6 +653,8 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
     rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
+    if settings.get("own_label") is not None:
+        rules["target"] = read_own_target(settings["own_label"])
     style, reward = rules.get("style", preset.rules.style), rules.get("reward", preset.rules.reward)
     if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
         rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})

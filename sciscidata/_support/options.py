@@ -175,6 +175,8 @@ def read_texts(docstring: str | None) -> dict[str, str]:
 def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint], str]) -> list[Option]:
     """List the options of a configuration class, in the order of its fields, without fields that are configurations.
 
+    Fields with the metadata ``python_only`` are left out too: they hold what no text can say.
+
     ``name_flag`` makes a flag of section, name and hint.
     """
     from sciscidata._support.validate import field_hints
@@ -182,6 +184,8 @@ def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint],
     texts, hints = read_texts(kind.__doc__), field_hints(kind)
     options: list[Option] = []
     for field in dataclasses.fields(kind):
+        if field.metadata.get("python_only"):
+            continue
         hint, default = hints[field.name], field.default
         if field.default_factory is not dataclasses.MISSING:
             default = dataclasses.MISSING if hint.configurations else field.default_factory()

@@ -202,7 +202,11 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     elif isinstance(value, os.PathLike) and hint.kinds == [str]:
         given = os.fspath(value)
     try:
-        if hint.configurations:
+        if hint.choices and hint.kinds and all(isinstance(kind, type) and str in kind.__bases__ for kind in hint.kinds):
+            # One of some words, or an object that stands for another: msgspec knows no such union.
+            is_object = isinstance(value, tuple(hint.kinds))
+            converted = value if is_object else msgspec.convert(given, Literal[*hint.choices])
+        elif hint.configurations:
             converted = value if isinstance(value, tuple(hint.kinds)) or (value is None and hint.optional) else _WRONG
         else:
             converted = msgspec.convert(given, hint.whole, dec_hook=_make_path)

@@ -254,7 +254,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "label every work of a source, instead of drawing some of them",
         _export,
         "sciscidata export --corpus corpora/openalex --out labelled",
-        sections=(*_FILES, "corpus", "cd", "novelty", "thresholds"),
+        sections=(*_FILES, "corpus", "cd", "novelty", "thresholds", "label"),
         top=("source", "out", "novelty", "background", "cache_dir"),
         main=(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background", "--out"),
         writes="folder to write",

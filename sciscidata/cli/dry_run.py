@@ -16,7 +16,7 @@ from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.eligibility import chosen_names, remark_on_names
 from sciscidata.sampling.open_quotas import Demand
-from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, quota_cells
+from sciscidata.sampling.split import balanced_columns, class_quotas, quota_cells
 from sciscidata.scoring import compute_labels
 from sciscidata.sources.labelled import LabelledConfig, find_labelled_files
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
@@ -75,22 +75,23 @@ def describe_plan(config: BuildConfig) -> list[str]:
         n_chosen, remarks = _count_chosen(config)
         classes = _describe_classes(config, amount if n_chosen is None else amount._replace(works=n_chosen))
         lines = [f"would read: {amount.line}", *remarks, *classes, _describe_time(amount)]
-    lines.insert(1, f"would draw: {_describe_draw(config.split)}")
+    lines.insert(1, f"would draw: {_describe_draw(config)}")
     state = "which exists" if config.out.exists() else "which is new"
     return [*lines, f"would write: {shown(config.out)}, {state}; nothing was written"]
 
 
-def _quotas(split: SplitConfig) -> dict[str, int]:
+def _quotas(config: BuildConfig) -> dict[str, int]:
     """Return how many works of each class are drawn; of pairs of labels, both words."""
-    cells = quota_cells(BALANCED[split.balance]) if BALANCED[split.balance] else []
+    split, columns = config.split, balanced_columns(config.split, config.label)
+    cells = quota_cells(columns, config.label) if columns else []
     return {
         " and ".join(cell): sum(class_quotas(size, cells)[cell] for size in split.groups.values()) for cell in cells
     }
 
 
-def _describe_draw(split: SplitConfig) -> str:
-    quotas = _quotas(split)
-    *first, last = [f"{size:,} {name}" for name, size in split.sizes.items()]
+def _describe_draw(config: BuildConfig) -> str:
+    quotas = _quotas(config)
+    *first, last = [f"{size:,} {name}" for name, size in config.split.sizes.items()]
     return f"{', '.join(first)} and {last} works{': ' * bool(quotas)}{_list_counts(quotas)}"
 
 
@@ -145,7 +146,7 @@ def _count_chosen(config: BuildConfig) -> tuple[int | None, list[str]]:
 
 def _describe_classes(config: BuildConfig, amount: _Amount) -> list[str]:
     """Say how many works each class is likely to give, before the filters: counted where scores are published."""
-    source, quotas = config.source, _quotas(config.split)
+    source, quotas = config.source, _quotas(config)
     if isinstance(source, SciSciNetConfig) and not source.recompute and "://" not in str(source.folder):
         tables = scan_sciscinet(source)
         with reading(tables.tables):

@@ -29,6 +29,7 @@ from sciscidata.errors import InputNotFoundError, ReleaseExistsError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.novelty.background import read_background
+from sciscidata.own_label import stated_label
 from sciscidata.plots import plot_by_field, plot_by_year, plot_disruption, plot_works
 from sciscidata.plots.figure import name_data
 from sciscidata.records.ids import ORIGINAL_ID
@@ -170,12 +171,16 @@ def _describe_release(path: Path) -> _Page:
     tables = [tabulate_classes(manifest, "disruption_label")]
     if manifest["novelty"]["available"]:
         tables.append(tabulate_classes(manifest, "novelty_label"))
+    label = stated_label(manifest)
+    if label is not None:
+        tables.append(tabulate_classes(manifest, label.name))
     if "filters" in manifest.get("counts", {}):
         tables.insert(0, tabulate_filters(manifest))
     remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remark_on_release(manifest))
     stored = [_show_stored((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
     # The same number of each class first: the order within a class is that of the draw.
-    rank = pl.int_range(pl.len()).over("disruption_label").alias("rank")
+    column = label.name if label is not None and manifest["split"]["balance"] == "label" else "disruption_label"
+    rank = pl.int_range(pl.len()).over(column).alias("rank")
     examples = works.with_columns(rank).sort("rank", maintain_order=True)
     files = [(name, f"{facts['bytes']:,}", facts["sha256"]) for name, facts in manifest["files"].items()]
     *first, last = [f"{frame.height:,} {split}" for split, frame in frames.items()]
@@ -376,6 +381,8 @@ def _example(work: Mapping[str, Any]) -> str:
     labels = [str(work[column]) for column in VOCABULARIES if work.get(column) in VOCABULARIES[column]]
     colour = f' style="border-color: var(--{labels[0]})"' if labels else ""
     tags = ", ".join(f'<b style="color: var(--{label})">{label}</b>' for label in labels)
+    own = [str(word) for name, word in work.items() if name.endswith("_label") and name not in VOCABULARIES and word]
+    tags += "".join(f", <b>{_text(word)}</b>" for word in own)
     line = " · ".join(_text(fact) for fact in facts if fact is not None)
     abstract = work["abstract"]
     body = ""

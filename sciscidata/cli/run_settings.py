@@ -84,6 +84,12 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         ConfigError: it was drawn from a Corpus of Python, and ``given`` names no source.
     """
     manifest = read_old_manifest(path)
+    if "expression" in (manifest.get("label") or {}):
+        msg = (
+            f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "
+            "Python, with its OwnLabel."
+        )
+        raise ConfigError(msg)
     try:
         source = manifest["source"]
         kind = _kind_of(source)
@@ -110,6 +116,9 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         has_novelty = bool(novelty) or (kind == "labelled" and manifest["novelty"]["available"])
         parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
         parts |= {"novelty": novelty} if novelty else {}
+        # An expression of Python cannot be read back, and the names of files are no paths: flags give these.
+        if "sql" in (label := manifest.get("label", {})) or "column" in label:
+            parts["label"] = {name: value for name, value in label.items() if name in field_hints(SECTIONS["label"])}
         made: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in parts.items()}
         novelty_off: dict[str, Any] = {} if has_novelty else {"novelty": None}
         config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)

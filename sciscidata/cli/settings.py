@@ -48,7 +48,13 @@ _WHOLE_FLAGS: Final = ("works", "citations")
 #: Every name that a section has, some of them twice, and those of flags that are not settings.
 _NAMES: Final = [
     *("version", "help", "config", "texts"),
-    *(name for key, kind in SECTIONS.items() for name in field_hints(kind) if (key, name) not in _OTHER_FLAGS),
+    *(
+        name
+        for key, kind in SECTIONS.items()
+        if key != "label"
+        for name in field_hints(kind)
+        if (key, name) not in _OTHER_FLAGS
+    ),
     *(name for name, _ in _BASES.values()),
 ]
 
@@ -57,7 +63,8 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
     ``--labelled`` names labelled files, because ``--input`` names records; ``--only-field`` and ``--only-venue`` are
-    filters, because ``--field`` and ``--venue`` name columns.
+    filters, because ``--field`` and ``--venue`` name columns. Flags of an own
+    label begin with ``--label``.
 
     Example:
         >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
@@ -67,6 +74,8 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
         return _OTHER_FLAGS[section, name]
     if name == "folder":
         return f"--{section}"
+    if section == "label":
+        return f"--label-{name}"
     if name in _WHOLE_FLAGS:
         return f"--{name}"
     prefix = f"{section}-" if section not in _SHORT and (_NAMES.count(name) > 1 or name in _NAMES[:4]) else ""
@@ -155,7 +164,9 @@ def resolve(settings: Settings) -> BuildConfig:
             raise no_effect(SECTIONS[section], given[section], f"the source is {source}", remedy)
     # The settings of a source that is not read may be wrong: those of the API come from the environment too.
     parts: dict[str, Any] = {
-        section: _make(section, given.get(section, {})) for section in SECTIONS if section not in of_sources
+        section: _make(section, given.get(section, {}))
+        for section in SECTIONS
+        if section not in of_sources and (section != "label" or given.get(section))
     }
     if source == "openalex":
         parts["api"] = _make("api", given.get("api", {}))

@@ -18,8 +18,8 @@ from sciscidata._support.terminal import discard, printable
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
-from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.novelty.background import Background, read_background
+from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
 from sciscidata.release.release import Release, read_release
@@ -64,6 +64,11 @@ def print_release(release: Release) -> None:
             _print_null_model(console, manifest.get("atypicality"))
         else:
             console.print("novelty fields: null in every row")
+        label = stated_label(manifest)
+        if label is not None:
+            console.print(tabulate_classes(manifest, label.name))
+            for word, meaning in label.meanings.items():
+                console.print(f"  {word}: {meaning}")
         for remark in remark_on_release(manifest):
             console.print(f"warning: {remark}", style="bold")
         _print_place(console, "release", release.folder)
@@ -161,7 +166,9 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
     """Tabulate how many works each filter removed, and of which class, without filters that removed none."""
     counts: dict[str, int] = manifest["counts"]["filters"]
     removed: dict[str, Any] = manifest["counts"].get("removed", {})
-    labels = VOCABULARIES["disruption_label"] if removed else ()
+    words, balance = vocabularies(stated_label(manifest)), manifest.get("split", {}).get("balance")
+    column = [*words][-1] if balance == "label" else "disruption_label"
+    labels = words[column] if removed else ()
     values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
     table = Table(
         title="which works may be drawn (what each filter removed)", title_justify="left", box=None, pad_edge=False
@@ -171,12 +178,12 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
 
     def cells(stage: str) -> list[str]:
-        return [f"{manifest['counts'][stage]['disruption_label'][label]:,}" for label in labels]
+        return [f"{manifest['counts'][stage][column][label]:,}" for label in labels]
 
     table.add_row("read", f"{counts['works']:,}", *cells("scored"))
     for name, note in _FILTER_NOTES.items():
         if counts.get(name):
-            found = removed.get(name, {}).get("disruption_label", {})
+            found = removed.get(name, {}).get(column, {})
             costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
             table.add_row(f"  {note.format_map(values)}", f"-{counts[name]:,}", *costs)
     table.add_row("eligible", f"{counts['eligible']:,}", *cells("eligible"))
@@ -187,12 +194,13 @@ def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
     """Count the works of each class: all scored ones, the eligible ones, and those of each split."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
-    for label in (*VOCABULARIES[column], "all"):
+    labels = vocabularies(stated_label(manifest))[column]
+    for label in (*labels, "all"):
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
     for name, found in (stages | {split: manifest["class_counts"][split] for split in list_splits(manifest)}).items():
-        numbers = [found[column][label] for label in VOCABULARIES[column]]
+        numbers = [found[column][label] for label in labels]
         table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table
 

@@ -35,15 +35,25 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may succeed later: after ``wait_s``, if the server asks for that. ``answer`` may be a part."""
+    """The same request may succeed later: after ``wait_s``, if the server asks for that. ``answer`` may be a part.
+
+    ``is_lost``: the server may have answered, and charged for it, but nothing arrived.
+    """
 
     def __init__(
-        self, reason: str, *, answer: Answer | None = None, wait_s: float = 0.0, is_too_fast: bool = False
+        self,
+        reason: str,
+        *,
+        answer: Answer | None = None,
+        wait_s: float = 0.0,
+        is_too_fast: bool = False,
+        is_lost: bool = False,
     ) -> None:
         super().__init__(reason)
         self.answer = answer
         self.wait_s = wait_s
         self.is_too_fast = is_too_fast
+        self.is_lost = is_lost
 
 
 def how_to_get_a_key() -> str:

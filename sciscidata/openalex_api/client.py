@@ -224,9 +224,9 @@ class OpenAlexClient:
             answer = without_timing(connection.get(request.key))
         except BaseException as error:
             # The head may have arrived, and it states the cost.
-            partial = error.answer if isinstance(error, TryAgainError) else None
+            partial, is_lost = (error.answer, error.is_lost) if isinstance(error, TryAgainError) else (None, False)
             self._was_reached |= partial is not None
-            self._bill.settle(price, partial)
+            self._bill.settle(price, partial, is_lost=is_lost)
             raise
         self._was_reached = True
         cost = self._bill.settle(price, answer)

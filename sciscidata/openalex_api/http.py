@@ -19,6 +19,8 @@ from sciscidata.storage.decompression import decompress, open_gzip
 
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+#: Errors before anything was sent, so that the server cannot have charged for the call.
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: Variables of the environment that httpx and OpenSSL read.
 _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslkeylogfile"})
@@ -122,7 +124,8 @@ class Connection:
                     is_late = self._clock() > deadline
         except (httpx.HTTPError, httpx.StreamError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise TryAgainError(self._shown(msg), answer=head) from None  # it may quote a Location
+            is_lost = head is None and not isinstance(error, _NEVER_SENT)
+            raise TryAgainError(self._shown(msg), answer=head, is_lost=is_lost) from None  # it may quote a Location
         except UnicodeError:  # in a host's name; base_url itself was checked
             msg = (
                 "The name of a host is impossible: of a proxy, or of a redirect by OpenAlex. Correct HTTPS_PROXY and "

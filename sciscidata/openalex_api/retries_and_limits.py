@@ -121,7 +121,7 @@ class Bill:
         self._limit = limit_usd
         self._watcher: Callable[[float], None] | None = None
         self._lock = threading.Lock()
-        self._spent = self._reserved = 0
+        self._spent = self._reserved = self._lost = 0
         self.n_calls = 0
         self.remaining_usd: float | None = None
 
@@ -138,21 +138,24 @@ class Bill:
     def reserve(self, price_usd: float) -> float:
         """Reserve the price of a call, so that simultaneous calls cannot overspend together; return it."""
         with self._lock:
-            if self._limit is not None and self._spent + self._reserved + _nano(price_usd) > _nano(self._limit):
+            at_most = self._spent + self._reserved + self._lost + _nano(price_usd)
+            if self._limit is not None and at_most > _nano(self._limit):
+                lost = f", and up to {self._lost / _NANO:g} for answers that did not arrive" if self._lost else ""
                 msg = (
                     f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
-                    "dollars spent). Every answer is stored: run again, with the same or a higher limit, and it goes "
-                    "on where it stopped."
+                    f"dollars spent{lost}). Every answer is stored: run again, with the same or a higher limit, and it "
+                    "goes on where it stopped."
                 )
                 raise CostLimitError(msg)
             self._reserved += _nano(price_usd)
             self.n_calls += 1
         return price_usd
 
-    def settle(self, price_usd: float, answer: Answer | None) -> float:
+    def settle(self, price_usd: float, answer: Answer | None, *, is_lost: bool = False) -> float:
         """Replace a reserved price by the real cost, and return that.
 
-        An answer that states no cost takes the reserved price if it is good; an error or a missing answer is free.
+        An answer that states no cost takes the reserved price if it is good; an error or a missing answer is free. The
+        server may have charged for an answer that was lost on the way, so its price still counts against the limit.
         """
         stated = read_cost(answer) if answer else None
         at_list_price = price_usd if answer and answer.status == 200 else 0.0
@@ -161,6 +164,7 @@ class Bill:
         with self._lock:
             self._reserved -= _nano(price_usd)
             self._spent += _nano(cost)
+            self._lost += _nano(price_usd) if is_lost else 0
             if remaining is not None:
                 self.remaining_usd = remaining
             if self._watcher:

@@ -7,6 +7,7 @@ from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
 from sciscidata.plots.groups import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
+from sciscidata.plots.own_label import plot_label
 
 __all__ = [
     "Look",
@@ -15,6 +16,7 @@ __all__ = [
     "plot_comparison",
     "plot_disruption",
     "plot_drawn",
+    "plot_label",
     "plot_novelty",
     "plot_novelty_by_year",
     "plot_uzzi_cells",

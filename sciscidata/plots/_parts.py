@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import polars as pl
 
-from sciscidata.plots.figure import COLOURS
+from sciscidata.plots.figure import COLOURS, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def draw_classes(
     """Draw the class counts side by side, each bar with its number; the title counts drawn works without a label."""
     positions = np.arange(len(labels))
     for offset, counts, alpha in ((-0.2, eligible, 0.4), (0.2, drawn, 1.0)):
-        colours = [COLOURS[label] for label in labels]
+        colours = [COLOURS.get(label, INK) for label in labels]
         bars = axes.bar(positions + offset, [counts[label] for label in labels], 0.38, color=colours, alpha=alpha)
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=6, padding=1)
     axes.set_xticks(positions, labels)

@@ -73,7 +73,7 @@ def plot_by_year(
     Args:
         labelled: ``publication_year``, the column of the label and the score, one row per work. Rows without a label
             or without a score do not count in its panel.
-        label: one of the labels of EXAMPLE; "" leaves out the panel.
+        label: one of the labels of EXAMPLE, or a class of your own label; "" leaves out the panel.
         score: ``cd_index``, ``novelty_score`` or ``conventionality_score``; "" leaves out the panel.
         few: a year with fewer works is shown as unsure.
         complete_until: last year whose citation window is complete; later years are shown as unsure. None: all are.
@@ -261,7 +261,7 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
 
 def _summarise(labelled: pl.LazyFrame | pl.DataFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
     """Count works, labels and scores of each group: ``n``, ``n_labelled``, ``n_label``, ``share``, ``mean``, ``sd``."""
-    column = _label_column(label)
+    column = _label_column(label, labelled)
     if score and score not in _SCORES:
         msg = f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}"
         raise ConfigError(msg)
@@ -269,7 +269,8 @@ def _summarise(labelled: pl.LazyFrame | pl.DataFrame, by: str, label: str, score
         msg = "there is nothing to show. Name a label, a score, or both."
         raise ConfigError(msg)
     needed = [by, *([column] if column else []), *([score] if score else [])]
-    rows = require_columns(labelled, EXAMPLE, frame_name="the labelled works", stage=stage, columns=needed)
+    known_types = {column: pl.String(), **EXAMPLE}
+    rows = require_columns(labelled, known_types, frame_name="the labelled works", stage=stage, columns=needed)
     value = pl.col(score).fill_nan(None) if score else pl.lit(None, pl.Float64)
     known = pl.col(column) if column else pl.lit(None, pl.String)
     facts = rows.select(by, known.alias("label"), value.alias("value"))
@@ -310,10 +311,17 @@ def _describe_hidden(hidden: dict[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _label_column(label: str) -> str:
+def _label_column(label: str, labelled: pl.LazyFrame | pl.DataFrame) -> str:
+    """Find the column that holds a label: of those that every release has, else an own one of these works."""
     if not label:
         return ""
     found = next((column for column, words in VOCABULARIES.items() if label in words), None)
+    if found is None and isinstance(labelled, pl.LazyFrame | pl.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]
+        schema = labelled.lazy().collect_schema()
+        own = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
+        own = [name for name in own if schema[name] == pl.String]
+        held = {name: labelled.lazy().select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
+        found = next((name for name, rows in held.items() if rows.collect(engine="streaming").height), None)
     if found is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]
         msg = f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}"
@@ -335,7 +343,7 @@ def _estimate(
         n = groups["n_labelled"].to_numpy()
         low, high = wilson_interval(facts["n_label"], n)
         sure = n >= few, (n >= few) & is_complete
-        series.append(_Series(f"share {label}", COLOURS[label], True, n, facts["share"], low, high, *sure))
+        series.append(_Series(f"share {label}", COLOURS.get(label, INK), True, n, facts["share"], low, high, *sure))
     if score:
         n = groups["n_scored"].to_numpy()
         low, high = mean_interval(facts["mean"], facts["sd"], n)

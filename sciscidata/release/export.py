@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import keyword
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping
@@ -20,7 +21,7 @@ from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
-from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target
@@ -41,7 +42,7 @@ class LabelLookup:
     ``labelled``, one row per work, is collected immediately: ``work_id``, ``cd_index`` and ``disruption_label``, and
     the novelty columns of EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError
     says that a column is missing or mistyped, or a label is not in its vocabulary; a WorkIdError, that a work is named
-    twice.
+    twice. ``label`` is the own label of the works, if they have one.
 
     Example:
         >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
@@ -50,11 +51,12 @@ class LabelLookup:
         'disruption_label': 'neutral', 'novelty_label': None}
     """
 
-    def __init__(self, labelled: pl.LazyFrame | pl.DataFrame) -> None:
-        kept = check_labelled(labelled)
+    def __init__(self, labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> None:
+        kept = check_labelled(labelled, label)
+        self._words = vocabularies(label)
         there = kept.collect_schema()
         columns = [pl.col(name).fill_null(float("nan")) for name in _SCORES if name in there]
-        columns += [_encode(name, words) for name, words in VOCABULARIES.items() if name in there]
+        columns += [_encode(name, words) for name, words in self._words.items() if name in there]
         rows = kept.drop_nulls("work_id").select("work_id", *columns).collect(engine="streaming")
         ids = rows.drop_in_place("work_id").to_numpy()
         is_sorted = bool((ids[1:] > ids[:-1]).all())
@@ -68,7 +70,7 @@ class LabelLookup:
         if twice.size:
             msg = f"{_STAGE}: the labelled frame names W{self._ids[twice[0]]} twice. Keep one row for each work."
             raise WorkIdError(msg)
-        for name, words in VOCABULARIES.items():
+        for name, words in self._words.items():
             if (self._columns.get(name, ids[:0]) == _UNKNOWN).any():
                 msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(words)}, or null."
                 raise SchemaMismatchError(msg)
@@ -85,25 +87,26 @@ class LabelLookup:
         inside = places < len(self._ids)
         found[inside] = self._ids[places[inside]] == wanted[inside]
         places = places[found]
-        columns = [self._look_up(name, places) for name in (*_SCORES, *VOCABULARIES)]
+        columns = [self._look_up(name, places) for name in (*_SCORES, *self._words)]
         return (works if found.all() else works.filter(found)).with_columns(columns)
 
     def _look_up(self, name: str, places: npt.NDArray[np.int64]) -> pl.Series:
         if name not in self._columns:
             return pl.repeat(None, len(places), dtype=EXAMPLE[name], eager=True).alias(name)
         values = self._columns[name][places]
-        if name not in VOCABULARIES:
+        if name not in self._words:
             return pl.Series(name, values + 0.0).fill_nan(None)
-        words = VOCABULARIES[name]
+        words = self._words[name]
         rows = np.where(values == _NONE, len(words), values).astype(np.uint32)
         return pl.Series(name, [*words, None], pl.String).gather(rows)
 
 
-def check_labelled(labelled: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
+def check_labelled(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> pl.LazyFrame:
     """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read."""
-    needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **EXAMPLE}
+    needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **example_schema(label)}
     names = {"frame_name": "the labelled frame", "stage": _STAGE}
-    frame = require_columns(labelled, needed, **names, columns=_NEEDED)
+    columns = _NEEDED if label is None else (*_NEEDED, label.name)
+    frame = require_columns(labelled, needed, **names, columns=columns)
     there = frame.collect_schema()
     return require_columns(frame, needed, **names, columns=[name for name in NOVELTY_COLUMNS if name in there])
 
@@ -127,12 +130,14 @@ def write_labelled(
     folder: str | Path,
     *,
     source: Mapping[str, Any] | None = None,
+    label: OwnLabel | None = None,
     n_threads: int | None = None,
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
-    ``labelled.json`` is the report, with ``source`` in it, which is also returned. Both appear whole or not at all.
+    ``labelled.json`` is the report, with ``source`` in it, which is also returned. An own label of the works
+    (``label``) follows after the columns of EXAMPLE, and is described in the report. Both appear whole or not at all.
     Texts pass through in batches. The bytes do not depend on ``n_threads``.
 
     Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
@@ -153,34 +158,33 @@ def write_labelled(
     folder = real_path(folder)
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
     columns = [*_FROM_WORKS, *({ORIGINAL_ID} & {*texts.collect_schema()})]
-    check_labelled(labelled)
+    check_labelled(labelled, label)
     check_target(folder, can_replace=False)
     digest = hashlib.sha256()
-    classes = {column: dict.fromkeys((*words, None), 0) for column, words in VOCABULARIES.items()}
+    classes = {column: dict.fromkeys((*words, None), 0) for column, words in vocabularies(label).items()}
     n_rows = n_bytes = 0
     with (
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
         progress_bar("write labelled works", unit="works") as advance,
-        closing(_render(texts.select(columns), LabelLookup(labelled), n_threads)) as rendered,
+        closing(_render(texts.select(columns), LabelLookup(labelled, label), label, n_threads)) as rendered,
     ):
         for batch in rendered:
             file.write(batch.lines)
             digest.update(batch.lines)
             n_rows, n_bytes = n_rows + batch.n_rows, n_bytes + len(batch.lines)
             for column, counts in batch.classes.items():
-                for label, count in counts.items():
-                    classes[column][label] += count
+                for word, count in counts.items():
+                    classes[column][word] += count
             advance(batch.n_rows)
         file.close()
         report: dict[str, Any] = {
             "rows": n_rows,
-            "classes": {
-                column: {label or "null": n for label, n in found.items()} for column, found in classes.items()
-            },
+            "classes": {column: {word or "null": n for word, n in found.items()} for column, found in classes.items()},
             "bytes": n_bytes,
             "sha256": digest.hexdigest(),
             "source": dict(source or {}),
+            **({} if label is None else {"label": label.stated()}),
         }
         text = json.dumps({**report, **BLANK_SEAL}, indent=2, ensure_ascii=False)
         (unfinished / REPORT).write_bytes(seal_text(f"{text}\n"))
@@ -193,6 +197,7 @@ class _Report(msgspec.Struct):
     bytes: int
     sha256: str
     source: dict[str, Any]
+    label: dict[str, Any] | None = None
 
 
 def read_labelled(folder: str | Path) -> dict[str, Any]:
@@ -204,6 +209,8 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
     try:
         content = read_whole(Path(folder) / REPORT)
         report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
+        if report["label"] is None:
+            del report["label"]
     except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
         msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
         raise InputNotFoundError(msg) from error
@@ -238,14 +245,11 @@ def verify_labelled(folder: str | Path) -> dict[str, Any]:
     return report
 
 
-class _Labels(msgspec.Struct):
-    disruption_label: str | None
-    novelty_label: str | None
-
-
 def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """Count rows, and works by label; both None where a line is no row."""
-    decoder, n_rows = msgspec.json.Decoder(_Labels), 0
+    # A key that is no name of a field is no column of ours, and no row has it.
+    names = [(name, str | None) for name in stated if name.isidentifier() and not keyword.iskeyword(name)]
+    decoder, n_rows = msgspec.json.Decoder(msgspec.defstruct("Labels", names)), 0
     classes: dict[str, dict[str, int]] = {column: dict.fromkeys(labels, 0) for column, labels in stated.items()}
     try:
         with path.open("rb") as file:
@@ -266,14 +270,17 @@ class _Batch(NamedTuple):
     classes: dict[str, dict[str | None, int]]
 
 
-def _render(works: pl.LazyFrame, labelled: LabelLookup, n_threads: int | None) -> Generator[_Batch]:
+def _render(
+    works: pl.LazyFrame, labelled: LabelLookup, label: OwnLabel | None, n_threads: int | None
+) -> Generator[_Batch]:
     """Render batches on several threads, a few at a time, and give them in order."""
     n_threads = n_threads or pl.thread_pool_size()
+    names, words = example_schema(label).names(), vocabularies(label)
 
     def render(rows: pl.DataFrame) -> _Batch:
         rows = labelled.add_to(rows)
-        rows = rows.with_columns(released_id(ORIGINAL_ID in rows.columns)).select(EXAMPLE.names())
-        classes = {name: dict(rows[name].value_counts().rows()) for name in VOCABULARIES}
+        rows = rows.with_columns(released_id(ORIGINAL_ID in rows.columns)).select(names)
+        classes = {name: dict(rows[name].value_counts().rows()) for name in words}
         return _Batch(render_lines(rows), rows.height, classes)
 
     with closing(_batches(works)) as batches:

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
-from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.label_thresholds import LabelThresholds, count_labels
+from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.sampling.eligibility import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
@@ -27,7 +28,7 @@ DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet
 #: What the scores follow from, in every release but those made without it, and before it was known.
 SCORES_FILE: Final = "scores.parquet"
 #: What ``build`` adds to them, each where there is something to draw.
-PICTURES: Final = ("comparison.png", "disruption.png", "novelty.png", "novelty_by_year.png")
+PICTURES: Final = ("comparison.png", "disruption.png", "label.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
 
 _SELF_HASH: Final = "manifest_sha256"
@@ -68,7 +69,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
     """
     whole = {
         **_without_later_options(stated),
-        **describe_examples(examples),
+        **describe_examples(examples, stated_label(stated)),
         "format_version": FORMAT_VERSION,
         "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
@@ -117,6 +118,7 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
         msg = f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it."
         raise ConfigError(msg)
     read_settings(manifest)
+    stated_label(manifest)
     render_manifest(manifest)
 
 
@@ -170,7 +172,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | None = None) -> dict[str, Any]:
     r"""Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again.
 
     ``sides`` has the rows of each split, and the SHA-256 of the ids in order, joined by ``\n``; ``class_counts`` the
@@ -189,7 +191,8 @@ def describe_examples(examples: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
             for split, frame in examples.items()
         },
         "class_counts": {
-            split: {column: count_labels(frame, column) for column in VOCABULARIES} for split, frame in examples.items()
+            split: {column: count_labels(frame, column, words) for column, words in vocabularies(label).items()}
+            for split, frame in examples.items()
         },
         "novelty": novelty,
     }

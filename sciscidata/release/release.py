@@ -24,6 +24,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
+from sciscidata.own_label import OwnLabel, example_schema, stated_label
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import (
     MANIFEST,
@@ -173,11 +174,11 @@ def write_release(
     the counts or z that the scores follow from. The texts of the drawn works are read from ``works`` (WORKS).
 
     ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
-    LabelThresholds and SplitConfig), which verification needs, and anything else that should be on record; no absolute
-    paths. ``overwrite`` replaces an existing release.
-    Any other folder is never replaced: one with a link, or with a file that is not one of these or of PICTURES, or
-    not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to add files,
-    for example a picture.
+    LabelThresholds and SplitConfig), which verification needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own
+    label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing
+    release. Any other folder is never replaced: one with a link, or with a file that is not one of these or of
+    PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to
+    add files, for example a picture.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
@@ -207,10 +208,14 @@ def write_release(
     check_stated(manifest)
     folder = real_path(folder)
     check_target(folder, overwrite=overwrite)
+    label = stated_label(manifest)
+    if label is not None:
+        require_columns(lazy, {label.name: pl.String()}, **names)
     rows = lazy.collect()
-    joined = _join_texts(rows, texts)
+    joined = _join_texts(rows, texts, label)
+    columns = example_schema(label).names()
     splits = read_settings(manifest)[1].sizes
-    examples = {split: _plain(joined.filter(split=split).select(EXAMPLE.names())) for split in splits}
+    examples = {split: _plain(joined.filter(split=split).select(columns)) for split in splits}
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for split, frame in examples.items():
@@ -310,7 +315,7 @@ def read_release(folder: str | Path) -> Release:
     return Release(folder, manifest)
 
 
-def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame) -> pl.DataFrame:
+def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None) -> pl.DataFrame:
     there = texts.collect_schema()
     original = ORIGINAL_ID in there
     found = (
@@ -331,9 +336,10 @@ def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame) -> pl.DataFrame:
         )
         raise WorkIdError(msg)
     absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
+    own = [] if label is None else [label.name]
     return (
         rows.with_columns(absent)
-        .select(*DRAWN, *NOVELTY_COLUMNS, *(name for name in _FROM_DRAW if name in rows.columns))
+        .select(*DRAWN, *NOVELTY_COLUMNS, *own, *(name for name in _FROM_DRAW if name in rows.columns))
         .join(found, on="work_id")
         .with_columns(released_id(original))
         .sort("split_key", "work_id")

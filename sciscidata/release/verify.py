@@ -27,6 +27,7 @@ from sciscidata.label_thresholds import (
     uzzi_label,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
+from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
@@ -47,23 +48,23 @@ from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import (
-    BALANCED,
     BOTH,
     SplitConfig,
+    balanced_columns,
     class_quotas,
     divide_pool,
     group_of_keys,
     quota_cells,
     split_keys,
 )
-from sciscidata.schemas import EXAMPLE, SCORES
+from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 
 _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
 
-def verify_release(folder: str | Path) -> Release:
+def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
@@ -79,10 +80,17 @@ def verify_release(folder: str | Path) -> Release:
     Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
     to that of a cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the
     labels of one split and year agree with each other. What is not decided is not checked.
+
+    An own label is compared with its classes. Where it follows from the released columns of the same row, it is
+    computed again: by the SQL of the manifest, or by ``label``, the OwnLabel of the build given again.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
-    differences = list(_differences(release))
+    stated = release.manifest.get("label")
+    if label is not None and (not isinstance(stated, dict) or cast("dict[str, Any]", stated).get("name") != label.name):
+        msg = f"{folder} has no label {label.name}. Give the OwnLabel that the release was built with, or none."
+        raise ConfigError(msg)
+    differences = list(_differences(release, label))
     if differences:
         found = "".join(f"\n- {difference}" for difference in differences)
         msg = f"{folder} differs from its {MANIFEST} in {len(differences)} points:{found}\n{REMEDY}"
@@ -90,8 +98,14 @@ def verify_release(folder: str | Path) -> Release:
     return release
 
 
-def _differences(release: Release) -> Iterator[str]:
+def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     folder, manifest = release.folder, release.manifest
+    try:
+        label = stated_label(manifest)
+    except ConfigError as error:
+        yield str(error)
+        return
+    columns = example_schema(label)
     strange = [name for name in list_files(folder) if not (folder / name).is_file()]
     if strange:  # a pipe would be waited for, and a device never ends
         yield from (f"{name} is no file" for name in strange)
@@ -105,10 +119,10 @@ def _differences(release: Release) -> Iterator[str]:
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             yield f"{split}.parquet cannot be read: {error}"
             continue
-        yield from _compare_columns(f"{split}.parquet", examples[split], EXAMPLE, "EXAMPLE")
-    if list(examples) != list(splits) or any(frame.schema != EXAMPLE for frame in examples.values()):
+        yield from _compare_columns(f"{split}.parquet", examples[split], columns, "EXAMPLE")
+    if list(examples) != list(splits) or any(frame.schema != columns for frame in examples.values()):
         return
-    described = describe_examples(examples)
+    described = describe_examples(examples, label)
     for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
     try:
@@ -117,6 +131,7 @@ def _differences(release: Release) -> Iterator[str]:
         yield f"counts cannot be read: {error!r}"
     try:
         thresholds, settings = read_settings(manifest)
+        balanced_columns(settings, label)
     except ConfigError as error:
         yield str(error)
         return
@@ -138,7 +153,9 @@ def _differences(release: Release) -> Iterator[str]:
         if not _has_trusted_labels(manifest):
             yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"), z)
         yield from _check_places(split, frame, settings)
-    yield from _check_groups(examples, settings)
+        if label is not None:
+            yield from _check_own_label(split, frame, label, given)
+    yield from _check_groups(examples, settings, label)
     for first, second in combinations(splits, 2):
         yield from _check_apart(examples[first], examples[second])
 
@@ -321,13 +338,37 @@ def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Ite
         yield f"{split}: {frame.height:,} rows, the split asks for {settings.sizes[split]:,}"
 
 
-def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig) -> Iterator[str]:
+def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: OwnLabel | None) -> Iterator[str]:
+    """Check that every work has a class, and the one that follows from its row, where it does."""
+    ids, own = frame["openalex_id"], frame[label.name]
+    strays = ids.filter(~own.is_in(label.classes).fill_null(value=False))
+    if len(strays):
+        yield f"{split}: {label.name} of {len(strays):,} rows is none of {', '.join(label.classes)}, first {strays[0]}"
+    expected = recompute(frame, given or label)
+    wrong = [] if expected is None else ids.filter(~own.eq_missing(expected))
+    if len(wrong):
+        yield f"{split}: {label.name} of {len(wrong):,} rows contradicts its expression, first {wrong[0]}"
+
+
+def _list_all_recomputed(release: Release, given: OwnLabel | None) -> Recomputed:
+    """List what was recomputed, the own label too, and what was not and why."""
+    label, found = stated_label(release.manifest), list_recomputed(release.manifest, read_settings(release.manifest)[0])
+    if label is None:
+        return found
+    splits = [getattr(release, split) for split in release.splits]
+    if all(recompute(frame, given or label) is not None for frame in splits):
+        numbers = ", ".join((given or label).reads)
+        return found._replace(done={**found.done, label.name: numbers})
+    return found._replace(left={**found.left, label.name: "only compared with its classes"})
+
+
+def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None) -> Iterator[str]:
     """Check the class quotas of each split, or of train and test together."""
-    columns = BALANCED[settings.balance]
+    columns = balanced_columns(settings, label)
     for group, size in settings.groups.items() if columns else ():
         frame = examples[group] if group in examples else pl.concat([examples["train"], examples["test"]])
         found = {tuple(cell): count for *cell, count in frame.group_by(*columns).len().rows()}
-        for cell, quota in class_quotas(size, quota_cells(columns)).items():
+        for cell, quota in class_quotas(size, quota_cells(columns, label)).items():
             if found.get(cell, 0) != quota:
                 name = " + ".join(cell)
                 yield f"{group}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
@@ -447,7 +488,7 @@ def _refuse_parquet_folder(folder: Path) -> None:
     raise InputNotFoundError(msg)
 
 
-def verify(path: str | Path) -> Verified:
+def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
     A release: recompute its labels, order, split, quotas, counts and hashes, and with its ``scores.parquet`` the
@@ -457,6 +498,8 @@ def verify(path: str | Path) -> Verified:
 
     Args:
         path: the folder or file.
+        label: the own label of a release, as it was given to the build, to compute it again if it follows from
+            released columns of the same row. The SQL of a manifest needs no ``label``.
 
     Returns:
         ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
@@ -466,6 +509,7 @@ def verify(path: str | Path) -> Verified:
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
         VerificationError, StorageError, BackgroundError: it differs; the message names what differs.
+        ConfigError: ``label`` is given for anything but a release that has it.
 
     Example:
         >>> from sciscidata.novelty.background import write_null_model
@@ -480,10 +524,15 @@ def verify(path: str | Path) -> Verified:
     path = Path(path)
     kind = kind_of(path)
     if kind != "release":
+        if label is not None:
+            msg = (
+                f"{path} is {_ARTICLES.get(kind, 'a')} {kind}, and only a release is verified by a label. Leave it out."
+            )
+            raise ConfigError(msg)
         return Verified(kind, path, _CHECKS[kind](path))
-    manifest = verify_release(path).manifest
-    counts = {split: facts["rows"] for split, facts in manifest["sides"].items()}
-    return Verified(kind, path, counts, list_recomputed(manifest, read_settings(manifest)[0]))
+    release = verify_release(path, label)
+    counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
+    return Verified(kind, path, counts, _list_all_recomputed(release, label))
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:
@@ -520,7 +569,7 @@ def _verify_background(path: Path) -> dict[str, int]:
     return {"years": counts.height, "pairs": int(counts["n_pairs"].sum())}
 
 
-_CHECKS: Final[dict[Kind, Callable[[Path], dict[str, int]]]] = {
+_CHECKS: Final[Mapping[Kind, Callable[[Path], dict[str, int]]]] = {
     "corpus": _verify_corpus,
     "graph": _verify_graph,
     "cache": _verify_cache,

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.label_thresholds import VOCABULARIES, count_labels
+from sciscidata.label_thresholds import count_labels
 from sciscidata.last_year_of_data import count_years
+from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
@@ -22,13 +23,15 @@ _CHECK: Final = (
 class DrawRules(NamedTuple):
     """Which works may be drawn, how many, and what decides whether a citation window is complete.
 
-    ``window_years`` and ``data_date`` as in ``mark_removals``.
+    ``window_years`` and ``data_date`` as in ``mark_removals``. ``label`` is the own label of the works, if they have
+    one.
     """
 
     eligibility: EligibilityConfig
     split: SplitConfig
     window_years: int | None
     data_date: str | None = None
+    label: OwnLabel | None = None
 
 
 class Drawn(NamedTuple):
@@ -69,24 +72,30 @@ def draw_after_text(
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
-    eligibility, split, window_years, data_date = rules
+    eligibility, split, window_years, data_date, label = rules
+    words = vocabularies(label)
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     stages = {"scored": marked, "eligible": eligible}
     counts: dict[str, Any] = {
         "filters": count_removals(marked),
-        **{stage: {name: count_labels(found, name) for name in VOCABULARIES} for stage, found in stages.items()},
-        "removed": count_removed(marked.group_by("removed_by", *VOCABULARIES).len()),
+        **{stage: {name: count_labels(found, name, words[name]) for name in words} for stage, found in stages.items()},
+        "removed": count_removed(marked.group_by("removed_by", *words).len(), label),
         **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
     }
-    drawn = draw_or_explain(eligible, split, counts["filters"])
+    drawn = draw_or_explain(eligible, split, counts["filters"], label=label)
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
 
 
 def draw_or_explain(
-    eligible: pl.DataFrame, split: SplitConfig, filters: Mapping[str, int], *, n_unread: int = 0
+    eligible: pl.DataFrame,
+    split: SplitConfig,
+    filters: Mapping[str, int],
+    *,
+    n_unread: int = 0,
+    label: OwnLabel | None = None,
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
@@ -109,7 +118,7 @@ def draw_or_explain(
         msg = f"no work of {filters['works']:,} may be drawn. {removed} {_CHECK}"
         raise NotEnoughWorksError(msg)
     try:
-        return draw_split(eligible, split)
+        return draw_split(eligible, split, label=label)
     except NotEnoughWorksError as error:
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if found else "No filter removed a work."]
         if n_unread:

@@ -20,16 +20,18 @@ import polars as pl
 from sciscidata._support.progress import progress_bar
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.last_year_of_data import count_years, remark_on_later_works
+from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import (
-    BALANCED,
     SplitConfig,
+    balanced_columns,
     class_quotas,
     draw_order,
     group_of_keys,
+    needed_columns,
     quota_cells,
     split_keys,
 )
@@ -43,16 +45,15 @@ _SPARE: Final = 20
 _KEYS: Final = 1 << 64
 #: How many works of a class are kept at first, in first readings; and how much further the bound is raised.
 _READINGS: Final = 8
-_LABELS: Final = {name: pl.Enum(words) for name, words in VOCABULARIES.items()}
 
 
 class Queue:
     """Works in the order of their keys, each with its class and split; those that were read, and what became of them.
 
-    ``eligible`` has ``work_id``, ``publication_year`` and both labels of the works that may be drawn; it runs
+    ``eligible`` has ``work_id``, ``publication_year`` and the labels of the works that may be drawn; it runs
     immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
-    labels, and ``len``). The attribute ``read`` is WORKS of the works that were read, with ``removed_by``; ``repeated``
-    are the works that are the same paper as one that is drawn.
+    labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works
+    that were read, with ``removed_by``; ``repeated`` are the works that are the same paper as one that is drawn.
 
     Example:
         >>> rows = {"work_id": range(90), "disruption_label": ["disruptive", "consolidating", "neutral"] * 30}
@@ -68,10 +69,14 @@ class Queue:
         (3, 0)
     """
 
-    def __init__(self, eligible: pl.LazyFrame, split: SplitConfig, counted: pl.DataFrame) -> None:
-        self._eligible, self._split = eligible.select("work_id", "publication_year", *_LABELS), split
+    def __init__(
+        self, eligible: pl.LazyFrame, split: SplitConfig, counted: pl.DataFrame, label: OwnLabel | None = None
+    ) -> None:
+        self._labels = {name: pl.Enum(words) for name, words in vocabularies(label).items()}
+        self._balanced, self._needed = balanced_columns(split, label), needed_columns(split, label)
+        self._eligible, self._split = eligible.select("work_id", "publication_year", *self._labels), split
         self.n_eligible = int(counted["len"].sum())
-        cells = quota_cells(BALANCED[split.balance])
+        cells = quota_cells(self._balanced, label)
         self.quotas = {
             "/".join(["", group, *cell]): quota
             for group, size in split.groups.items()
@@ -97,7 +102,7 @@ class Queue:
     def facts(self, work_ids: pl.Series) -> pl.DataFrame:
         """Return ``work_id``, ``publication_year`` and the labels of works that were read, or are about to be."""
         found = self._order.filter(pl.col("work_id").is_in(work_ids.implode()))
-        return found.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in _LABELS))
+        return found.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in self._labels))
 
     def next_reading(self) -> pl.Series:
         """Choose the works to read next: of every class with room, the first unread ones in key order."""
@@ -148,7 +153,7 @@ class Queue:
 
     def _first_bound(self, counted: pl.DataFrame) -> int:
         """Choose a bound below which every class has several times the works that it is going to ask for."""
-        balanced, total = BALANCED[self._split.balance], self._split.n_train + self._split.n_test
+        balanced, total = self._balanced, self._split.n_train + self._split.n_test
         bound = 1
         for cell, quota in self.quotas.items():
             _, group, *labels = cell.split("/")
@@ -162,10 +167,9 @@ class Queue:
 
     def _load(self) -> pl.DataFrame:
         """Keep the works that are below the bound, in the order in which they are drawn; those of dev are the last."""
-        columns = BALANCED[self._split.balance] or ("disruption_label",)
         # As in draw_split, a work without the label is in no class.
-        labelled = self._eligible.drop_nulls(list(columns)).with_columns(
-            pl.col(name).cast(dtype) for name, dtype in _LABELS.items()
+        labelled = self._eligible.drop_nulls(list(self._needed)).with_columns(
+            pl.col(name).cast(dtype) for name, dtype in self._labels.items()
         )
         schema = {**labelled.collect_schema(), "place": pl.UInt64(), "cell": pl.Enum(list(self.quotas))}
         # Inside the query, which waits for its slowest step; batches handed out would pile up behind the keys.
@@ -177,12 +181,13 @@ class Queue:
         )
 
     def _keyed(self, works: pl.DataFrame) -> pl.DataFrame:
-        balanced = BALANCED[self._split.balance]
         keys = split_keys(works["work_id"], self._split.seed)
         keyed = works.with_columns(keys, group_of_keys(keys, self._split)).with_columns(draw_order().alias("place"))
         if self._bound < _KEYS:
             keyed = keyed.filter(pl.col("place") < self._bound)
-        names = pl.concat_str(pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in balanced), separator="/")
+        names = pl.concat_str(
+            pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in self._balanced), separator="/"
+        )
         cells = names.cast(pl.Enum(list(self.quotas))).alias("cell")
         return keyed.with_columns(cells).drop("split_key", "split")
 
@@ -251,7 +256,8 @@ def draw_before_text(
         >>> draw.counts["filters"]["works"]
         60
     """
-    eligibility, split, window_years, data_date = rules
+    eligibility, split, window_years, data_date, label = rules
+    words = vocabularies(label)
     needed = {**STRUCTURE, **{name: WORKS[name] for name in names_read(eligibility)}}
     frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
     last_year = eligibility.last_year
@@ -261,11 +267,11 @@ def draw_before_text(
         for remark in remark_on_later_works(years["later_works"], last_year):
             logger.warning("%s", remark)
     marked = _mark_structure(frame, eligibility, window_years, last_year)
-    labels = list(VOCABULARIES)
+    labels = list(words)
     counted = marked.group_by("removed_by", "publication_year", *labels).agg(pl.len()).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
-    queue = Queue(eligible, split, passed)
+    queue = Queue(eligible, split, passed, label)
     papers = None if names is None else _Papers(names, eligible, read_works, eligibility)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
@@ -281,7 +287,7 @@ def draw_before_text(
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
         pool = remaining.select("work_id", *labels)
-    drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread)
+    drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread, label=label)
     rejected = queue.facts(queue.rejected)
     read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
     by_text = rejected.join(read, on="work_id").group_by("removed_by", *labels).len()
@@ -289,9 +295,12 @@ def draw_before_text(
     dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
     counts = {
         "filters": filters,
-        "scored": {name: _sum_labels(counted, name) for name in labels},
+        "scored": {name: _sum_labels(counted, name, words[name]) for name in labels},
         "eligible": {
-            name: {label: n - int((rejected[name] == label).sum()) for label, n in _sum_labels(passed, name).items()}
+            name: {
+                word: n - int((rejected[name] == word).sum())
+                for word, n in _sum_labels(passed, name, words[name]).items()
+            }
             for name in labels
         },
         "text": {
@@ -300,7 +309,7 @@ def draw_before_text(
             "not_read": n_unread,
             **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
         },
-        "removed": count_removed(by_class),
+        "removed": count_removed(by_class, label),
         **describe_years(dict(dated.rows()), last_year),
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
@@ -338,8 +347,8 @@ class _Papers:
         return find_duplicates(self._passed)
 
 
-def _sum_labels(counted: pl.DataFrame, name: str) -> dict[str, int]:
-    return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in VOCABULARIES[name]}
+def _sum_labels(counted: pl.DataFrame, name: str, labels: tuple[str, ...]) -> dict[str, int]:
+    return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in labels}
 
 
 def _mark_structure(

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, find_conventionality_cut
+from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
 from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
+from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.eligibility import FILTERS
 from sciscidata.storage import hash_file
 
@@ -135,11 +136,12 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
 
 
-def count_removed(removed: pl.DataFrame) -> dict[str, dict[str, dict[str, int]]]:
+def count_removed(removed: pl.DataFrame, label: OwnLabel | None = None) -> dict[str, dict[str, dict[str, int]]]:
     """Count the works that each filter removed by label: which filter costs which class.
 
     Args:
         removed: ``removed_by``, both labels, and ``len`` works; rows without ``removed_by`` are left out.
+        label: the own label, if ``removed`` has it too.
 
     Example:
         >>> rows = {"removed_by": ["no_year", None], "disruption_label": ["neutral", "neutral"], "len": [3, 9]}
@@ -151,7 +153,7 @@ def count_removed(removed: pl.DataFrame) -> dict[str, dict[str, dict[str, int]]]
     return {
         name: {
             column: {label: int(rows.filter(pl.col(column) == label)["len"].sum()) for label in labels}
-            for column, labels in VOCABULARIES.items()
+            for column, labels in vocabularies(label).items()
         }
         for name, rows in found.items()
         if rows.height

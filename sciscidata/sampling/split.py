@@ -26,7 +26,8 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.own_label import OwnLabel, example_schema, vocabularies
+from sciscidata.schemas import WORKS, require_columns
 
 Label = TypeVar("Label")
 
@@ -42,11 +43,11 @@ def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
     return {label: share + (place < rest) for place, label in enumerate(labels)}
 
 
-def quota_cells(columns: Sequence[str]) -> list[tuple[str, ...]]:
+def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
     """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
 
     One column: its classes, in label order. Two: by the diagonals of their table, so that a draw that nine does not
-    divide is still as even as possible in each of the two labels.
+    divide is still as even as possible in each of the two labels. ``label`` is the own label, if a column has it.
 
     Example:
         >>> quota_cells(["novelty_label"])
@@ -54,18 +55,19 @@ def quota_cells(columns: Sequence[str]) -> list[tuple[str, ...]]:
         >>> quota_cells(["disruption_label", "novelty_label"])[:3]
         [('disruptive', 'novel'), ('consolidating', 'balanced'), ('neutral', 'conventional')]
     """
-    vocabularies = [VOCABULARIES[column] for column in columns]
-    if len(vocabularies) < 2:
-        return list(itertools.product(*vocabularies))
-    rows, across = vocabularies
+    words = vocabularies(label)
+    found = [words[column] for column in columns]
+    if len(found) < 2:
+        return list(itertools.product(*found))
+    rows, across = found
     return [
         (label, across[(i + diagonal) % len(across)]) for diagonal in range(len(across)) for i, label in enumerate(rows)
     ]
 
 
-Balance = Literal["disruption", "novelty", "joint", "pool", "none"]
+Balance = Literal["disruption", "novelty", "joint", "pool", "none", "label"]
 
-#: The label columns whose classes are drawn in equal numbers.
+#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "disruption": ("disruption_label",),
@@ -108,7 +110,7 @@ class SplitConfig:
         balance: label whose classes get equal counts. ``"joint"``: the nine pairs of disruption and novelty label.
             ``"pool"``: equal disruption classes in train and test together, divided between the two without regard to
             class. ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the
-            next ``n_test``.
+            next ``n_test``. ``"label"``: the own label (OwnLabel).
         n_dev: works in a development split; 0: there is none. It changes neither train nor test.
 
     Raises:
@@ -154,6 +156,35 @@ class SplitConfig:
         if self.is_stratified:
             return self.sizes
         return {BOTH: self.n_train + self.n_test} | ({"dev": self.n_dev} if self.n_dev else {})
+
+
+def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[str, ...]:
+    """Return the label columns whose classes are drawn in equal numbers.
+
+    Example:
+        >>> balanced_columns(SplitConfig(balance="pool")), balanced_columns(SplitConfig(balance="none"))
+        (('disruption_label',), ())
+    """
+    if config.balance != "label":
+        return BALANCED[config.balance]
+    if label is None:
+        msg = (
+            "SplitConfig.balance is 'label', but there is no label of your own. Set BuildConfig.label=OwnLabel(...), "
+            "or choose SplitConfig.balance='disruption'."
+        )
+        raise ConfigError(msg)
+    return (label.name,)
+
+
+def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[str, ...]:
+    """Return the label columns that a work needs to be drawn: those that are balanced, and the own label.
+
+    Example:
+        >>> needed_columns(SplitConfig(balance="none"))
+        ('disruption_label',)
+    """
+    columns = balanced_columns(config, label) or ("disruption_label",)
+    return columns if label is None or label.name in columns else (*columns, label.name)
 
 
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
@@ -228,7 +259,9 @@ def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:
     return divided.sort("row")["split"]
 
 
-def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None) -> pl.DataFrame:
+def draw_split(
+    labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None, *, label: OwnLabel | None = None
+) -> pl.DataFrame:
     """Draw the train, test and development works of a release, with equal class counts.
 
     A work is in the test split if ``split_key % (n_train + n_test) < n_test``. In each split, each class gets its quota
@@ -244,6 +277,8 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
             for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Other columns pass
             through. The frame is collected once, so leave out texts.
         config: ``SplitConfig()`` when None.
+        label: a label of your own, if ``labelled`` has one: works without it are never drawn. Needed for the balance
+            ``"label"``; its name and classes are read, and where it comes from is not.
 
     Returns:
         The drawn rows with ``split`` String (``"train"``, ``"test"``, ``"dev"``) and ``split_key`` UInt64 added; train
@@ -264,16 +299,16 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
         ['consolidating', 'disruptive', 'neutral']
     """
     settings = checked_config(config, SplitConfig)
-    columns = BALANCED[settings.balance] or ("disruption_label",)
-    needed = {"work_id": WORKS["work_id"], **EXAMPLE}
+    columns = needed_columns(settings, label)
+    needed = {"work_id": WORKS["work_id"], **example_schema(label)}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}
     frame = require_columns(labelled, needed, **names, columns=["work_id", *columns])
     schema = {**frame.collect_schema(), "split": pl.String(), "split_key": pl.UInt64()}
 
     works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
-    _check_works(works, columns)
+    _check_works(works, columns, label)
     keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
-    drawn = _draw_groups(keyed, settings)
+    drawn = _draw_groups(keyed, settings, label)
     in_order = pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)})
     return (
         works.drop("split", "split_key", strict=False)
@@ -283,7 +318,7 @@ def draw_split(labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None
     )
 
 
-def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
+def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | None) -> None:
     repeated = works.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(repeated):
         msg = (
@@ -294,19 +329,19 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str]) -> None:
     if works.is_empty() and "novelty_label" in columns:
         raise NotEnoughWorksError(_NO_NOVELTY)
     for column in columns:
-        vocabulary = VOCABULARIES[column]
+        vocabulary = vocabularies(label)[column]
         strange = works.filter(~pl.col(column).is_in(vocabulary))[column]
         if len(strange):
-            msg = (
-                f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. "
-                "Label with compute_disruption_labels or compute_novelty_labels."
-            )
+            remedy = "Label with compute_disruption_labels or compute_novelty_labels."
+            if column not in VOCABULARIES:
+                remedy = "Name it in OwnLabel.classes, or mend the values."
+            msg = f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. {remedy}"
             raise SchemaMismatchError(msg)
 
 
-def _draw_groups(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
-    columns = BALANCED[config.balance]
-    cells = quota_cells(columns)
+def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> pl.DataFrame:
+    columns = balanced_columns(config, label)
+    cells = quota_cells(columns, label)
     placed = keyed.with_columns(group_of_keys(keyed["split_key"], config).alias("split"))
     quotas = pl.DataFrame(
         [
@@ -352,6 +387,8 @@ def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[
             f"together, so a balanced draw holds {count * in_all.height:,} at most."
         )
     lines[-1] += f"\n{remedy}"
+    if columns and not set(columns) & VOCABULARIES.keys():
+        lines[-1] = lines[-1].replace("move the cut-offs of LabelThresholds", "widen the classes of the label")
     if "novelty_label" in columns:
         lines.append(_NOVELTY_REMEDY)
     raise NotEnoughWorksError("\n".join(lines))

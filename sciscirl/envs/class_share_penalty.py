@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import VOCABULARIES
+from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import check_positive
 
@@ -69,7 +69,8 @@ class ShareTracker:
     stays 0 (``count_answers`` shows it).
 
     Each label is due its share in ``class_counts``. The excess is taken over the last batches that together have
-    ``window`` valid answers, or over all.
+    ``window`` valid answers, or over all. ``target`` is the task; None where the labels are those of disruption,
+    novelty or both.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -79,8 +80,13 @@ class ShareTracker:
         (0.0, 0.5)
     """
 
-    def __init__(self, class_counts: Iterable[tuple[str, int]], window: int = 256) -> None:
+    def __init__(
+        self, class_counts: Iterable[tuple[str, int]], window: int = 256, target: Target | None = None
+    ) -> None:
         check_positive(window=window)
+        self.target = target
+        is_own = isinstance(target, OwnTarget)
+        self._vocabularies = (list_labels(target) if is_own else VOCABULARIES).values()
         self.class_counts = tuple(class_counts)
         self.window = window
         self._said: dict[int, Counter[str]] = {}
@@ -110,7 +116,7 @@ class ShareTracker:
             recent.update(self._said[earlier])
         due = dict(self.class_counts)
         excess: dict[str, float] = {}
-        for vocabulary in VOCABULARIES.values():
+        for vocabulary in self._vocabularies:
             labels = [label for label in vocabulary if label in due]
             n_said, n_due = sum(recent[label] for label in labels), sum(due[label] for label in labels)
             excess |= {
@@ -132,7 +138,7 @@ class ShareTracker:
         return recent
 
     def __getstate__(self) -> Mapping[str, Any]:
-        return {"class_counts": self.class_counts, "window": self.window}
+        return {"class_counts": self.class_counts, "window": self.window, "target": self.target}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["class_counts"], state["window"])
+        self.__init__(**state)

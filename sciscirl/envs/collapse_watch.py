@@ -8,7 +8,7 @@ from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseCon
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import prediction_schema
 from sciscirl.runs.folder import open_store
-from sciscirl.task.papers import TargetName
+from sciscirl.task.papers import Target
 
 
 class TrainingWatch:
@@ -22,14 +22,14 @@ class TrainingWatch:
     def __init__(
         self,
         run: str,
-        target: TargetName,
+        target: Target,
         *,
         batch_size: int,
         action: CollapseAction = "warn",
         config: CollapseConfig | None = None,
     ) -> None:
         self.run = run
-        self.target: TargetName = target
+        self.target: Target = target
         self.action: CollapseAction = check_action(action)
         self.config = config or CollapseConfig()
         self.n_batches = -(-self.config.n_papers // batch_size)

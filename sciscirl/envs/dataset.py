@@ -27,7 +27,7 @@ from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, TargetName, read_split
+from sciscirl.task.papers import Paper, SplitName, Target, list_labels, read_split
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, check_positive
@@ -38,7 +38,7 @@ _OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens",
 
 
 def order_papers(
-    papers: Iterable[Paper], seed: int, epoch: int = 0, *, interleave: bool = False, target: TargetName = "disruption"
+    papers: Iterable[Paper], seed: int, epoch: int = 0, *, interleave: bool = False, target: Target = "disruption"
 ) -> list[Paper]:
     """Sort papers into the order in which an epoch shows them.
 
@@ -64,13 +64,13 @@ def order_papers(
         classes[class_of(paper, target)].append(paper)
     placed = [
         ((rank + 0.5) / len(classes[labels]), order, paper)
-        for order, labels in enumerate(product(*(VOCABULARIES[column] for column in TARGETS[target])))
+        for order, labels in enumerate(product(*list_labels(target).values()))
         for rank, paper in enumerate(classes[labels])
     ]
     return [paper for *_, paper in sorted(placed, key=lambda place: place[:2])]
 
 
-def class_of(paper: Paper, target: TargetName) -> tuple[str, ...]:
+def class_of(paper: Paper, target: Target) -> tuple[str, ...]:
     """Return the class of a paper: the labels that the task asks for."""
     return tuple(paper.labels(target).values())
 
@@ -93,7 +93,7 @@ class Epochs(Sequence[Paper]):
         seed: int,
         *,
         interleave: bool = False,
-        target: TargetName = "disruption",
+        target: Target = "disruption",
     ) -> None:
         self.papers = tuple(papers)
         self._n_shown = min(n_shown, sys.maxsize)  # len() can say no more
@@ -275,7 +275,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     release: str
     model_name: str
     renderer_name: str
-    target: TargetName = "disruption"
+    target: Target = "disruption"
     style: str = "plain"
     contract: ContractName = "four_keys"
     reward: str = "soft"
@@ -308,7 +308,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
 
     def _read(self, split: SplitName) -> list[Paper]:
-        return read_split(self.release, split, needs=TARGETS[self.target])
+        return read_split(self.release, split, target=self.target)
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""
@@ -346,7 +346,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return self._read("test")[: self.n_test]
 
     def _tracker(self, rules: TaskRules) -> ShareTracker:
-        tracker = ShareTracker(rules.class_counts, self.share_window)
+        tracker = ShareTracker(rules.class_counts, self.share_window, rules.target)
         if self.run is not None:
             store = open_store(self.run)
             tracker.recall(

@@ -29,7 +29,7 @@ from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
 from sciscirl.metrics.metrics import merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import VOCABULARIES, Paper, PaperView, short_name
+from sciscirl.task.papers import Paper, PaperView, list_labels, short_name
 from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.task.rules import TaskRules
@@ -269,7 +269,7 @@ def end_episode(end: StopReason) -> Metrics:
 
 
 def _label_metrics(answer: Answer, column: str, gold: str) -> dict[str, float]:
-    labels = VOCABULARIES[column]
+    labels = list_labels(answer.target)[column]
     said = answer.labels.get(column, INVALID)
     metrics = {f"predicted_share/{name}": float(said == name) for name in (*labels, INVALID)}
     metrics |= {f"gold_share/{label}": float(gold == label) for label in labels}

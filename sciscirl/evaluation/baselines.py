@@ -18,15 +18,19 @@ from sklearn.linear_model import LogisticRegression
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.task.contracts import Answer, most_probable
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper
+from sciscirl.task.papers import VOCABULARIES, Paper, list_labels
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
 #: The label and the forecast (label names to probabilities) for each held-out paper.
 Verdicts = list[tuple[str, dict[str, float]]]
+#: The classes of an own label; None for disruption and novelty.
+Labels = tuple[str, ...] | None
 
 
-def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+def predict_majority(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
     """Always give the most common label of the training split (the first of several). The forecast is its shares.
 
     Example:
@@ -36,26 +40,31 @@ def predict_majority(train: Sequence[Paper], test: Sequence[Paper], column: str,
         >>> predict_majority(train, train[:1], "disruption_label")
         [('disruptive', {'disruptive': 0.5, 'consolidating': 0.0, 'neutral': 0.5})]
     """
-    share = _shares(train, column)
-    return [(most_probable(share, column), share)] * len(test)
+    share = _shares(train, column, labels)
+    return [(most_probable(share, [*share]), share)] * len(test)
 
 
-def predict_prior(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+def predict_prior(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
     """Draw labels by SHA-256 of seed and id, in the shares of the training split. The forecast is these shares."""
-    share, labels = _shares(train, column), VOCABULARIES[column]
+    share = _shares(train, column, labels)
+    words = [*share]
     # Each label column has its own stream, so the two labels of one paper are independent.
     stream = "prior" if column == "disruption_label" else f"prior:{column}"
     verdicts: Verdicts = []
     for paper in test:
         digest = hashlib.sha256(f"{seed}:{stream}:{paper.openalex_id}".encode()).digest()
         place = int.from_bytes(digest[:6]) / 2**48
-        ends = np.cumsum([share[label] for label in labels])
-        label = labels[min(int(np.searchsorted(ends, place, side="right")), len(labels) - 1)]
+        ends = np.cumsum([share[label] for label in words])
+        label = words[min(int(np.searchsorted(ends, place, side="right")), len(words) - 1)]
         verdicts.append((label, share))
     return verdicts
 
 
-def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0) -> Verdicts:
+def predict_tfidf(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
     """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
 
     Words and pairs of words that at least two training papers have; year, and citations as log(1 + n), standardised;
@@ -65,7 +74,7 @@ def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, se
     facts, model = _Facts(train), LogisticRegression(max_iter=1000)
     try:
         seen = sparse.hstack([words.fit_transform(map(_text, train)), facts(train)])
-        model.fit(seen, [getattr(paper.gold, column) for paper in train])
+        model.fit(seen, [paper.gold.of(column) for paper in train])
     except ValueError as error:  # no word that two papers have, or one class only
         msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
         raise SciSciRLError(msg) from error
@@ -73,13 +82,13 @@ def predict_tfidf(train: Sequence[Paper], test: Sequence[Paper], column: str, se
     chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
     known = [{str(label): min(float(chance), 1.0) for label, chance in zip(model.classes_, row, strict=True)}
              for row in chances]  # fmt: skip
-    forecasts = [{label: chance.get(label, 0.0) for label in VOCABULARIES[column]} for chance in known]
+    forecasts = [{label: chance.get(label, 0.0) for label in labels or VOCABULARIES[column]} for chance in known]
     return [(str(model.classes_[row.argmax()]), forecast) for row, forecast in zip(chances, forecasts, strict=True)]
 
 
 #: Every baseline by name.
-BASELINES: Final[Mapping[str, Callable[[Sequence[Paper], Sequence[Paper], str, int], Verdicts]]] = MappingProxyType(
-    {"majority": predict_majority, "prior_random": predict_prior, "tfidf_logistic": predict_tfidf}
+BASELINES: Final[Mapping[str, Callable[[Sequence[Paper], Sequence[Paper], str, int, Labels], Verdicts]]] = (
+    MappingProxyType({"majority": predict_majority, "prior_random": predict_prior, "tfidf_logistic": predict_tfidf})
 )
 
 
@@ -103,8 +112,8 @@ def run_baseline(
         msg = "the release has no training papers to learn from. Build one with n_train > 0."
         raise SciSciRLError(msg)
     table = rules.fitted(train).table
-    columns = TARGETS[rules.target]
-    verdicts = [BASELINES[name](train, test, column, seed) for column in columns]
+    columns = list_labels(rules.target)
+    verdicts = [BASELINES[name](train, test, column, seed, labels) for column, labels in columns.items()]
     rows = []
     for paper, said in zip(test, zip(*verdicts, strict=True), strict=True):
         labels = {column: label for column, (label, _) in zip(columns, said, strict=True)}
@@ -124,9 +133,9 @@ def _text(paper: Paper) -> str:
     return f"{paper.view.title or ''} {paper.view.abstract or ''}"
 
 
-def _shares(papers: Sequence[Paper], column: str) -> dict[str, float]:
-    counts = Counter(getattr(paper.gold, column) for paper in papers)
-    return {label: counts[label] / len(papers) for label in VOCABULARIES[column]}
+def _shares(papers: Sequence[Paper], column: str, labels: Labels) -> dict[str, float]:
+    counts = Counter(paper.gold.of(column) for paper in papers)
+    return {label: counts[label] / len(papers) for label in labels or VOCABULARIES[column]}
 
 
 class _Facts:

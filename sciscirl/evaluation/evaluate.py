@@ -7,7 +7,9 @@ files, a table for a terminal.
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +40,7 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, SplitName, read_split, short_name
+from sciscirl.task.papers import VOCABULARIES, OwnTarget, Paper, SplitName, choose_target, read_split, short_name
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class EvaluationConfig(TaskOptions):
             from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
 
             check_weights(checkpoint=self.checkpoint)
-        if self.run is None:
+        if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
             resolve_preset(self, find_preset(self.preset or "baseline"), OF_EVALUATION)
 
 
@@ -190,7 +192,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
         )
         raise SciSciRLError(msg)
     rules = find_subject(config).preset.rules
-    train, asked = read_split(config.release, "train", needs=TARGETS[rules.target]), _read(config, rules)
+    train, asked = read_split(config.release, "train", target=rules.target), _read(config, rules)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
     with locked_folder(config.out, user="evaluation", option=_OPTION):
@@ -198,7 +200,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
             name: save_evaluation(
                 judged,
                 replace(config, out=config.out / name),
-                {"baseline": name, "split": config.split, "seed": seed},
+                {"baseline": name, "split": config.split, "seed": seed, **_state_target(rules)},
             )
             for name, judged in predictions.items()
         }
@@ -213,7 +215,13 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> Ta
     """Return the rules with the class counts of a release's training split, if the reward is balanced."""
     if not rules.table.is_balanced:
         return rules
-    return rules.fitted(read_split(release, "train", needs=TARGETS[rules.target])[:n_train])
+    return rules.fitted(read_split(release, "train", target=rules.target)[:n_train])
+
+
+def _state_target(rules: TaskRules) -> dict[str, Any]:
+    """State an own label for the record; the other tasks are told by the preset or by the predictions."""
+    target = rules.target
+    return {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
 
 
 def _check_unused(folder: Path) -> None:
@@ -225,7 +233,7 @@ def _check_unused(folder: Path) -> None:
 
 
 def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
-    return read_split(config.release, config.split, needs=TARGETS[rules.target])[: config.n_papers]
+    return read_split(config.release, config.split, target=rules.target)[: config.n_papers]
 
 
 async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
@@ -275,12 +283,17 @@ def find_subject(config: EvaluationConfig) -> Subject:
             local_model=config.local_model,
         )
     else:
-        subject = _read_run(config.run, config.step)
+        subject = _read_run(config.run, config.step, config.release)
         if config.preset is not None and find_preset(config.preset).name != subject.preset.name:
             msg = (
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."
             )
+            raise SciSciRLError(msg)
+    if config.target is not None and config.run is not None:
+        target, own = choose_target(config.target, config.release), subject.preset.rules.target
+        if target != own:
+            msg = f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
             raise SciSciRLError(msg)
     return replace(
         subject,
@@ -298,6 +311,8 @@ class _Settings(msgspec.Struct):
     name: str
     renderer: str | None
     n_train: _Count | None = None
+    target: str | None = None
+    own_label: dict[str, Any] | None = None
     backend: object = None
 
 
@@ -310,7 +325,7 @@ class _RunFacts(msgspec.Struct):
     release: _Release
 
 
-def _read_run(folder: Path, step: int | None) -> Subject:
+def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     path = folder / RUN_FILE
     if not path.is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
@@ -323,6 +338,14 @@ def _read_run(folder: Path, step: int | None) -> Subject:
     except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
+    if settings.target is not None:
+        target = choose_target(str((settings.own_label or {}).get("name", settings.target)), release)
+        stated = (settings.own_label or {}).get("classes")
+        if isinstance(target, OwnTarget) and [*target.label.classes] != stated:
+            classes = ", ".join(target.label.classes)
+            msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
+            raise SciSciRLError(msg)
+        preset = replace(preset, rules=replace(preset.rules, target=target))
     weights = None if step is None else _find_weights(folder, step)
     return Subject(
         preset=preset,
@@ -432,7 +455,10 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
                      majority
         label_match  0.3333 [0.3000, 0.4000]
     """
-    shown = [name for name in _SHOWN if any(name in metrics for metrics in results.values())]
+    names = dict.fromkeys(name for metrics in results.values() for name in metrics)
+    of_own = [name for name in names if re.fullmatch(r"recall/[^/]+", name) and name not in _SHOWN]
+    at = _SHOWN.index("both_match")
+    shown = [name for name in (*_SHOWN[:at], *of_own, *_SHOWN[at:]) if name in names]
     rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
     return "\n".join(align_columns([["", *map(printable, results)], *rows]))
 

@@ -27,7 +27,7 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.nucleus import limit_tokens
-from sciscirl.task.papers import Paper, TargetName
+from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         )
         super().__init__(dataset, max_tokens, name=name)
         self.renderer = renderer
-        self.target: TargetName = rules.target
+        self.target: Target = rules.target
         self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
         self.temperature = temperature
         self.top_p = top_p

@@ -11,13 +11,13 @@ import polars as pl
 
 from sciscirl.metrics.predictions import column_ends, make_prediction, prediction_schema
 from sciscirl.task.adversarial_rewards import AdversarialParts, Episode
-from sciscirl.task.papers import TargetName, short_name
+from sciscirl.task.papers import Target, short_name
 from sciscirl.task.rewards import RewardParts
 
 _PARTS: Final = ("correctness", "reasoning", "adaptation")
 
 
-def adversarial_schema(target: TargetName) -> pl.Schema:
+def adversarial_schema(target: Target) -> pl.Schema:
     """Return the columns of the predictions of challenged answers.
 
     The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply.
@@ -90,7 +90,7 @@ def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mappi
     return metrics
 
 
-def measure_flips(predictions: pl.DataFrame, target: TargetName) -> dict[str, float]:
+def measure_flips(predictions: pl.DataFrame, target: Target) -> dict[str, float]:
     """Average ``flip_metrics`` over a table with columns of ``adversarial_schema``; without first answers, nothing.
 
     Example:

@@ -10,8 +10,8 @@ import polars as pl
 
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.metrics import AVERAGED, Counts, Floats
-from sciscirl.metrics.predictions import INVALID, check_predictions, split_by_label
-from sciscirl.task.papers import VOCABULARIES
+from sciscirl.metrics.predictions import INVALID, check_predictions, find_target, split_by_label
+from sciscirl.task.papers import list_labels
 
 #: Resamples for the intervals of one evaluation.
 N_RESAMPLES: Final = 1000
@@ -122,8 +122,8 @@ def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
     row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
     rows = np.array([row_of[paper] for paper in _papers(frame)])
     drawn: dict[str, dict[str, Floats]] = {}
-    for name, part in split_by_label(frame).items():
-        labels = VOCABULARIES[f"{name}_label"]
+    words = list_labels(find_target(frame)).values()
+    for (name, part), labels in zip(split_by_label(frame).items(), words, strict=True):
         every = pl.Enum([*labels, INVALID])
         gold, said = (part[column].fill_null(INVALID).cast(every).to_physical() for column in ("gold", "label"))
         cells = gold.cast(pl.Int64).to_numpy() * (len(labels) + 1) + said.to_numpy()  # of the confusion matrix

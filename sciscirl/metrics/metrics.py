@@ -16,7 +16,7 @@ import polars as pl
 
 from sciscirl.metrics.adversarial import measure_flips
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
-from sciscirl.task.papers import VOCABULARIES
+from sciscirl.task.papers import list_labels
 from sciscirl.task.rewards import quadratic_loss
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         - ``recall/C``, ``precision/C``, ``f1/C``: an invalid answer is a miss of its class and predicts no class.
         - ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``: mean F1, mean recall and least recall of the
           classes that have papers.
-        - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as a fourth predicted class;
+        - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as one more predicted class;
           by convention 0 for a constant prediction.
         - ``predicted_share/C``, ``predicted_share/invalid``: of all answers; they add up to 1.
         - ``confusion/GOLD/PREDICTED``: number of answers; predicted may be *invalid*.
@@ -63,7 +63,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         - ``ece``: expected calibration error in ten bins of equal width, (0, 0.1] and so on, 0 in the first; an
           invalid answer counts as wrong with confidence 1.
         - ``forecast_brier``: with forecasts, half the mean squared distance of all probabilities from the truth; an
-          invalid answer costs 1. The uniform forecast of three labels has 1/3.
+          invalid answer costs 1. The uniform forecast of K labels has (K - 1) / 2K: 1/3 of three.
         - ``forecast_tie_rate``: with forecasts, share of answers whose probabilities tie at the top. They name no
           label, so they are a part of ``invalid``.
         - ``reward``, ``reward_parse`` and so on: means, in units of reward, where the columns are there.
@@ -102,7 +102,11 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         metrics["think"] = _share(frame["has_think"])
     if any(name.startswith("forecast") and frame[name].is_not_null().any() for name in frame.columns) or _ties(frame):
         metrics["forecast_tie_rate"] = _ties(frame) / len(frame)
-    by_label = {name: _label_metrics(part, f"{name}_label") for name, part in parts.items()}
+    words = list_labels(find_target(frame))
+    by_label = {
+        name: _label_metrics(part, column, words[column])
+        for (name, part), column in zip(parts.items(), words, strict=True)
+    }
     if len(by_label) == 1:
         metrics |= next(iter(by_label.values()))
     else:
@@ -196,7 +200,7 @@ def bin_by_confidence(confidence: pl.Series, right: pl.Series) -> list[Confidenc
     return [ConfidenceBin(int(one.sum()), int(hits[one].sum()), math.fsum(sure[one])) for one in held]
 
 
-def _label_metrics(frame: pl.DataFrame, column: str) -> dict[str, float]:
+def _label_metrics(frame: pl.DataFrame, column: str, labels: tuple[str, ...]) -> dict[str, float]:
     gold, predicted = frame["gold"].to_list(), frame["label"].fill_null(INVALID).to_list()
     metrics = {"label_match": _share(_find_hits(frame))}
     if "tolerant_label" in frame.columns:
@@ -207,7 +211,7 @@ def _label_metrics(frame: pl.DataFrame, column: str) -> dict[str, float]:
             for forecast, label in zip(frame["forecast"], gold, strict=True)
         ]
         metrics["forecast_brier"] = math.fsum(losses) / len(losses)
-    return metrics | _class_metrics(gold, predicted, VOCABULARIES[column])
+    return metrics | _class_metrics(gold, predicted, labels)
 
 
 def _class_metrics(gold: list[str], predicted: list[str], labels: tuple[str, ...]) -> dict[str, float]:

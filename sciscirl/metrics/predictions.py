@@ -12,7 +12,15 @@ import polars as pl
 from sciscidata.storage import atomic_file
 from sciscirl.errors import PredictionsError
 from sciscirl.task.contracts import Answer, read_json
-from sciscirl.task.papers import TARGETS, VOCABULARIES, TargetName, name_gold, short_name
+from sciscirl.task.papers import (
+    VOCABULARIES,
+    OwnTarget,
+    Target,
+    list_labels,
+    name_gold,
+    read_own_target,
+    short_name,
+)
 from sciscirl.task.rewards import RewardParts
 
 if TYPE_CHECKING:
@@ -44,26 +52,29 @@ PREDICTIONS: Final = pl.Schema(
 )
 #: Columns that the joint task has once for each label; ``confidence`` then is that both are right.
 _PER_LABEL: Final = ("gold", "label", "forecast", "tolerant_label", "reward_task")
+#: The column that says which own label was asked for; the predictions of other tasks have none.
+TASK: Final = "task"
 _OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem", "tolerant_confidence")
 
 
-def column_ends(target: TargetName) -> dict[str, str]:
+def column_ends(target: Target) -> dict[str, str]:
     """Return what the names of a label's columns end with, by label column: nothing if the task has one label.
 
     Example:
         >>> column_ends("joint")
         {'disruption_label': '_disruption', 'novelty_label': '_novelty'}
     """
-    columns = TARGETS[target]
+    columns = list_labels(target)
     return {column: f"_{short_name(column)}" if len(columns) > 1 else "" for column in columns}
 
 
-def prediction_schema(target: TargetName) -> pl.Schema:
+def prediction_schema(target: Target) -> pl.Schema:
     """Return the columns of the predictions of a task: PREDICTIONS if it has one label.
 
     The joint task has ``gold``, ``label``, ``forecast`` and ``tolerant_label`` once for each label, as
     ``gold_disruption``, ``gold_novelty`` and so on. It also has ``reward_task_disruption`` and ``reward_task_novelty``,
-    and their mean ``reward_task``.
+    and their mean ``reward_task``. That of an own label has ``task`` too: its name and classes as JSON, so that a file
+    of predictions can be measured without its release.
 
     Example:
         >>> [name for name in prediction_schema("joint") if name.startswith("label")]
@@ -75,7 +86,7 @@ def prediction_schema(target: TargetName) -> pl.Schema:
             schema[column] = dtype
         if column in _PER_LABEL:
             schema |= {f"{column}{end}": dtype for end in column_ends(target).values()}
-    return pl.Schema(schema)
+    return pl.Schema(schema | ({TASK: pl.String()} if isinstance(target, OwnTarget) else {}))
 
 
 def make_prediction(
@@ -85,9 +96,11 @@ def make_prediction(
     parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
     row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
     row |= {name: getattr(answer, name) for name in _OF_ANSWER}
-    golds = name_gold(gold, answer.target)
+    if isinstance(answer.target, OwnTarget):
+        row[TASK] = answer.target.to_json()
+    golds, words = name_gold(gold, answer.target), list_labels(answer.target)
     for column, end in column_ends(answer.target).items():
-        forecast = {name: answer.forecast[name] for name in VOCABULARIES[column]} if answer.forecast else None
+        forecast = {name: answer.forecast[name] for name in words[column]} if answer.forecast else None
         row[f"gold{end}"], row[f"label{end}"] = golds[column], answer.labels.get(column)
         row[f"forecast{end}"] = json.dumps(forecast) if forecast else None
         row[f"tolerant_label{end}"] = answer.tolerant_labels.get(column)
@@ -96,8 +109,18 @@ def make_prediction(
     return {name: row[name] for name in prediction_schema(answer.target)}
 
 
-def find_target(predictions: pl.DataFrame) -> TargetName:
-    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels."""
+def find_target(predictions: pl.DataFrame) -> Target:
+    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels.
+
+    A PredictionsError says that the column ``task`` does not name one own label.
+    """
+    if TASK in predictions.columns:
+        try:
+            (stated,) = predictions[TASK].unique(maintain_order=True)
+            return read_own_target(stated)
+        except (ValueError, TypeError) as error:
+            msg = f"the column {TASK!r} does not name one own label ({error}). Use the table that an evaluation wrote."
+            raise PredictionsError(msg) from error
     if "gold_disruption" in predictions.columns:
         return "joint"
     gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)
@@ -105,7 +128,7 @@ def find_target(predictions: pl.DataFrame) -> TargetName:
 
 
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, or both for the joint task.
+    """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, both for the joint task, or an own one.
 
     The tables have columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
     each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
@@ -139,7 +162,7 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
     """
     if not isinstance(predictions, pl.DataFrame):
         rows = [dict(row) for row in predictions]
-        dtypes = {**PREDICTIONS, **prediction_schema("joint")}
+        dtypes = {**PREDICTIONS, **prediction_schema("joint"), TASK: pl.String()}
         schema = {name: dtype for name, dtype in dtypes.items() if rows and name in rows[0]}
         try:
             predictions = pl.DataFrame(rows, schema=schema)
@@ -163,7 +186,7 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         msg = f"the predictions have {'; '.join(wrong)}. Use the table that an evaluation wrote."
         raise PredictionsError(msg)
     for column, end in ends.items():
-        _check_values(predictions, end, VOCABULARIES[column])
+        _check_values(predictions, end, list_labels(target)[column])
     return predictions
 
 
@@ -206,7 +229,7 @@ def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
 
 
 def collect_predictions(
-    groups: Iterable[TrajectoryGroup], target: TargetName = "disruption", *, schema: pl.Schema | None = None
+    groups: Iterable[TrajectoryGroup], target: Target = "disruption", *, schema: pl.Schema | None = None
 ) -> pl.DataFrame:
     """Read the rows that the environments logged, in the order of groups and of the answers in each."""
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]

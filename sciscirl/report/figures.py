@@ -111,11 +111,11 @@ def plot_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
         figure, axes = _canvas(1.4 + 0.34 * len(shares))
         labels = list(dict.fromkeys(label for held in shares.values() for label in held))
         places, lefts = np.arange(len(shares)), np.zeros(len(shares))
-        for label in labels:
+        for number, label in enumerate(labels):
             widths = np.array([held.get(label, 0.0) for held in shares.values()])
             is_invalid = label == INVALID
             axes.barh(
-                places, widths, left=lefts, height=0.72, color="white" if is_invalid else COLOURS[label],
+                places, widths, left=lefts, height=0.72, color="white" if is_invalid else _colour_of(label, number),
                 edgecolor="#111111" if is_invalid else "white", hatch="////" if is_invalid else None,
                 linewidth=0.7, label=label,
             )  # fmt: skip
@@ -137,14 +137,15 @@ def plot_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
 def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, chance: float) -> bytes:
     """Plot the recall of each class with its interval, a row for each run; the dashed line is blind guessing."""
     with _look():
-        figure, axes = _canvas(1.5 + 0.5 * len(recalls))
         labels = list(dict.fromkeys(label for held in recalls.values() for label in held))
+        figure, axes = _canvas(1.5 + max(0.5, 0.15 * len(labels)) * len(recalls))
         for number, label in enumerate(labels):
             rows = [(row, held[label]) for row, held in enumerate(recalls.values()) if label in held]
-            offset = (number - (len(labels) - 1) / 2) * 0.24
+            offset = (number - (len(labels) - 1) / 2) * min(0.24, 0.8 / len(labels))
             axes.errorbar(
                 [one.value for _, one in rows], [row + offset for row, _ in rows], xerr=_ends(one for _, one in rows),
-                fmt=_LABEL_MARKERS[number], color=COLOURS[label], markersize=6, elinewidth=1.2, capsize=2.5,
+                fmt=_LABEL_MARKERS[number % len(_LABEL_MARKERS)], color=_colour_of(label, number),
+                markersize=6, elinewidth=1.2, capsize=2.5,
                 label=label,
             )  # fmt: skip
         axes.axvline(chance, color="#444444", lw=1, ls="--")
@@ -152,6 +153,11 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, c
         axes.set(xlim=(-0.03, 1.03), ylim=(len(recalls) - 0.5, -0.5), xlabel="recall (dashed: guessing)", title=title)
         figure.legend(loc="outside lower center", ncols=3)
         return _to_png(figure)
+
+
+def _colour_of(label: str, number: int) -> str:
+    """Return the colour of a label of disruption or novelty, else that of its place."""
+    return COLOURS.get(label, _LINES[number % len(_LINES)])
 
 
 def plot_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
@@ -176,18 +182,22 @@ def plot_reliability(bins: Sequence[ConfidenceBin], *, title: str) -> bytes:
 def plot_confusion(counts: Mapping[str, Mapping[str, int]], *, title: str) -> bytes:
     """Plot a confusion matrix: rows gold, columns predicted with *invalid* last; counts and shares of the row."""
     with _look(grid=False):
-        figure, axes = _canvas(3.1)
+        n_most = 5  # classes that the letters have room for
+        figure, axes = _canvas(max(3.1, 0.55 * len(counts)))
         table = np.array([list(row.values()) for row in counts.values()], dtype=float)
         sums = table.sum(axis=1, keepdims=True)
         shares = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (row, column), share in np.ndenumerate(shares):
             text = f"{int(table[row, column]):,}\n{share:.0%}"
-            axes.text(column, row, text, ha="center", va="center", color="white" if share > 0.55 else "#111111")
+            axes.text(column, row, text, ha="center", va="center", color="white" if share > 0.55 else "#111111",
+                      fontsize=9.5 if len(counts) <= n_most else 47.5 / len(counts))  # fmt: skip
         predicted = list(next(iter(counts.values())))
         axes.axvline(len(predicted) - 1.5, color="#111111", lw=1.5)
-        axes.set_xticks(range(len(predicted)), predicted, fontsize=8.5)
-        axes.set_yticks(range(len(counts)), list(counts), rotation=90, va="center", fontsize=8.5)
+        axes.set_xticks(range(len(predicted)), predicted, fontsize=8.5, rotation=0 if len(counts) < n_most else 45)
+        axes.set_yticks(
+            range(len(counts)), list(counts), rotation=90 if len(counts) < n_most else 0, va="center", fontsize=8.5
+        )
         axes.tick_params(length=0)
         axes.set(xlabel="predicted", ylabel="gold", title=_fit(title))
         return _to_png(figure)

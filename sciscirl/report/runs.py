@@ -18,7 +18,7 @@ from sciscirl.evaluation.evaluate import measure
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row, read_lines, read_rows
 from sciscirl.runs.prices import Usage
-from sciscirl.task.papers import TARGETS, TargetName, short_name
+from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
 
 SPLIT: Final = "test"
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
@@ -62,17 +62,19 @@ class Run:
         return self.evaluations[-1] if self.evaluations else None
 
     @property
-    def target(self) -> TargetName:
+    def target(self) -> Target:
         """The task, by the predictions, else by the settings; older runs name none: disruption."""
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
+        if "own_label" in self.settings:
+            return read_own_target(self.settings["own_label"])
         return cast("TargetName", self.settings.get("target", "disruption"))
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Which labels are asked for: ``("disruption",)``, ``("novelty",)`` or both."""
-        return tuple(short_name(column) for column in TARGETS[self.target])
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Which labels are asked for, by name, and the classes of each: disruption, novelty, both, or an own one."""
+        return {short_name(column): classes for column, classes in list_labels(self.target).items()}
 
     @property
     def state(self) -> str:
@@ -186,7 +188,13 @@ def _read_facts(folder: Path) -> dict[str, Any]:
             if not isinstance(values.get(name), kind | None):
                 msg = f"{path} is damaged: {where}{name} is {_cut(values[name])}, needs {what}. Leave this run out."
                 raise RunFolderError(msg)
-    if stated["settings"].get("target", "disruption") not in list(TARGETS):
+    if "own_label" in stated["settings"]:
+        try:
+            read_own_target(stated["settings"]["own_label"])
+        except (ValueError, TypeError) as error:
+            msg = f"{path} is damaged: settings.own_label {error}. Leave this run out."
+            raise RunFolderError(msg) from error
+    elif stated["settings"].get("target", "disruption") not in list(TARGETS):
         msg = f"{path} is damaged: settings.target needs to be one of {', '.join(TARGETS)}. Leave this run out."
         raise RunFolderError(msg)
     return stated

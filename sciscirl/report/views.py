@@ -40,6 +40,12 @@ _FLIPS: Final = {
 _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
 
 
+def _list_asked(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
+    """List the labels that runs were asked for, with their classes: disruption and novelty first."""
+    own = dict.fromkeys(pair for run in runs for pair in run.labels.items() if pair not in _LABELS.items())
+    return [*_LABELS.items(), *own]
+
+
 def view_contract(runs: Sequence[Run]) -> Section:
     """Show how many answers keep the contract, and the problems of the others."""
     rows = [
@@ -86,8 +92,8 @@ def view_balance(runs: Sequence[Run]) -> Section:
     """Show predicted and gold shares of the labels, and the recall of each."""
     pictures: list[Picture] = []
     tables: list[Table] = []
-    for label, vocabulary in _LABELS.items():
-        judged = [(run, run.last) for run in runs if run.last and label in run.labels]
+    for label, vocabulary in _list_asked(runs):
+        judged = [(run, run.last) for run in runs if run.last and run.labels.get(label) == vocabulary]
         if not judged:
             continue
         names = (*vocabulary, INVALID)
@@ -138,7 +144,7 @@ def _recalls(run: Run, one: Evaluation, label: str) -> dict[str, Estimate]:
         name: Estimate(
             value, run.metric(one, label, f"recall/{name}/low"), run.metric(one, label, f"recall/{name}/high")
         )
-        for name in _LABELS[label]
+        for name in run.labels[label]
         if (value := run.metric(one, label, f"recall/{name}")) is not None
     }
 
@@ -192,7 +198,7 @@ def view_reliability(runs: Sequence[Run]) -> Section:
         "Points below the dashed line: surer than right. An invalid answer counts as wrong at confidence 1, also in "
         "Brier score and expected calibration error (ten bins); both are better the smaller. Where two labels are "
         "asked for, confidence is about both. Forecast Brier is of all probabilities that were given: saying 1/3 each "
-        "has 0.333.",
+        "has 0.333; of K labels, 1/K each has (K - 1) / 2K.",
         [Table("Confidence at the last evaluation", head, rows)],
         pictures,
     )
@@ -231,9 +237,9 @@ def view_confusion(runs: Sequence[Run]) -> Section:
 def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int]]:
     counts = {
         gold: {
-            name: run.metric(one, label, f"confusion/{gold}/{name}") for name in (*_LABELS[label], INVALID)
+            name: run.metric(one, label, f"confusion/{gold}/{name}") for name in (*run.labels[label], INVALID)
         }
-        for gold in _LABELS[label]
+        for gold in run.labels[label]
     }  # fmt: skip
     return {
         gold: {name: int(count) for name, count in row.items() if count is not None}
@@ -255,13 +261,13 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
     }
     pictures = plot_trajectories(runs, shown)
     for run in _trained(runs):
-        for label in run.labels:
+        for label, vocabulary in run.labels.items():
             lines = {
                 name: Series(
                     steps=[one.step for one in run.evaluations],
                     values=[_or_nan(run.metric(one, label, f"predicted_share/{name}")) for one in run.evaluations],
                 )
-                for name in (*VOCABULARIES[f"{label}_label"], INVALID)
+                for name in (*vocabulary, INVALID)
             }
             end = f"_{label}" if len(run.labels) > 1 else ""
             title = f"{run.name}: what it answers" + (f", {label}" if end else "")

@@ -14,7 +14,7 @@ from tinker_cookbook.utils.misc_utils import dict_mean
 
 from sciscirl.envs.env import LabelEnv
 from sciscirl.evaluation.evaluate import fit_rules
-from sciscirl.task.papers import TARGETS, SplitName, read_split
+from sciscirl.task.papers import SplitName, read_split
 from sciscirl.task.rules import TaskRules
 
 BENCHMARK: Final = "sciscirl_disruption"
@@ -35,8 +35,7 @@ class DisruptionBenchmark(BenchmarkBuilder):
 
     def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
         """Make the environments, the first ``config.max_examples`` papers of the release's order."""
-        needs = TARGETS[self.rules.target]
-        papers = read_split(self.release, self.split, needs=needs)[: config.max_examples]
+        papers = read_split(self.release, self.split, target=self.rules.target)[: config.max_examples]
         rules = fit_rules(self.rules, Path(self.release))
         return [LabelEnv(paper, rules, renderer) for paper in papers]
 

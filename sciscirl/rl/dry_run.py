@@ -16,7 +16,7 @@ from sciscirl.rl.config import builder_of, make_config, make_evaluator
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rewards import BY_RULES
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.papers import list_labels
 from sciscirl.task.prompts import render_question
 
 _N_PROMPTS_COUNTED: Final = 256
@@ -36,7 +36,7 @@ def render_dry_run(options: TrainOptions) -> str:
     counted = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in counted]
     lengths = [len(prompt) for prompt in prompts]
-    labels = {column: VOCABULARIES[column][1] for column in TARGETS[rules.target]}
+    labels = {column: words[1] for column, words in list_labels(rules.target).items()}
     shortest = render_answer(labels, rules.contract, rules.target)
     answer = len(renderer.tokenizer.encode(shortest, add_special_tokens=False))
     n_evaluations = -(-n_steps // options.eval_every) + 1

@@ -16,7 +16,7 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from sciscirl.envs.env import build_messages, read_action
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, Paper
+from sciscirl.task.papers import Paper, list_labels
 from sciscirl.task.rules import TaskRules
 
 #: Marks around the tokens that are trained on, where an example is shown.
@@ -41,10 +41,11 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     if not 0 <= confidence <= 1:
         msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
         raise SciSciRLError(msg)
-    labels = {column: str(getattr(paper.gold, column)) for column in TARGETS[rules.target]}
+    labels = paper.labels(rules.target)
     answer = render_answer(labels, rules.contract, rules.target, confidence=confidence)
     if rules.parse(answer).labels != labels:
-        msg = f"confidence is {confidence!r}, needs a number above 1/3: less says another label, or none."
+        n_labels = max(map(len, list_labels(rules.target).values()))
+        msg = f"confidence is {confidence!r}, needs a number above 1/{n_labels}: less says another label, or none."
         raise SciSciRLError(msg)
     return answer
 

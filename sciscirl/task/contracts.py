@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from sciscirl.task.papers import TARGETS, VOCABULARIES, TargetName, name_gold
+from sciscirl.task.papers import Target, list_labels, name_gold
 
 JsonProblem = Literal["", "not_json", "nested_too_deep", "duplicate_key"]
 #: RFC 8259 lets a reader limit depth. A fixed limit is the same everywhere, unlike Python's stack.
@@ -101,19 +101,19 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def contract_keys(contract: ContractName, target: TargetName = "disruption") -> tuple[str, ...]:
+def contract_keys(contract: ContractName, target: Target = "disruption") -> tuple[str, ...]:
     """Return the keys of a contract, in the order in which prompts show them.
 
     The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and ``two_keys``
-    have one more label key, and ``probabilities`` has the six label names.
+    have one more label key, and ``probabilities`` has the six label names. An own label has the key of its column.
 
     Example:
         >>> contract_keys("two_keys"), contract_keys("probabilities", "novelty")
         (('disruption_label', 'confidence'), ('novel', 'balanced', 'conventional'))
     """
-    columns = TARGETS[target]
+    columns = list_labels(target)
     if contract == "probabilities":
-        return tuple(label for column in columns for label in VOCABULARIES[column])
+        return tuple(label for labels in columns.values() for label in labels)
     words = ("label_justification", "evidence_signals") if contract == "four_keys" else ()
     return (*columns, *words, "confidence")
 
@@ -127,7 +127,7 @@ class Answer:
     JSON objects inside the text, where these agree. They are reported, never rewarded.
     """
 
-    target: TargetName = "disruption"
+    target: Target = "disruption"
     labels: Mapping[str, str]  # by label column
     forecast: Mapping[str, float]
     confidence: float | None  # 0 to 1
@@ -149,7 +149,7 @@ class Answer:
         return next(iter(self.tolerant_labels.values()), None)
 
 
-def parse_answer(text: str, contract: ContractName, target: TargetName = "disruption") -> Answer:
+def parse_answer(text: str, contract: ContractName, target: Target = "disruption") -> Answer:
     """Judge one model output, as sampled and with its thinking, by its contract. Never raises.
 
     A valid answer is one JSON object with exactly the keys of the contract, each once:
@@ -198,7 +198,7 @@ def parse_answer(text: str, contract: ContractName, target: TargetName = "disrup
 def render_answer(
     labels: str | Mapping[str, str],
     contract: ContractName,
-    target: TargetName = "disruption",
+    target: Target = "disruption",
     *,
     confidence: float = 1.0,
     justification: str = "Stated by the citation record.",
@@ -207,8 +207,8 @@ def render_answer(
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
     Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the other labels share the
-    rest. It must be above 1/3 there, or the labels tie and the answer is not valid. ReleaseError if a label is missing
-    or unknown.
+    rest. It must be above 1 divided by the number of labels there, or the labels tie and the answer is not valid.
+    ReleaseError if a label is missing or unknown.
 
     Example:
         >>> render_answer("neutral", "two_keys", confidence=0.5)
@@ -220,8 +220,9 @@ def render_answer(
     words = {"label_justification": justification, "evidence_signals": list(signals)}
     values: dict[str, Any] = {**gold, **words, "confidence": confidence}
     for column, label in gold.items():
-        rest = (1 - confidence) / (len(VOCABULARIES[column]) - 1)
-        values |= {name: round(confidence if name == label else rest, 4) for name in VOCABULARIES[column]}
+        vocabulary = list_labels(target)[column]
+        rest = (1 - confidence) / (len(vocabulary) - 1)
+        values |= {name: round(confidence if name == label else rest, 4) for name in vocabulary}
     return json.dumps({key: values[key] for key in contract_keys(contract, target)}, ensure_ascii=False)
 
 
@@ -233,7 +234,7 @@ def _is_share(value: object) -> bool:
     return isinstance(value, float) and 0.0 <= value <= 1.0
 
 
-def _find_problem(value: Any, contract: ContractName, target: TargetName) -> Problem:  # noqa: ANN401 (JSON)
+def _find_problem(value: Any, contract: ContractName, target: Target) -> Problem:  # noqa: ANN401 (JSON)
     if not isinstance(value, dict):
         return "not_an_object"
     fields = cast("dict[str, Any]", value)
@@ -241,25 +242,25 @@ def _find_problem(value: Any, contract: ContractName, target: TargetName) -> Pro
     if set(fields) != set(keys):
         return "wrong_keys"
     for key in keys:
-        if problem := _check_field(key, fields[key]):
+        if problem := _check_field(key, fields[key], list_labels(target).get(key, ())):
             return problem
     if contract != "probabilities":
         return ""
-    sums = (math.fsum(fields[label] for label in VOCABULARIES[column]) for column in TARGETS[target])
+    sums = (math.fsum(fields[label] for label in labels) for labels in list_labels(target).values())
     if any(abs(total - 1) > SUM_TOLERANCE + _ROUNDING for total in sums):
         return "bad_sum"
     return "tie" if _is_tied(fields, target) else ""
 
 
-def _is_tied(fields: Mapping[str, float], target: TargetName) -> bool:
+def _is_tied(fields: Mapping[str, float], target: Target) -> bool:
     """Say whether a vocabulary's highest probability is there twice, as written, before any division could round."""
-    chances = [[fields[label] for label in VOCABULARIES[column]] for column in TARGETS[target]]
+    chances = [[fields[label] for label in labels] for labels in list_labels(target).values()]
     return any(each.count(max(each)) > 1 for each in chances)
 
 
-def _check_field(key: str, value: Any) -> Problem:  # noqa: ANN401 (JSON)
-    if key in VOCABULARIES:
-        return "" if value in VOCABULARIES[key] else "bad_label"
+def _check_field(key: str, value: Any, vocabulary: tuple[str, ...]) -> Problem:  # noqa: ANN401 (JSON)
+    if vocabulary:
+        return "" if value in vocabulary else "bad_label"
     if key == "label_justification":
         return "" if _is_words(value) else "bad_justification"
     if key == "evidence_signals":
@@ -271,30 +272,30 @@ def _check_field(key: str, value: Any) -> Problem:  # noqa: ANN401 (JSON)
 
 
 def _read(
-    fields: dict[str, Any], contract: ContractName, target: TargetName
+    fields: dict[str, Any], contract: ContractName, target: Target
 ) -> tuple[dict[str, str], dict[str, float], float]:
-    columns = TARGETS[target]
+    columns = list_labels(target)
     if contract != "probabilities":
         return {column: fields[column] for column in columns}, {}, abs(fields["confidence"])  # -0 is 0
     forecast: dict[str, float] = {}
-    for column in columns:
-        total = math.fsum(fields[label] for label in VOCABULARIES[column])
-        forecast |= {label: abs(fields[label]) / total for label in VOCABULARIES[column]}
-    labels = {column: most_probable(fields, column) for column in columns}
+    for vocabulary in columns.values():
+        total = math.fsum(fields[label] for label in vocabulary)
+        forecast |= {label: abs(fields[label]) / total for label in vocabulary}
+    labels = {column: most_probable(fields, vocabulary) for column, vocabulary in columns.items()}
     return labels, forecast, math.prod(forecast[label] for label in labels.values())
 
 
-def most_probable(forecast: Mapping[str, float], column: str) -> str:
-    """Return the label with the highest probability; if several have it, the first in the vocabulary.
+def most_probable(forecast: Mapping[str, float], labels: Sequence[str]) -> str:
+    """Return the label with the highest probability; if several have it, the first of ``labels``.
 
     Example:
-        >>> most_probable({"disruptive": 0.2, "consolidating": 0.4, "neutral": 0.4}, "disruption_label")
-        'consolidating'
+        >>> most_probable({"top": 0.2, "middle": 0.4, "low": 0.4}, ["top", "middle", "low"])
+        'middle'
     """
-    return max(VOCABULARIES[column], key=lambda label: forecast[label])  # max keeps the first
+    return max(labels, key=lambda label: forecast[label])  # max keeps the first
 
 
-def _read_tolerantly(text: str, contract: ContractName, target: TargetName) -> tuple[dict[str, str], float | None]:
+def _read_tolerantly(text: str, contract: ContractName, target: Target) -> tuple[dict[str, str], float | None]:
     found = list(_find_labelled_objects(text, contract, target))
     if len({tuple(labels.values()) for labels, _ in found}) != 1:  # two labels that differ are no answer
         return {}, None
@@ -302,9 +303,10 @@ def _read_tolerantly(text: str, contract: ContractName, target: TargetName) -> t
 
 
 def _find_labelled_objects(
-    text: str, contract: ContractName, target: TargetName
+    text: str, contract: ContractName, target: Target
 ) -> Iterator[tuple[dict[str, str], float | None]]:
-    columns = TARGETS[target]
+    columns = list_labels(target)
+    written: dict[str, str] = {label.lower(): label for labels in columns.values() for label in labels}
     for match in _FLAT_OBJECT.finditer(text):
         value, _ = read_json(match[0]) if match[1] else (None, "")
         fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -314,7 +316,8 @@ def _find_labelled_objects(
                 labels, _, confidence = _read(fields, contract, target)
                 yield labels, confidence
             continue
-        said = {column: fields[column].strip().lower() for column in columns if isinstance(fields.get(column), str)}
-        if len(said) == len(columns) and all(label in VOCABULARIES[column] for column, label in said.items()):
+        found = {column: str(fields[column]).strip() for column in columns if isinstance(fields.get(column), str)}
+        said = {column: written.get(label.lower(), label.lower()) for column, label in found.items()}
+        if len(said) == len(columns) and all(label in columns[column] for column, label in said.items()):
             confidence = fields.get("confidence")
             yield said, confidence if _is_share(confidence) else None

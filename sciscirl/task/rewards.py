@@ -19,7 +19,7 @@ from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import check_value, field_hints
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import VOCABULARIES, name_gold
+from sciscirl.task.papers import VOCABULARIES, Target, list_labels, name_gold
 from sciscirl.task.registry import add_entry
 
 _LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
@@ -69,6 +69,7 @@ class RewardTable:
     class_weights: tuple[tuple[str, float], ...] = ()  # gold label and factor on correct; a label without a pair has 1
     is_balanced: bool = False
     gold_weights: tuple[tuple[str, float], ...] = ()  # gold label and factor on the whole task part, set by balance
+    labels: tuple[str, ...] = _LABELS  # what a gold label may be; those of an own label are set by balance
     share_penalty: float = 0.0
 
     def __post_init__(self) -> None:
@@ -80,8 +81,8 @@ class RewardTable:
             raise RewardError(msg)
         for name in ("class_weights", "gold_weights"):
             pairs = dict(own[name])
-            if len(own[name]) != len(set(pairs) & set(_LABELS)) or min(pairs.values(), default=1) <= 0:
-                needed = f"needs positive factors, at most one for each of {', '.join(_LABELS)}"
+            if len(own[name]) != len(set(pairs) & set(self.labels)) or min(pairs.values(), default=1) <= 0:
+                needed = f"needs positive factors, at most one for each of {', '.join(self.labels)}"
                 msg = f"reward table {self.name!r} has {name} {own[name]!r}, {needed}."
                 raise RewardError(msg)
         if self.gold_weights and not self.is_balanced:
@@ -93,7 +94,7 @@ class RewardTable:
                 "longer earn the same. Leave adjacent and class_weights out."
             )
             raise RewardError(msg)
-        for label in _LABELS:
+        for label in self.labels:
             self._check_ladder(label)
 
     def _check_ladder(self, label: str) -> None:
@@ -123,7 +124,7 @@ class RewardTable:
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the most that any answer can earn, without batch term."""
-        return _total(self.not_json, self.think), max(map(self.best, _LABELS))
+        return _total(self.not_json, self.think), max(map(self.best, self.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,8 @@ _REWARDS: Final = {
 REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(_REWARDS)
 #: The rewards that every process knows by their name.
 BUILT_IN: Final = frozenset(_REWARDS)
-#: What a reward of one's own may set; ``name`` and ``gold_weights`` follow from where it is used.
-NUMBERS: Final = tuple(one.name for one in fields(RewardTable) if one.name not in {"name", "gold_weights"})
+#: What a reward of one's own may set; the other fields follow from where it is used.
+NUMBERS: Final = tuple(one.name for one in fields(RewardTable) if one.name not in {"name", "gold_weights", "labels"})
 
 
 def find_reward(name: str) -> RewardTable:
@@ -232,8 +233,10 @@ def register_reward(name: str, *, base: str = "strong", **numbers: Any) -> Rewar
     return table
 
 
-def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTable:
+def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Target | None = None) -> RewardTable:
     """Weight a balanced table by the counts of each label in a training split (``papers.count_labels``).
+
+    ``target`` is the task; None where its labels are those of disruption, novelty or both.
 
     RewardError if the table is not balanced; or if a label has less than 1/MAX_WEIGHT of an even share of the papers,
     so a few papers would count as much as all others.
@@ -243,9 +246,9 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
         >>> [round(weight, 3) for _, weight in balance(REWARDS["balanced"], counts).gold_weights]
         [3.333, 1.111, 0.556]
     """
-    known = dict(counts)
+    known, vocabularies = dict(counts), VOCABULARIES if target is None else list_labels(target)
     weights: list[tuple[str, float]] = []
-    for vocabulary in VOCABULARIES.values():
+    for vocabulary in vocabularies.values():
         held = [known[label] for label in vocabulary if label in known]
         needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
         if held and (len(held) < len(vocabulary) or min(held) < needed):
@@ -256,7 +259,8 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]]) -> RewardTabl
             )
             raise RewardError(msg)
         weights += [(label, sum(held) / (len(held) * known[label])) for label in vocabulary if held]
-    return replace(table, gold_weights=tuple(weights))
+    labels = _LABELS if target is None else tuple(label for vocabulary in vocabularies.values() for label in vocabulary)
+    return replace(table, gold_weights=tuple(weights), labels=labels)
 
 
 def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: RewardTable) -> RewardParts:
@@ -323,4 +327,5 @@ def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> flo
         >>> quadratic_loss({"novel": 0.5, "balanced": 0.5, "conventional": 0.0}, "novelty_label", "novel")
         0.25
     """
-    return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES[column]) / 2
+    # The forecast of an own label has its classes and no others.
+    return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES.get(column, forecast)) / 2

@@ -9,9 +9,9 @@ from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer
-from sciscirl.task.papers import Paper, PaperView, TargetName, count_labels
+from sciscirl.task.papers import OwnTarget, Paper, PaperView, Target, count_labels
 from sciscirl.task.prompts import STYLES, render_prompt
-from sciscirl.task.rewards import BUILT_IN, RewardTable, balance, find_reward
+from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardTable, balance, find_reward
 from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
 
 
@@ -19,12 +19,12 @@ from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt
 class TaskRules:
     """What the model is asked, how it must answer, and what the answer earns.
 
-    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown, or a reward
+    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown; a reward
     with partial credit meets the contract ``probabilities``, whose quadratic score pays for nearly right answers
-    already.
+    already; or a reward that names labels of disruption or novelty meets an own label.
     """
 
-    target: TargetName = "disruption"
+    target: Target = "disruption"
     style: str = "plain"  # a name in prompts.STYLES, or of own_prompt
     contract: ContractName = "four_keys"
     reward: str = "soft"  # a name in rewards.REWARDS, or of own_reward
@@ -50,13 +50,21 @@ class TaskRules:
         if self.contract == "probabilities" and self._unfitted.adjacent is not None:
             msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             raise SciSciRLError(msg)
+        table = self._unfitted
+        if isinstance(self.target, OwnTarget) and (table.adjacent is not None or table.class_weights):
+            others = [name for name, one in REWARDS.items() if one.adjacent is None and not one.class_weights]
+            msg = (
+                f"reward {self.reward!r} pays for labels of disruption or novelty by name, and the task is the own "
+                f"label {self.target.label.name}. Take a preset with another reward: {', '.join(others)}."
+            )
+            raise SciSciRLError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
         if not self._unfitted.is_balanced:
             return self
         rules = replace(self, class_counts=count_labels(papers, self.target))
-        balance(self._unfitted, rules.class_counts)
+        self._balance(rules.class_counts)
         return rules
 
     @property
@@ -66,7 +74,7 @@ class TaskRules:
     @property
     def table(self) -> RewardTable:
         """What each case earns. A balanced table scores answers only after ``fitted``."""
-        return balance(self._unfitted, self.class_counts) if self.class_counts else self._unfitted
+        return self._balance(self.class_counts) if self.class_counts else self._unfitted
 
     @property
     def prompt(self) -> PromptTemplate:
@@ -78,6 +86,9 @@ class TaskRules:
         if self.own_prompt is not None:
             return self.own_prompt.render(view, self.contract, self.target)
         return render_prompt(view, self.style, self.contract, self.target)
+
+    def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
+        return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
 
     def parse(self, text: str) -> Answer:
         """Judge one model output by the contract."""

@@ -22,7 +22,7 @@ from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import check_fields
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import PaperView, TargetName
+from sciscirl.task.papers import PaperView, Target
 from sciscirl.task.prompts import (
     STYLES,
     escape_markup,
@@ -94,7 +94,7 @@ class PromptTemplate:
                 raise PromptError(msg)
         return found
 
-    def filled(self, contract: ContractName, target: TargetName) -> PromptTemplate:
+    def filled(self, contract: ContractName, target: Target) -> PromptTemplate:
         """Return this prompt with the words of the task in it, so that only names of the paper are left."""
         words = render_parts(contract, target) | {"question": render_question(contract, target)}
         words = {name: text.replace("$", "$$") for name, text in words.items()}
@@ -105,7 +105,7 @@ class PromptTemplate:
         system, user = (Template.pattern.sub(fill, text) for text in (self.system, self.user))
         return PromptTemplate(name=self.name, system=system, user=user)
 
-    def render(self, view: PaperView, contract: ContractName, target: TargetName) -> list[dict[str, str]]:
+    def render(self, view: PaperView, contract: ContractName, target: Target) -> list[dict[str, str]]:
         """Write the messages about one paper: system, then user."""
         whole = self.filled(contract, target)
         single = {name: escape_markup(json.dumps(value, ensure_ascii=False)) for name, value in asdict(view).items()}
@@ -161,9 +161,7 @@ def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
     return prompt
 
 
-def describe_prompt(
-    style: str, own: PromptTemplate | None, contract: ContractName, target: TargetName
-) -> PromptTemplate:
+def describe_prompt(style: str, own: PromptTemplate | None, contract: ContractName, target: Target) -> PromptTemplate:
     """Return any prompt as a template that needs nothing but the paper, for the record of a run.
 
     Example:

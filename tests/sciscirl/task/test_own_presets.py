@@ -245,7 +245,7 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(Preset)} - set(CHANGES) == {"name", "base", "rules", "adversarial"}
     assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
-    assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights"}
+    assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
 
 
 def test_readable_names_are_the_numbered_experiments():

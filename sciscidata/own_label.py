@@ -1,0 +1,304 @@
+"""A label of one's own: its classes, and where its values come from: a column, an SQL expression, or one of Polars."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+import polars as pl
+
+from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.validate import check_fields, show_value
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.schemas import EXAMPLE
+
+#: Columns of the records, files or keys of an answer that a label could be taken for.
+_TAKEN: Final = {*VOCABULARIES, "tolerant_label", "first_label", "joint_label", "label_label"}
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,50}_label")
+#: No comma, because flags list classes with commas; no slash, because the names of metrics have slashes.
+_CLASS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_KEYS_OF_ANSWERS: Final = {"invalid", "null", "confidence", "label_justification", "evidence_signals"}
+_FORMS: Final = ("column", "sql", "expression")
+#: Steps of an expression that look at no other row: their parts, and the names of functions.
+_STEPS: Final = {"BinaryExpr": ("left", "right"), "Cast": ("expr",), "Ternary": ("predicate", "truthy", "falsy")}
+_ROW_WISE: Final = re.compile(
+    r'"(?:Abs|Coalesce|FillNull|IsNull|IsNotNull|IsNan|IsNotNan|Not|IsIn|IsBetween|AllHorizontal|AnyHorizontal|'
+    r'Contains|StartsWith|EndsWith|Lowercase|Uppercase|LenChars)"'
+)
+
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Class = Annotated[str, msgspec.Meta(min_length=1, title="CLASS")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnLabel:
+    """A label of your own: 2 to 20 classes, and one way to find the class of every work.
+
+    An expression sees every work of the source, also those that may not be drawn, with the columns of WORKS and their
+    scores and labels. Null, from a column or an expression, means that a work has no label; it is never drawn.
+
+    Attributes:
+        name: column of the release, such as ``impact_label``; it ends in ``_label``.
+        classes: its classes, in label order; 2 to 20.
+        column: column with the classes, of the works or of ``file``.
+        file: file with the column and the ids of the works, if the works do not have it: CSV, TSV, Parquet, or JSON
+            with one object per line.
+        id: column of ``file`` with the ids. None: work_id, openalex_id or id.
+        sql: SQL expression for the class of a work, with window functions if you like.
+        expression: the same as a Polars expression; in Python only.
+        meanings: what each class means, in a few words, for prompts. Empty: the names say it.
+        question: what the label asks about a paper, for prompts. None: which class fits.
+        hidden: released columns that a prompt does not show, because the label follows from them.
+
+    Raises:
+        ConfigError: on construction, if a name or a class cannot be used, there is not exactly one of ``column``,
+            ``sql`` and ``expression``, or the label follows from citations that ``hidden`` does not name.
+
+    Example:
+        >>> OwnLabel(name="impact_label", classes=("top",), column="impact")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: OwnLabel.classes is ('top',), needs 2 to 20 different names. Name every class
+        that the label can have.
+    """
+
+    name: str = "own_label"
+    classes: tuple[_Class, ...] = ()
+    column: _Text | None = None
+    file: Path | None = None
+    id: _Text | None = None
+    sql: _Text | None = None
+    expression: pl.Expr | None = field(default=None, compare=False, repr=False, metadata={"python_only": True})
+    meanings: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    question: _Text | None = None
+    hidden: tuple[Literal["cited_by_count", "publication_year", "primary_field"], ...] = ("cited_by_count",)
+
+    __repr__ = short_repr
+    _repr_html_ = html_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        classes = tuple(word.strip() for given in self.classes for word in given.split(","))  # "top,rest" of a flag
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "meanings", dict(self.meanings))
+        self._check_names()
+        given = [form for form in _FORMS if getattr(self, form) is not None]
+        if len(given) != 1:
+            found = " and ".join(f"OwnLabel.{form}" for form in given) or "none of them"
+            msg = f"a label needs one of OwnLabel.column, OwnLabel.sql and OwnLabel.expression, got {found}. Give one."
+            raise ConfigError(msg)
+        for name, needed in (("file", "column"), ("id", "file")):
+            if getattr(self, name) is not None and getattr(self, needed) is None:
+                msg = f"OwnLabel.{name} is given without OwnLabel.{needed}, so it is not read. Give both, or neither."
+                raise ConfigError(msg)
+        if "cited_by_count" in self.reads and "cited_by_count" not in self.hidden:
+            msg = (
+                "OwnLabel.hidden lacks 'cited_by_count', which the label is computed from: a prompt would show the "
+                "answer. Add it."
+            )
+            raise ConfigError(msg)
+
+    def _check_names(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name in _TAKEN:
+            what = "is a column of every release" if self.name in VOCABULARIES else "cannot be used"
+            msg = (
+                f"OwnLabel.name is {self.name!r}, which {what}. It needs small letters, digits and _, and ends in "
+                "_label: for example impact_label."
+            )
+            raise ConfigError(msg)
+        folded = {word.lower() for word in self.classes}
+        if not 2 <= len(self.classes) <= 20 or len(folded) < len(self.classes):
+            msg = (
+                f"OwnLabel.classes is {show_value(self.classes)}, needs 2 to 20 different names. "
+                "Name every class that the label can have."
+            )
+            raise ConfigError(msg)
+        for word in self.classes:
+            if not _CLASS.fullmatch(word) or word.lower() in _KEYS_OF_ANSWERS:
+                msg = (
+                    f"OwnLabel.classes holds {word!r}, which cannot be a class. It needs up to 40 letters, digits and "
+                    f"the signs _ . -, and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}."
+                )
+                raise ConfigError(msg)
+        strange = [word for word in self.meanings if word not in self.classes]
+        if strange:
+            msg = f"OwnLabel.meanings explains {strange[0]!r}, which is no class. Classes: {', '.join(self.classes)}."
+            raise ConfigError(msg)
+
+    @property
+    def expr(self) -> pl.Expr:
+        """The class of a work as an expression over works and scores; a ConfigError if the SQL is none."""
+        if self.expression is not None:
+            return self.expression
+        if self.column is not None:
+            return pl.col(self.column)
+        try:
+            return pl.sql_expr(self.sql or "")
+        except pl.exceptions.PolarsError as error:
+            msg = f"OwnLabel.sql cannot be read: {error}. Give one SQL expression, such as CASE WHEN ... END."
+            raise ConfigError(msg) from error
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that the class of a work is computed from."""
+        return tuple(dict.fromkeys(self.expr.meta.root_names()))
+
+    def stated(self) -> dict[str, Any]:
+        """Describe the label for a manifest, in JSON types: no path, and an expression as text."""
+        facts: dict[str, Any] = {name: getattr(self, name) for name in ("name", "question", "column", "sql")}
+        facts |= {"classes": [*self.classes], "hidden": [*self.hidden], "meanings": dict(self.meanings)}
+        facts["expression"] = None if self.expression is None else str(self.expression)
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
+    """Read back the label that a manifest names, with its SQL where it has some; None if there is none.
+
+    Example:
+        >>> stated = OwnLabel(name="impact_label", classes=("top", "rest"), column="impact").stated()
+        >>> stated_label({"label": stated}).classes, stated_label({})
+        (('top', 'rest'), None)
+    """
+    facts = manifest.get("label")
+    if facts is None:
+        return None
+    try:
+        known = {name: facts[name] for name in ("name", "classes", "hidden", "meanings")}
+        known["question"] = facts.get("question")
+        source = {"sql": facts["sql"]} if "sql" in facts else {"column": facts["name"]}
+        return OwnLabel(**known, **source)
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"the manifest's label cannot be read ({error!r}). Give what OwnLabel.stated returns."
+        raise ConfigError(msg) from error
+
+
+def vocabularies(label: OwnLabel | None) -> dict[str, tuple[str, ...]]:
+    """Return the classes of every label column of a release.
+
+    Example:
+        >>> list(vocabularies(OwnLabel(name="impact_label", classes=("top", "rest"), column="impact")))
+        ['disruption_label', 'novelty_label', 'impact_label']
+    """
+    return {**VOCABULARIES, **({} if label is None else {label.name: label.classes})}
+
+
+def example_schema(label: OwnLabel | None) -> pl.Schema:
+    """Return the columns of a release: EXAMPLE, and after them the own label."""
+    return pl.Schema({**EXAMPLE, **({} if label is None else {label.name: pl.String()})})
+
+
+def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabel) -> pl.DataFrame:
+    """Find the class of every work: ``work_id`` and the label, without works that have none.
+
+    Runs once, on Polars' streaming engine, and reads only the columns that the label needs. ``works`` is WORKS,
+    ``scores`` the scores and labels of works; a column that both have is taken from ``works``.
+
+    A ConfigError says that a column is not there or that the expression fails; a SchemaMismatchError, that a value is
+    no class; an EmptyInputError, that no work has a label.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "cited_by_count": [9, 0, None]})
+        >>> label = OwnLabel(
+        ...     name="impact_label",
+        ...     classes=("cited", "uncited"),
+        ...     sql="CASE WHEN cited_by_count > 0 THEN 'cited' WHEN cited_by_count = 0 THEN 'uncited' END",
+        ... )
+        >>> compute_own_labels(works, pl.LazyFrame({"work_id": [1]}), label).sort("work_id").rows()
+        [(1, 'cited'), (2, 'uncited')]
+    """
+    of_works, of_scores = works.collect_schema(), scores.collect_schema()
+    missing = [name for name in label.reads if name not in of_works and name not in of_scores]
+    if missing:
+        there = ", ".join(dict.fromkeys([*of_works, *of_scores]))
+        remedy = " Name the file that has it: OwnLabel.file." if label.column is not None else ""
+        msg = f"the label {label.name} needs the column {missing[0]!r}, and the works have {there}.{remedy}"
+        raise ConfigError(msg)
+    frame = works.select("work_id", *(name for name in label.reads if name in of_works and name != "work_id"))
+    beside = [name for name in label.reads if name not in of_works]
+    if beside:
+        frame = frame.join(scores.select("work_id", *beside), on="work_id", how="left")
+    try:
+        found = frame.select("work_id", label.expr.alias(label.name)).collect(engine="streaming")
+    except pl.exceptions.PolarsError as error:
+        form = next(form for form in _FORMS if getattr(label, form) is not None)
+        msg = f"OwnLabel.{form} cannot be computed for {label.name}: {str(error).splitlines()[0]}. Mend it."
+        raise ConfigError(msg) from error
+    return check_classes(found, label)
+
+
+def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
+    """Return ``work_id`` and the label as text, without nulls; errors are those of compute_own_labels."""
+    dtype = found.schema[label.name]
+    is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
+    if not (is_words or dtype.is_integer()):
+        msg = f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
+        raise SchemaMismatchError(msg)
+    rows = found.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
+    strange = rows.filter(~pl.col(label.name).is_in(label.classes))
+    if strange.height:
+        counts = strange[label.name].value_counts().sort("count", label.name, descending=[True, False])
+        word, n = counts.row(0)
+        msg = (
+            f"{label.name} is {word!r} for {n:,} of {found.height:,} works, needs one of {', '.join(label.classes)}, "
+            "or null. Add it to OwnLabel.classes, or mend the values."
+        )
+        raise SchemaMismatchError(msg)
+    if rows.is_empty():
+        msg = (
+            f"{label.name} is null for all of {found.height:,} works, so none may be drawn. Check where it comes from."
+        )
+        raise EmptyInputError(msg)
+    return rows
+
+
+def recompute(examples: pl.DataFrame, label: OwnLabel) -> pl.Series | None:
+    """Compute the label again from the rows of a release; None if it reads what they lack, or looks at other works.
+
+    Example:
+        >>> rows = pl.DataFrame({"cited_by_count": [9, 0]})
+        >>> names = {"name": "impact_label", "classes": ("top", "rest")}
+        >>> recompute(rows, OwnLabel(**names, sql="CASE WHEN cited_by_count > 5 THEN 'top' ELSE 'rest' END")).to_list()
+        ['top', 'rest']
+        >>> ranked = "CASE WHEN RANK() OVER (ORDER BY cited_by_count) > 1 THEN 'top' ELSE 'rest' END"
+        >>> recompute(rows, OwnLabel(**names, sql=ranked)) is None
+        True
+    """
+    expr = label.expr
+    if label.column is not None or not {*label.reads} <= {*EXAMPLE} or not _is_row_wise(expr):
+        return None
+    try:
+        return examples.select(expr.cast(pl.String).alias(label.name)).to_series()
+    except pl.exceptions.PolarsError:
+        return None
+
+
+def _is_row_wise(expr: pl.Expr) -> bool:
+    """Say whether an expression is made only of steps that are known to look at one row."""
+    try:
+        return _looks_at_one_row(json.loads(expr.meta.serialize(format="json")))
+    except (ValueError, pl.exceptions.PolarsError):  # a function of Python, for example, cannot be written down
+        return False
+
+
+def _looks_at_one_row(node: Any) -> bool:  # noqa: ANN401 (JSON)
+    if not isinstance(node, dict) or len(cast("dict[str, Any]", node)) != 1:
+        return False
+    kind, parts = next(iter(cast("dict[str, Any]", node).items()))
+    if kind in ("Column", "Literal"):
+        return True
+    if kind == "Alias":
+        return _looks_at_one_row(parts[0])
+    if kind in _STEPS:
+        return all(_looks_at_one_row(parts[part]) for part in _STEPS[kind])
+    if kind != "Function":
+        return False
+    name = json.dumps(parts["function"])
+    if "IsIn" in name and "Literal" not in parts["input"][1]:  # among the values of a column
+        return False
+    return _ROW_WISE.search(name) is not None and all(map(_looks_at_one_row, parts["input"]))

@@ -1,0 +1,89 @@
+"""The column of a label of one's own, read from files: of a file beside the works, or of the source's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from sciscidata._support.terminal import suggest
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.own_label import OwnLabel, check_classes
+from sciscidata.records.ids import number_ids
+from sciscidata.sources.labelled import LabelledConfig, find_labelled_files
+from sciscidata.sources.record_files import printable_name
+from sciscidata.sources.tables.columns import OF_WORKS
+from sciscidata.sources.tables.files import TableFile
+from sciscidata.sources.tables.source import TablesConfig, find_table_files
+from sciscidata.storage import expand_home, hash_file
+
+_IDS: Final = ("work_id", "openalex_id", "id")
+
+
+def find_label_files(label: OwnLabel, source: object, there: Sequence[str]) -> tuple[list[Path], tuple[str, ...]]:
+    """Name the files that hold the label's column, and the names of the column of ids; none if it is in ``there``.
+
+    ``there`` are the columns of works and scores. Labelled files and tables may hold the column themselves.
+    """
+    if label.column is None:
+        return [], ()
+    if label.file is not None:
+        path = Path(expand_home(str(label.file)))
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            msg = f"OwnLabel.file {str(label.file)!r} {what}. Give a file of ids and classes."
+            raise InputNotFoundError(msg)
+        return [path], (label.id,) if label.id else _IDS
+    if label.column in there:
+        return [], ()
+    if isinstance(source, LabelledConfig):
+        return find_labelled_files(source.inputs), ("openalex_id",)
+    if isinstance(source, TablesConfig):
+        given = source.columns["id"]
+        return find_table_files(source)["works"], (given,) if isinstance(given, str) else tuple(
+            given or (OF_WORKS["id"],)
+        )
+    return [], ()
+
+
+def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str]) -> pl.DataFrame:
+    """Read ``work_id`` and the label from files, without works that have none.
+
+    A SchemaMismatchError says that a column is missing or a value is no class; a WorkIdError, that a work has two
+    classes. Other errors are those of ``TableFile``.
+    """
+    column = label.column or label.name
+    tables: list[pl.DataFrame] = []
+    for path in files:
+        table = TableFile(path)
+        at = next((name for name in ids if name in table.columns), None)
+        for name, needed in ((at, " or ".join(ids)), (column if column in table.columns else None, column)):
+            if name is None:
+                msg = (
+                    f"{printable_name(path)} has no column {needed}; it has {', '.join(table.columns)}. Name it: "
+                    f"OwnLabel.{'column' if needed == column else 'id'}.{suggest(needed, table.columns)}"
+                )
+                raise SchemaMismatchError(msg)
+        assert at is not None
+        for batch in table.read([at, column]):
+            values = batch[column]
+            if values.dtype == pl.String:
+                values = values.set(values == "", None)  # an empty field of a text file
+            tables.append(pl.DataFrame({"work_id": number_ids(batch[at]), label.name: values}))
+    rows = pl.concat(tables, how="vertical_relaxed") if tables else pl.DataFrame(schema={"work_id": pl.Int64})
+    found = check_classes(rows, label).unique(maintain_order=True)
+    twice = found.filter(pl.col("work_id").is_duplicated())["work_id"]
+    if len(twice):
+        msg = (
+            f"{twice.n_unique():,} works have two classes in {', '.join(map(printable_name, files))}, for example the "
+            f"one with number {twice.min()}. Keep one row for each work."
+        )
+        raise WorkIdError(msg)
+    return found
+
+
+def state_label_files(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Describe the files for a manifest: name, size and SHA-256."""
+    return [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]
