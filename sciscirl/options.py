@@ -154,7 +154,8 @@ class TrainOptions(RunOptions):
             with another paper (DAPO); None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
-        load_checkpoint: start from these weights (tinker://...).
+        load_checkpoint: start from the last checkpoint of this run on a server, named by its folder, or from these
+            weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
         wandb_project: log to this project of Weights & Biases too.
         wandb_name: of the run there; None: the folder's name.
 

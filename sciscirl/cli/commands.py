@@ -242,22 +242,31 @@ def model(source: str, *, dtype: sciscirl.runs.local_model.Precision = "bfloat16
 
 
 def merge(
-    adapter: Path, *, out: Path, dtype: sciscirl.runs.local_model.Precision = "bfloat16", device: str = "cpu"
+    adapter: Path,
+    *,
+    out: Path,
+    dtype: sciscirl.runs.local_model.Precision = "bfloat16",
+    device: str = "cpu",
+    step: int | None = None,
+    base_url: str | None = None,
 ) -> None:
-    """Merge an adapter of PEFT into one 16-bit model.
+    """Merge what a run has trained into one 16-bit model with a card.
 
     Args:
-        adapter: its folder, or that of the run.
+        adapter: the folder of a run, or of an adapter of PEFT.
         out: the folder of the model.
         dtype: of its weights.
-        device: where to compute: cpu, cuda, cuda:1.
+        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
+        step: of the checkpoint of a run; None: the last one.
+        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
 
     Example:
-        sciscirl merge runs/sft-peft-exp4 --out models/merged --device cuda
+        sciscirl merge runs/exp4 --out models/exp4
     """
     from sciscirl.sft.merge import merge_adapter
 
-    show(f"model: {merge_adapter(adapter, out, dtype=dtype, device=device)}")
+    merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
+    show(f"model: {merged}")
 
 
 def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:

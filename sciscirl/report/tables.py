@@ -17,6 +17,7 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compar
 from sciscirl.report.figures import plot_differences
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
 from sciscirl.report.runs import SPLIT, Run
+from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
 #: After how many steps the runs of PUBLISHED_RUNS were judged.
@@ -125,6 +126,7 @@ def _describe(run: Run) -> dict[str, str]:
     facts = {
         "kind": _KINDS[run.kind],
         "state": run.state,
+        "begun from": render_start(run.facts.get("begun_from")) or _value(run.settings.get("load_checkpoint")),
         "task": run.target,
         "release": f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT,
         "commit": commit[:12] + ("+changes" if commit.endswith("+changes") else "") or ABSENT,
@@ -134,7 +136,8 @@ def _describe(run: Run) -> dict[str, str]:
     settings = {
         ("preset" if name == "name" else name): _value(value)
         for name, value in run.settings.items()
-        if name != "prompt"  # whole pages; its name and SHA-256 tell prompts apart
+        # Prompts are whole pages; their names and SHA-256 tell them apart. Weights are told by the runs behind them.
+        if name not in {"prompt", "load_checkpoint"}
     }
     if "model" in settings:
         settings["model"] = name_model(str(run.settings["model"]))
@@ -263,7 +266,8 @@ def view_cost(runs: Sequence[Run]) -> Section:
     rows: list[list[str]] = []
     for run in runs:
         usage, seconds = run.usage, measure_seconds(run)
-        dollars = usage.dollars(str(run.settings.get("model"))) if usage else None
+        is_own_gpu = run.settings.get("backend") == "peft"
+        dollars = usage.dollars(str(run.settings.get("model"))) if usage and not is_own_gpu else None
         tokens = [f"{n:,}" for n in (usage.prefill, usage.sample, usage.train)] if usage else [ABSENT] * 3
         rows.append(
             [
@@ -279,7 +283,8 @@ def view_cost(runs: Sequence[Run]) -> Section:
         "cost",
         "Cost",
         f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list "
-        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed or nothing logged.",
+        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed, nothing was "
+        "logged, or your own GPU did the work.",
         [Table("Tokens, dollars, time", head, rows)],
     )
 

@@ -24,7 +24,7 @@ from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
 from sciscirl.presets import BASE, Preset, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
-from sciscirl.runs.server_checks import check_weights
+from sciscirl.runs.lineage import find_start
 from sciscirl.task.papers import read_split
 
 _log = logging.getLogger(__name__)
@@ -96,8 +96,8 @@ def resolve_folder(options: TrainOptions) -> Path:
 
 def make_config(options: TrainOptions) -> train.Config:
     """Build the cookbook's config of a run. Reads the training split, asks no server."""
-    check_weights(load_checkpoint=options.load_checkpoint)
-    preset = resolve_preset(options)
+    preset, log_path = resolve_preset(options), resolve_folder(options)
+    start = find_start(options.load_checkpoint, log_path, preset)
     if preset.group_size < 2:
         msg = (
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
@@ -111,7 +111,6 @@ def make_config(options: TrainOptions) -> train.Config:
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)
-    log_path = resolve_folder(options)
     builder = make_dataset_builder(options, preset)
     return train.Config(
         learning_rate=preset.learning_rate,
@@ -134,7 +133,7 @@ def make_config(options: TrainOptions) -> train.Config:
         ttl_seconds=options.keep_days * 86_400,
         log_path=str(log_path),
         base_url=options.base_url,
-        load_checkpoint_path=options.load_checkpoint,
+        load_checkpoint_path=start["path"] if start else None,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.

@@ -32,6 +32,7 @@ from sciscirl.runs.folder import (
     locked_folder,
     open_store,
 )
+from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
 from sciscirl.task.papers import read_split
 
@@ -114,7 +115,10 @@ async def train_preset(options: TrainOptions) -> Path:
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
     with locked_folder(folder):
-        step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))
+        warn_of_other_release(begun_from, Path(options.release))
+        settings = _settings(options, config)
+        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=begun_from)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
@@ -145,8 +149,8 @@ async def train_preset(options: TrainOptions) -> Path:
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
     builder = builder_of(config)
-    more = ("n_train", "n_test", "load_checkpoint")
-    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
+    own = {name: getattr(options, name) for name in ("n_train", "n_test")}
+    own |= {"load_checkpoint": config.load_checkpoint_path, "renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own
 
 

@@ -110,14 +110,16 @@ def begin_run(
     *,
     resume: bool,
     steps_per_epoch: int = 0,
+    begun_from: Mapping[str, Any] | None = None,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
     On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
     ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
-    that numbers the steps of each epoch from 0. ``find`` returns the checkpoint to go on from, or raises; None: the
-    last one. Without a checkpoint the run begins at step 0.
+    that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts from, if not
+    the base model's (see ``sciscirl.runs.lineage``); a resumed run keeps the first record. ``find`` returns the
+    checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
 
     SciSciRLError if the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
     """
@@ -127,7 +129,7 @@ def begin_run(
         if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
             msg = f"{folder} holds a run of something else. Choose another log_path."
             raise SciSciRLError(msg)
-        write_json(path, facts)
+        write_json(path, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0
     if not resume:
         msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
@@ -216,14 +218,20 @@ def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
     return path_inside(folder, record.state_path, stated_by=folder / CHECKPOINTS_FILE)
 
 
+def find_step(folder: Path, record: CheckpointRecord) -> int | None:
+    """Return the number of training steps behind a checkpoint; None if its record names none."""
+    if not record.epoch:
+        return record.batch
+    # The end of the cookbook's supervised loop, which counts from 0 again after our one epoch.
+    rows = read_rows(folder / METRICS_FILE)
+    return 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+
+
 def list_weights(folder: Path) -> dict[int | None, str]:
     """List the weights to sample from, by training step: a path on the server, or the folder of an adapter here."""
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
-        step, here = record.batch, find_weights(folder, record)
-        if record.epoch:  # the end of the cookbook's supervised loop, which counts from 0 again after our one epoch
-            rows = read_rows(folder / METRICS_FILE)
-            step = 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+        step, here = find_step(folder, record), find_weights(folder, record)
         if record.sampler_path is not None:
             kept[step] = record.sampler_path
         elif here is not None and (here / ADAPTER_FILES[0]).is_file():

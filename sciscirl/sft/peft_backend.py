@@ -50,7 +50,7 @@ from sciscirl.sft.config import (
     resolve_folder,
     resolve_preset,
 )
-from sciscirl.sft.examples import Example
+from sciscirl.sft.examples import Example, GoldExamples
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         if not sys.stderr.isatty():
             trainer.remove_callback(ProgressCallback)
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
-        trainer.add_callback(Recorder(folder, trained_on))
+        trainer.add_callback(Recorder(folder, trained_on, examples, preset.batch_size))
         judge = None
         if arguments.world_size == 1:
             completer = LocalCompleter(
@@ -242,6 +242,8 @@ class Recorder(TrainerCallback):
 
     folder: Path
     trained_on: Mapping[str, str]
+    examples: GoldExamples
+    batch_size: int
 
     def on_log(
         self,
@@ -260,6 +262,9 @@ class Recorder(TrainerCallback):
                 "progress": state.global_step / state.max_steps,
             }
             taken = state.global_step - 1
+            batch = self.examples[taken * self.batch_size : state.global_step * self.batch_size]
+            metrics["num_tokens"] = sum(len(example.tokens) - 1 for example in batch)  # the last one is only a target
+            metrics["num_loss_tokens"] = sum(len(example.tokens) - example.n_prompt for example in batch)
             open_store(self.folder).write_metrics(metrics, step=taken)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
