@@ -58,7 +58,8 @@ def find_start(load_checkpoint: str | None, log_path: Path, preset: Preset) -> d
         Traceback (most recent call last):
         ...
         sciscirl.errors.SciSciRLError: load_checkpoint is 'tinker://run/sampler_weights/000040', from which a server
-        only samples. Give the state_path of the same checkpoint, 'tinker://run/weights/000040', or the folder of its run.
+        only samples. Give the state_path of the same checkpoint, 'tinker://run/weights/000040', or the folder of
+        its run.
     """
     if load_checkpoint is None:
         return None
