@@ -61,7 +61,7 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
 
 
 def _download_archive(url: str, path: str, folder: Path) -> None:
-    model, _, name = path.removeprefix("tinker://").partition("/sampler_weights/")
+    model, *_, name = path.removeprefix("tinker://").split("/")  # with sampler_weights between them, or not (SkyRL)
     asked = f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive"
     with tempfile.TemporaryFile() as archive:
         try:

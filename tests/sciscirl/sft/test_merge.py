@@ -99,8 +99,8 @@ def run(tmp_path, base, monkeypatch):
     folder = make_run(tmp_path / "rl-run", evaluations={2: table}, n_steps=4, settings=settings)
     rows = [
         {"name": name, "batch": step, "state_path": f"tinker://x:train:0/weights/{name}",
-         "sampler_path": f"tinker://x:train:0/sampler_weights/{name}"}
-        for name, step in (("000002", 2), ("final", 4))
+         "sampler_path": f"tinker://x:train:0/{kind}{name}"}
+        for name, step, kind in (("000002", 2, "sampler_weights/"), ("final", 4, ""))
     ]  # fmt: skip
     (folder / "checkpoints.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     facts = json.loads((folder / "run.json").read_text("utf-8"))
