@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
+import subprocess
+import sys
 
 import polars as pl
 import pytest
-import tinker
 import torch
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
 from sciscirl.report.runs import read_run
 from sciscirl.runs.folder import list_weights
 from sciscirl.runs.local_model import load_base_model
-from sciscirl.runs.server_checks import open_sampling
 
 
 @pytest.mark.slow
@@ -55,6 +54,20 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
     assert (out / "predictions.parquet").is_file()
 
 
+#: Prints the log-probabilities that a server gives to tokens, in a process of its own: the SDK leaves connections open.
+ASK = """
+import asyncio, json, sys
+import tinker
+from sciscirl.runs.server_checks import open_sampling
+
+async def ask(model, checkpoint, tokens):
+    async with open_sampling(model, checkpoint) as client:
+        return await client.compute_logprobs(tinker.ModelInput.from_ints(json.loads(tokens)))
+
+print(json.dumps(asyncio.run(ask(*sys.argv[1:]))))
+"""
+
+
 def list_logprobs(model: str, tokens: list[int]) -> list[float]:
     """The log-probability of every token after the first, computed here."""
     with torch.no_grad():
@@ -63,7 +76,7 @@ def list_logprobs(model: str, tokens: list[int]) -> list[float]:
 
 
 @pytest.mark.slow
-def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_server, tmp_path, monkeypatch):
+def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_server, tmp_path):
     sft, rl, merged = tmp_path / "sft", tmp_path / "rl", tmp_path / "merged"
     words = [
         "preset=baseline", f"release={tinker_server.release}", f"model={tinker_server.model}",
@@ -94,14 +107,9 @@ def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_se
     assert "| begun from | sft, step 2 |" in card
     assert "| step | 1 |" in card
     assert "| label_match |" in card
-    for name in ("TINKER_BASE_URL", "TINKER_API_KEY"):
-        monkeypatch.setenv(name, tinker_server.environment[name])
     tokens = get_tokenizer(tinker_server.model).encode(after[0] + " Which label fits this paper?")
-
-    async def ask() -> list[float]:
-        async with open_sampling(tinker_server.model, list_weights(rl)[1]) as client:
-            return (await client.compute_logprobs(tinker.ModelInput.from_ints(tokens)))[1:]
-
-    served = asyncio.run(ask())
+    words = [sys.executable, "-c", ASK, tinker_server.model, list_weights(rl)[1], json.dumps(tokens)]
+    asked = subprocess.run(words, env=tinker_server.environment, capture_output=True, text=True, check=True)
+    served = json.loads(asked.stdout)[1:]
     assert list_logprobs(str(merged), tokens) == pytest.approx(served, abs=0.01)
     assert list_logprobs(tinker_server.model, tokens) != pytest.approx(served, abs=0.1)
