@@ -60,7 +60,11 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     folder = "slices/synthetic"
     for name in ("disruption.png", "novelty.png", "novelty_by_year.png"):
         assert (tmp_path / folder / name).read_bytes().startswith(b"\x89PNG")
-    assert run("verify", folder)[:2] == (0, f"verified: release {folder} (test 9, train 60 works)\n")
+    status, verified, _ = run("verify", folder)
+    first, *recomputed = verified.splitlines()
+    assert (status, first) == (0, f"verified: release {folder} (test 9, train 60 works)")
+    assert recomputed[0] == "  recomputed: cd_index from n_i, n_j, n_k"
+    assert len(recomputed) == 5
     assert run("describe", folder)[1] == out
 
 
