@@ -181,12 +181,12 @@ def report(
 
     options = config(runs=runs)
     if final:
-        from sciscirl.evaluation.final import judge_runs_finally
+        from sciscirl.evaluation.final import judge_finally
 
         if options.release is None:
             msg = "report --final judges by a release. Give its folder: --release."
             raise SciSciRLError(msg)
-        for folder in asyncio.run(judge_runs_finally(runs, options.release, metric=metric, base_url=base_url)):
+        for folder in asyncio.run(judge_finally(runs, options.release, metric=metric, base_url=base_url)):
             show(f"final: {folder}")
     show(f"report: {write_report(options)}\npictures: {options.pictures}")
 

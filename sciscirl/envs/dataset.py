@@ -22,17 +22,17 @@ from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
+from sciscirl.options import RunOptions
 from sciscirl.presets import Preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.contracts import ContractName
-from sciscirl.options import RunOptions
 from sciscirl.task.papers import (
     HELD_OUT_SEED,
     EvalSplit,
-    PartName,
     Paper,
+    PartName,
     Target,
     choose_eval_split,
     class_of,
@@ -326,7 +326,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     def state_eval_split(self) -> dict[str, Any]:
         """State by which papers the run is judged, for its record."""
         n_kept = self.n_held_out()
-        return {"eval_split": self.eval_split} | ({"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED} if n_kept else {})
+        return {"eval_split": self.eval_split} | (
+            {"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED} if n_kept else {}
+        )
 
     def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
         """Read the papers of this run in a part of the release, in the order of the release; ``every``: no head."""

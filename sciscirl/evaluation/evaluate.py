@@ -12,9 +12,9 @@ import logging
 import re
 import tempfile
 from collections.abc import Mapping
-from types import MappingProxyType
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -43,7 +43,16 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.task.papers import VOCABULARIES, EvalSplit, OwnTarget, Paper, PartName, choose_target, read_part, short_name
+from sciscirl.task.papers import (
+    VOCABULARIES,
+    EvalSplit,
+    OwnTarget,
+    Paper,
+    PartName,
+    choose_target,
+    read_part,
+    short_name,
+)
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:

@@ -58,10 +58,9 @@ def _find_facts(file: Path) -> dict[str, Any]:
     for folder in (file.parent, file.parent.parent):
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
-            str(facts["release"]["manifest_sha256"]), dict(facts["settings"])
+            return {"release": str(facts["release"]["manifest_sha256"]), "settings": dict(facts.get("settings", {}))}
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        return facts
     return {}
 
 
@@ -88,7 +87,7 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
         refuse_release(out, "folder: out=...", PredictionsError)
     tables, known = read_named(words)
     known = {name: facts for name, facts in known.items() if facts}
-    check_slices({name: str(facts["release"]["manifest_sha256"]) for name, facts in known.items()})
+    check_slices({name: facts["release"] for name, facts in known.items()})
     asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}
     comparison = compare_predictions(tables, config, asked)
     if out is not None:
@@ -110,7 +109,13 @@ def render_comparison(comparison: Comparison) -> str:
     pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
     said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
     return "\n".join(
-        [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs])]
+        [
+            said,
+            "",
+            *_columns([head, *scores]),
+            "",
+            *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs]),
+        ]
     )
 
 

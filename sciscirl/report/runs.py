@@ -20,6 +20,7 @@ from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import (
     ADAPTER,
     CHECKPOINTS_FILE,
+    LOOKS_FILE,
     METRICS_FILE,
     RUN_FILE,
     count_test_looks,
@@ -176,14 +177,24 @@ def read_run(folder: Path, name: str) -> Run:
         kind=kind,
         facts=facts,
         rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
-        evaluations=tuple(_read_steps(folder, rows, split, problems) if is_training else _read_single(folder, problems)),
+        evaluations=tuple(
+            _read_steps(folder, rows, split, problems) if is_training else _read_single(folder, problems)
+        ),
         usage=_count_tokens(folder, steps, split, problems),
         n_steps=len({row.get("step") for row in steps}),
         is_finished=not is_training or _is_finished(folder),
         is_stopped=any(row.get("collapse_stop") for row in rows),
-        n_test_looks=count_test_looks(folder) if is_training else None,
+        n_test_looks=_count_looks(folder, problems) if is_training else None,
         problems=tuple(problems),
     )
+
+
+def _count_looks(folder: Path, problems: list[str]) -> int | None:
+    try:
+        return count_test_looks(folder)
+    except OSError as error:
+        problems.append(f"{LOOKS_FILE}: {error.strerror}; looks at test are not counted")
+        return None
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -207,7 +218,13 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     for where, values, names, kind, what in (
         ("", stated, ("release", "versions"), dict, "an object"),
         ("", stated, ("release_folder", "commit"), str, "a text"),
-        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "split", "eval_split"), str, "a text"),
+        (
+            "settings.",
+            stated["settings"],
+            ("name", "preset", "model", "backend", "baseline", "split", "eval_split"),
+            str,
+            "a text",
+        ),
     ):
         for name in names:
             if not isinstance(values.get(name), kind | None):
@@ -323,9 +340,7 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
         return None
 
 
-def _count_tokens(
-    folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]
-) -> Usage | None:
+def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:
     """Add up the logged tokens: training by step, evaluations by answer."""
     read = sampled = trained = 0
     for row in steps:

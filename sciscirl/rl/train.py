@@ -174,7 +174,9 @@ async def evaluate_last(
     store = open_store(folder)
     if is_judged(store, step):
         return
-    export = RolloutSummaryExportConfig(split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}")
+    export = RolloutSummaryExportConfig(
+        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
+    )
     with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)
