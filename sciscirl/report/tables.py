@@ -83,14 +83,14 @@ def view_overview(runs: Sequence[Run]) -> Section:
                 "; ".join(signs) or ("none" if metrics else ABSENT),
                 f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
                 f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
-                run.state,
                 run.split if run.last else ABSENT,
                 ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}",
+                run.state,
             ]
         )
     head = [
-        *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "state", "judged by"),
-        "looks at test",
+        *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "judged by"),
+        *("looks at test", "state"),
     ]
     return Section(
         "overview",
