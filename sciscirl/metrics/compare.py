@@ -22,7 +22,8 @@ from sciscirl.metrics.predictions import find_target, split_by_label
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
 ASKED: Final = (
-    "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p", "renderer",
+    "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
+    "renderer",
 )  # fmt: skip
 
 

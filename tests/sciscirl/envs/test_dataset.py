@@ -132,9 +132,8 @@ def test_every_epoch_shows_each_paper_once_in_another_order(toy_slice, toy_model
 
 def test_a_builder_can_be_asked_for_fewer_papers(toy_slice, toy_model):
     train, test = asyncio.run(builder_of(toy_slice, toy_model, n_train=6, n_test=2, batch_size=3)())
-    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(
-        ids(take_head(read_split(toy_slice, "train"), 6, "disruption"))
-    )
+    head = take_head(read_split(toy_slice, "train"), 6, "disruption")
+    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(ids(head))
     assert (len(train), len(test)) == (2, 1)
     _, nothing = asyncio.run(builder_of(toy_slice, toy_model, has_test=False)())
     assert nothing is None
@@ -286,7 +285,5 @@ def test_a_head_of_the_training_papers_is_beside_those_that_are_held_out(toy_sli
 
 def test_a_release_too_small_to_hold_papers_out_says_what_to_do(toy_slice, toy_model):
     builder = builder_of(toy_slice, toy_model, eval_split="held_out", batch_size=16)
-    with pytest.raises(
-        SciSciRLError, match=r"8 training papers beside 16 .* kept out .* Lower batch_size, or build .*dev"
-    ):
+    with pytest.raises(SciSciRLError, match=r"8 training papers beside 16 .* Lower batch_size, or build .*dev"):
         builder.train_papers()

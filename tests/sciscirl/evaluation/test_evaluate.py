@@ -33,7 +33,7 @@ from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_pr
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head, take_head
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import KEY, serve_models
