@@ -183,7 +183,7 @@ def test_results_are_those_of_the_last_evaluation_with_intervals(page):
     assert macro_f1.startswith(f"{metrics['macro_f1']:.3f} [0.")
     assert recall.startswith(f"{metrics['min_class_recall']:.3f} [0.")
     assert (invalid, signs, n, step) == (f"{metrics['invalid']:.3f}", "none", "60", "4")
-    assert judged == ["test", "2"]
+    assert judged == ["test", "3"]
     assert "predicted_share/disruptive" in page.row("exp5")[5]
     assert page.row("unjudged")[1:5] == ["–"] * 4
 
