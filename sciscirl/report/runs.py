@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 import polars as pl
 
@@ -30,7 +30,7 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.prices import Usage
-from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.task.papers import TARGETS, PartName, Target, TargetName, list_labels, read_own_target, short_name
 
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
@@ -71,8 +71,8 @@ class Run:
     @property
     def split(self) -> str:
         """By which papers it was judged; older runs do not say it: test."""
-        name = "eval_split" if self.kind in {"rl", "sft"} else "split"
-        return str(self.settings.get(name) or "test")
+        stated = self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split")
+        return stated if stated in get_args(PartName) else "test"
 
     @property
     def last(self) -> Evaluation | None:
