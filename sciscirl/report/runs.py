@@ -71,7 +71,7 @@ class Run:
     @property
     def split(self) -> str:
         """By which papers it was judged; older runs do not say it: test."""
-        stated = self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split")
+        stated = str(self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split"))
         return stated if stated in get_args(PartName) else "test"
 
     @property
