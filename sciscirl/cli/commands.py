@@ -157,12 +157,22 @@ def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionCon
     show(render_selection(select_checkpoint(run, config)))
 
 
-def report(runs: tuple[Path, ...], config: partial[sciscirl.report.report.ReportConfig]) -> None:
+def report(
+    runs: tuple[Path, ...],
+    config: partial[sciscirl.report.report.ReportConfig],
+    *,
+    final: bool = False,
+    metric: sciscirl.evaluation.select_checkpoint.Criterion = "macro_f1",
+    base_url: str | None = None,
+) -> None:
     """Show runs and evaluations in one HTML page.
 
     Args:
         runs: folders of training runs and evaluations.
         config: what to show.
+        final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
+        metric: with --final: by which the checkpoint is selected.
+        base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
 
     Example:
         sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
@@ -170,6 +180,14 @@ def report(runs: tuple[Path, ...], config: partial[sciscirl.report.report.Report
     from sciscirl.report.report import write_report
 
     options = config(runs=runs)
+    if final:
+        from sciscirl.evaluation.final import judge_finally
+
+        if options.release is None:
+            msg = "report --final judges by a release. Give its folder: --release."
+            raise SciSciRLError(msg)
+        for folder in asyncio.run(judge_finally(runs, options.release, metric=metric, base_url=base_url)):
+            show(f"final: {folder}")
     show(f"report: {write_report(options)}\npictures: {options.pictures}")
 
 

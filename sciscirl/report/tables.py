@@ -13,10 +13,10 @@ import polars as pl
 
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.collapse import find_signs
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
+from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.report.figures import plot_differences
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
-from sciscirl.report.runs import SPLIT, Run
+from sciscirl.report.runs import Run
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
@@ -84,15 +84,21 @@ def view_overview(runs: Sequence[Run]) -> Section:
                 "; ".join(signs) or ("none" if metrics else ABSENT),
                 f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
                 f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
+                run.split if run.last else ABSENT,
+                ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}",
                 run.state,
             ]
         )
-    head = ["run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "state"]
+    head = [
+        *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "judged by"),
+        *("looks at test", "state"),
+    ]
     return Section(
         "overview",
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
-        "answer that is not valid counts as wrong in every figure.",
+        "answer that is not valid counts as wrong in every figure. Papers that chose a checkpoint flatter it: a result "
+        "on test is clean if its run looked at test once, in its final evaluation.",
         [Table("The last evaluation of each run", head, rows)],
     )
 
@@ -219,10 +225,11 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             papers = (
                 predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
             )
-            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("split", SPLIT), papers])
+            key = json.dumps([run.target, run.facts.get("release"), run.split, papers])
             groups.setdefault(key, {})[run.name] = predictions
     if sum(map(len, groups.values())) < 2:
         return None
+    asked = {run.name: list_asked(run.settings) for run in runs}
     texts, tables, pictures = [], [], []
     for group in groups.values():
         if len(group) < 2:
@@ -230,14 +237,14 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             continue
         reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
         try:
-            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000))
+            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000), asked)
         except PredictionsError as error:
             texts.append(f"{', '.join(group)} cannot be compared: {error}")
             continue
         texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
         if reference is not None:
             texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
-        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"]
+        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted", "asked otherwise"]
         rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
         tables.append(Table(f"Pairs of runs, task {comparison.target}", head, rows))
         pictures += [
@@ -248,7 +255,8 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         texts.append(
             "Differences are left minus right, with 95 % intervals from resamples of the papers that are the same for "
             "both; a filled blue mark is an interval without 0. McNemar's exact test is on papers that only one of two "
-            "has right, adjusted by Holm for the number of pairs."
+            "has right, adjusted by Holm for the number of pairs. A pair that was asked otherwise differs in prompt, "
+            "contract, sampling or chat format too, so its difference is not due to the weights alone."
         )
     return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
 

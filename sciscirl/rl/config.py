@@ -22,10 +22,10 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
-from sciscirl.presets import BASE, Preset, find_preset
+from sciscirl.presets import BASE, PUBLISHED, Preset, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
 from sciscirl.runs.lineage import find_start
-from sciscirl.task.papers import read_split
+from sciscirl.task.papers import EVAL_SPLITS
 
 _log = logging.getLogger(__name__)
 _ONLY_SPEED: Final = "it changes how fast or how closely a run can be watched, not what is learned"
@@ -70,7 +70,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
         else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
-        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
+        **name_fields(preset, options, "test" if preset.name in PUBLISHED else None),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
@@ -79,7 +79,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
     )
     if options.n_epochs is not None:
         return builder
-    n_papers = len(read_split(options.release, "train", needs=())[: options.n_train])
+    n_papers = len(builder.read("train"))
     n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
@@ -164,7 +164,7 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
 def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
     """Return the alarm that warns of collapse or ends the run, with the evaluations already in the folder."""
     rows = read_rows(folder / METRICS_FILE)
-    history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
+    history = [{name: value for name, value in row.items() if name.partition("/")[0] in EVAL_SPLITS} for row in rows]
     return CollapseAlarm(action=options.collapse, history=filter(None, history))
 
 
@@ -175,7 +175,7 @@ def make_evaluator(
     *,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return the evaluator of the test split; ``kind`` says whether training goes on meanwhile."""
+    """Return the evaluator of the run; ``kind`` says whether training goes on meanwhile."""
     return build_evaluator(
         builder,
         resolve_preset(options),

@@ -34,7 +34,6 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
-from sciscirl.task.papers import read_split
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -102,7 +101,7 @@ async def train_preset(options: TrainOptions) -> Path:
     """
     config = make_config(options)
     folder = Path(config.log_path)
-    read_split(options.release, "test", needs=())  # an altered release fails before a server is asked
+    builder_of(config).eval_papers()  # an altered release fails before a server is asked
     check_server(config.model_name, config.base_url)
     check_opponents(resolve_preset(options).adversarial, config.base_url)
     # A missing tokenizer, or a paper that does not fit, fails before training begins (at dataset_builder).
@@ -151,7 +150,7 @@ def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     builder = builder_of(config)
     own = {name: getattr(options, name) for name in ("n_train", "n_test")}
     own |= {"load_checkpoint": config.load_checkpoint_path, "renderer": builder.renderer_name}
-    return describe(resolve_preset(options)) | own
+    return describe(resolve_preset(options)) | own | builder.state_eval_split()
 
 
 def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
@@ -179,7 +178,9 @@ async def evaluate_last(
     store = open_store(folder)
     if is_judged(store, step):
         return
-    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+    export = RolloutSummaryExportConfig(
+        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
+    )
     with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)

@@ -24,6 +24,7 @@ from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
@@ -89,6 +90,8 @@ def _no_place(folder: Path, caught: OSError, option: str) -> str:
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
+#: One line for each time that the run was judged by test after training.
+LOOKS_FILE: Final = "test_looks.jsonl"
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
 #: The folder of a trained adapter within that of its run.
@@ -278,7 +281,41 @@ def _store_class() -> Callable[[str | Path], TrainingRunStore]:
 
 def is_judged(store: TrainingRunStore, step: int | None) -> bool:
     """Say whether a run logged an evaluation of this step."""
-    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
+    return any(row.get("step") == step and read_judgement(row) for row in store.read_metrics())
+
+
+def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of an evaluation in a row of ``metrics.jsonl``, without the name of the split; {} if none.
+
+    Example:
+        >>> read_judgement({"step": 4, "dev/label_match": 0.4, "env/all/label_match": 0.5})
+        {'label_match': 0.4}
+    """
+    for split in EVAL_SPLITS:
+        if f"{split}/label_match" in row:
+            return {name.removeprefix(f"{split}/"): row[name] for name in row if name.startswith(f"{split}/")}
+    return {}
+
+
+def find_eval_split(folder: Path) -> EvalSplit:
+    """Return by which papers a training run was judged; runs that do not say so were judged by test."""
+    try:
+        stated = cast("dict[str, Any]", read_json(folder / RUN_FILE))["settings"].get("eval_split")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        stated = None
+    return stated if stated in EVAL_SPLITS else "test"
+
+
+def note_test_look(folder: Path, **facts: object) -> int:
+    """Write down that a run was judged by test outside its own evaluations. Return how often it was so far."""
+    looks = [*read_rows(folder / LOOKS_FILE), facts]
+    _write(folder / LOOKS_FILE, "".join(json.dumps(look) + "\n" for look in looks))
+    return count_test_looks(folder)
+
+
+def count_test_looks(folder: Path) -> int:
+    """Count how often a run was judged by test: by its own evaluations, and by those that ``note_test_look`` noted."""
+    return len([*(folder / "predictions").glob("test_*.parquet")]) + len(read_rows(folder / LOOKS_FILE))
 
 
 def _read_begun(path: Path) -> dict[str, dict[str, Any]]:

@@ -46,7 +46,7 @@ def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
     """Return the builder that orders the papers as reinforcement learning with the same seed does."""
     preset = resolve_preset(options)
     return LabelDatasetBuilder(
-        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
+        **name_fields(preset, options),
         n_epochs=options.n_epochs,
     )
 
@@ -64,7 +64,7 @@ def make_examples(options: SftOptions) -> GoldExamples:
 
 
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
-    """Return the evaluator of the test split, the same as in reinforcement learning."""
+    """Return the evaluator of the run, the same as in reinforcement learning."""
     return build_evaluator(make_papers_builder(options), resolve_preset(options), folder)
 
 
@@ -72,8 +72,9 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     own = ("confidence", "n_train", "n_test", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
-    renderer = make_papers_builder(options).renderer_name
-    return describe(resolve_preset(options)) | chosen | {"renderer": renderer, "backend": backend} | more
+    builder = make_papers_builder(options)
+    chosen |= {"renderer": builder.renderer_name, "backend": backend} | builder.state_eval_split()
+    return describe(resolve_preset(options)) | chosen | more
 
 
 def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:

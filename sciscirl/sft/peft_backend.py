@@ -293,7 +293,8 @@ class Judge(TrainerCallback):
         model = self.completer.model
         was_training = model.training
         model.eval()
-        export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+        name = self.evaluator.name
+        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=step, base_name=f"eval_{name}")
         store = open_store(self.folder)
         answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
         store.write_metrics(asyncio.run(answers), step=step)

@@ -64,7 +64,8 @@ def contrary_model(toy_slice, tmp_path_factory) -> str:
 def options_of(toy_slice, model, log_path) -> dict:
     return {
         "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(model), "renderer": RENDERER,
-        "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "n_epochs": N_STEPS, "batch_size": N_PAPERS,
+        "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "eval_split": "test",
+        "n_epochs": N_STEPS, "batch_size": N_PAPERS,
         "micro_batch_size": 4, "learning_rate": 0.01, "lora_rank": 8, "max_tokens": 32, "eval_temperature": 0.0,
         "save_every": SAVE_EVERY, "eval_every": 20, "quantize": "none", "dtype": "float32",
     }  # fmt: skip

@@ -24,6 +24,7 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
         "--backend", "tinker", "preset=exp4", f"release={tinker_server.release}", f"model={tinker_server.model}",
         f"renderer={tinker_server.renderer}", f"log_path={run}", "batch_size=8", "lora_rank=8", "max_tokens=64",
         "max_paper_tokens=96", "learning_rate=0.003", "n_epochs=1", "save_every=5", "eval_every=6", "n_test=6",
+        "eval_split=test",
     ]  # fmt: skip
     tinker_server.run("train_sft.py", *words)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]

@@ -38,7 +38,10 @@ from tests.sciscirl.toy import RENDERER, Scripted, say
 
 @pytest.fixture
 def options(toy_slice, toy_model, tmp_path):
-    return {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "log_path": str(tmp_path / "run")}
+    log_path = str(tmp_path / "run")
+    return {
+        "release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "log_path": log_path, "eval_split": "test"
+    }  # fmt: skip
 
 
 @pytest.fixture
