@@ -95,9 +95,8 @@ def test_every_door_to_a_server_refuses_an_open_address_before_it_is_asked(ask, 
 def test_training_judging_and_sweeping_write_nothing_for_an_open_address(options, toy_slice, toy_model, tmp_path):
     url = "http://user:pass-word@gpu.example:8000"
     known = {"release": toy_slice, "model": toy_model, "renderer": RENDERER, "base_url": url}
-    tuned = TinkerSftOptions(
-        release=str(toy_slice), model=toy_model, renderer=RENDERER, base_url=url, log_path=str(tmp_path / "sft")
-    )
+    asked = known | {"release": str(toy_slice), "eval_split": "test"}
+    tuned = TinkerSftOptions(**asked, log_path=str(tmp_path / "sft"))
     for work in (
         lambda: asyncio.run(train_preset(TrainOptions(**options | {"base_url": url}))),
         lambda: asyncio.run(train_on_tinker(tuned)),
