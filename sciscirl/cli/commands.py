@@ -119,7 +119,8 @@ def evaluate(
     judged = evaluate_baselines(options, seed=seed) if baselines else {}  # first: an error of theirs costs nothing yet
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
-    show(f"result: {options.out}")
+    places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
+    show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
 
 
 def compare(

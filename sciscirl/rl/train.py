@@ -23,6 +23,7 @@ from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
 from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import (
     RESUME_HINT,
     begin_run,
@@ -113,6 +114,7 @@ async def train_preset(options: TrainOptions) -> Path:
     evaluator = make_evaluator(options, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
+    warn_of_renderer(config.model_name, options.renderer)
     with locked_folder(folder):
         step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step)

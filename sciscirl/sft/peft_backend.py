@@ -29,6 +29,7 @@ from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import PeftSftOptions
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import (
     ADAPTER,
     begin_run,
@@ -75,6 +76,8 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     n_steps = len(examples) // preset.batch_size
     arguments = make_arguments(options, n_steps)
     is_first = arguments.process_index == 0
+    if is_first:
+        warn_of_renderer(preset.model, options.renderer)
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         if is_first:
