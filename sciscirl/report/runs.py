@@ -17,7 +17,7 @@ from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row, read_lines, read_rows
-from sciscirl.runs.prices import Usage
+from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
 
 SPLIT: Final = "test"
@@ -298,11 +298,8 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: list[str]) -> Usage | None:
     """Add up the logged tokens: training by step, evaluations by answer."""
-    read = sampled = trained = 0
-    for row in steps:
-        shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))
-        read, sampled = read + shown, sampled + said
-        trained += shown + said + int(row.get("num_tokens", 0))
+    usage = sum(map(count_tokens, steps), Usage(prefill=0, sample=0, train=0))
+    read, sampled, trained = usage.prefill, usage.sample, usage.train
     for path in sorted(folder.glob(f"iteration_*/eval_{SPLIT}_rollout_summaries.jsonl")):
         shown = f"{path.parent.name}/{path.name}"
         for line in _try_lines(path, shown, problems):

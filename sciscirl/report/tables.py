@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.collapse import find_signs
+from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
 from sciscirl.report.figures import plot_differences
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
@@ -94,6 +94,17 @@ def view_overview(runs: Sequence[Run]) -> Section:
         "answer that is not valid counts as wrong in every figure.",
         [Table("The last evaluation of each run", head, rows)],
     )
+
+
+def render_end(run: Run) -> str:
+    """Write the last evaluation of a run in one line, and what is doubtful about it."""
+    if run.last is None:
+        return "not evaluated"
+    metrics = run.last.metrics
+    said = ", ".join(f"{name} {show_metric(metrics, name)}" for name in COMPARED)
+    doubt = explain_doubt(metrics, str(run.settings.get("contract", "")))
+    line = f"step {run.last.step:,}, {metrics['n']:,.0f} answers: {said}, invalid {show(metrics.get('invalid'))}"
+    return f"{line}; {doubt.rstrip('.')}" if doubt else line
 
 
 def view_runs(runs: Sequence[Run]) -> Section:

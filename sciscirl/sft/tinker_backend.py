@@ -122,7 +122,7 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
     with locked_folder(folder):
         settings = list_settings(options, "tinker")
         first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
-        async with guarded_run(folder, options.base_url):
+        async with guarded_run(folder, options.base_url, preset.model):
             await train.main(make_config(options, first_step=first_step))
             await evaluate_last(folder, make_evaluator(options, folder), step=n_steps, base_url=options.base_url)
     return folder
