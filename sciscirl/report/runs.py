@@ -181,7 +181,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     stated = cast("dict[str, Any]", facts)
     for where, values, names, kind, what in (
         ("", stated, ("release", "versions"), dict, "an object"),
-        ("", stated, ("release_folder", "commit"), str, "a text"),
+        ("", stated, ("release_folder", "commit", "date"), str, "a text"),
         ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "split"), str, "a text"),
     ):
         for name in names:
