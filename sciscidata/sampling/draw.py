@@ -16,7 +16,7 @@ from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = (
-    "Check that the source has what they ask for: texts (texts=True, SciSciNetConfig.texts), references, years."
+    "Check that the source has what they ask for: texts (SciSciNetConfig.texts), references, years."
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from typing import cast
 
 import chz
 from tinker_cookbook.completers import MessageCompleter
@@ -41,7 +42,7 @@ from sciscirl.task.adversarial_rewards import (
     score_episode,
 )
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import Paper
+from sciscirl.task.papers import Paper, TargetName
 from sciscirl.task.prompts import escape_markup, render_question
 from sciscirl.task.rules import TaskRules
 
@@ -93,7 +94,7 @@ class AdversarialEnv(LabelEnv):
 
     async def _meet(self, answer: Answer, text: str) -> StepResult:
         if answer.is_valid:
-            seen = Seen(self.view, text, self.rules.target)
+            seen = Seen(self.view, text, cast("TargetName", self.rules.target))  # no own label: TaskRules refuses it
             self._challenge = await ask_challenger(self.opponents.challenger, seen)
         conversation = self._converse(escape_markup(text), self._challenge)
         return StepResult(

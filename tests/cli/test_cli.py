@@ -53,14 +53,18 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert re.search(r"read\s+3,000", out)
     assert re.search(r"train +20 +20 +20 +60", out)
     assert re.search(r"test +3 +3 +3 +9", out)
-    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 8
+    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 9
     assert re.search(
         r"novelty: 2,\d+ of 3,000 works scored by [\d,]+ venue pairs; null model: analytic, of the 3,000", out
     )
     folder = "slices/synthetic"
     for name in ("disruption.png", "novelty.png", "novelty_by_year.png"):
         assert (tmp_path / folder / name).read_bytes().startswith(b"\x89PNG")
-    assert run("verify", folder)[:2] == (0, f"verified: release {folder} (test 9, train 60 works)\n")
+    status, verified, _ = run("verify", folder)
+    first, *recomputed = verified.splitlines()
+    assert (status, first) == (0, f"verified: release {folder} (test 9, train 60 works)")
+    assert recomputed[0] == "  recomputed: cd_index from n_i, n_j, n_k"
+    assert len(recomputed) == 5
     assert run("describe", folder)[1] == out
 
 

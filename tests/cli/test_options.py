@@ -26,7 +26,9 @@ WORDS = {
     "citations": ["g"], "email": ["a@b"],
     "base_url": ["http://127.0.0.1:9"], "first_year": ["1990"], "last_year": ["2010"], "to_year": ["2000"],
     "consolidating_max": ["-1"], "growth_per_year": ["0.2"], "text_signal": ["0.2"], "uzzi_median_share": ["0.2"],
-    "no_references_share": ["0.2"], "disruptive_share": ["0.2"], "developing_share": ["0.2"],
+    "no_references_share": ["0.2"], "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
+    "name": ["an_label"], "classes": ["a", "b"], "sql": ["NULL"], "meanings": ["a=first"],
+    "hidden": ["publication_year"],
 }  # fmt: skip
 
 
@@ -35,6 +37,7 @@ def test_every_field_of_every_configuration_has_one_flag_and_one_setting_and_bac
     fields = {(section, name) for section, kind in SECTIONS.items() for name in field_hints(kind)}
     fields |= {("", field.name) for field in dataclasses.fields(BuildConfig)} - {("", name) for name in SECTIONS}
     fields |= {("", "novelty"), ("cd", "compat"), ("novelty", "compat"), ("thresholds", "preset")}
+    fields -= {("label", "expression")}  # of Polars, in Python alone
     assert {(option.section, option.name) for option in options} == fields
     assert len({option.flag for option in options}) == len(options) == len(fields)
     assert all(option.text for option in options)
@@ -69,6 +72,12 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
         settings.setdefault("tables", {}).setdefault("works", ["f"])
         if option.name != "references":
             settings["tables"].setdefault("citations", ["g"])
+    if option.section == "label":  # one needs classes, and one place that they come from
+        settings["label"].setdefault("classes", ["a", "b"])
+        if option.name != "sql":
+            settings["label"].setdefault("column", "c")
+        if option.name == "id":
+            settings["label"]["file"] = "f"
     needs_another = {"n_shuffles", "earlier_citers", "focal_in_n_k", "window_from", "unique_venues", "undefined_pairs",
                      "uzzi_tail_max"}  # fmt: skip
     if option.name in needs_another or (option.section, option.name) == ("novelty", "seed"):
