@@ -40,7 +40,7 @@ def bootstrap_intervals(
         >>> rows = [{"gold": "neutral", "label": "disruptive", **said}] * 12
         >>> intervals = bootstrap_intervals(rows)
         >>> round(intervals["label_match/low"], 3), round(intervals["label_match/high"], 3)
-        (0.0, 0.243)
+        (0.0, 0.242)
     """
     if not 0 < level < 1:
         msg = f"level is {level}, needs a share between 0 and 1."
