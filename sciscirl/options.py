@@ -15,7 +15,7 @@ from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import CHANGES, LossName, Preset, find_preset, lay_over
 from sciscirl.runs.local_model import Precision, Quantization
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import choose_target
+from sciscirl.task.papers import EvalSplit, choose_target
 
 Temperature = Annotated[float, Meta(ge=0)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
@@ -93,8 +93,11 @@ class RunOptions(TaskOptions):
         n_epochs: how often each paper is shown, each time in another order.
         eval_every: steps between evaluations; one more follows the last step.
         save_every: steps between checkpoints.
-        n_train: use only the first training papers, this many; None: all.
-        n_test: use only the first test papers, this many; None: all.
+        eval_split: papers that evaluations judge by and checkpoints are chosen by: dev, held_out (training papers that
+            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning with a
+            published preset takes test, as its notes did.
+        n_train: use so many training papers, each class in its share; None: all.
+        n_test: judge by so many papers, each class in its share; None: all.
         interleave: spread the classes evenly over the batches; None: as the preset does.
         seed: of the order of the papers, and of new weights; None: the preset's.
         batch_size: papers in a step; None: the preset's.
@@ -116,6 +119,7 @@ class RunOptions(TaskOptions):
     n_epochs: PositiveInt | None = None
     eval_every: PositiveInt = 50
     save_every: PositiveInt = 50
+    eval_split: EvalSplit | None = None
     n_train: PositiveInt | None = None
     n_test: PositiveInt | None = None
     interleave: bool | None = None
@@ -154,7 +158,8 @@ class TrainOptions(RunOptions):
             with another paper (DAPO); None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
-        load_checkpoint: start from these weights (tinker://...).
+        load_checkpoint: start from the last checkpoint of this run on a server, named by its folder, or from these
+            weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
         wandb_project: log to this project of Weights & Biases too.
         wandb_name: of the run there; None: the folder's name.
 

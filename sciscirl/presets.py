@@ -301,6 +301,8 @@ _OURS: Final = (
 _PRESETS: Final = {preset.name: preset for preset in (*_PUBLISHED, *_OURS)}
 #: Every experiment by name, in the order of the notes, then ours, then those of ``register_preset``.
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(_PRESETS)
+#: The experiments of the notes, which were judged on the test split all along.
+PUBLISHED: Final = frozenset(preset.name for preset in _PUBLISHED)
 #: Names that say what an experiment is about.
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

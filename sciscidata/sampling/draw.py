@@ -15,9 +15,7 @@ from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_re
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
-_CHECK: Final = (
-    "Check that the source has what they ask for: texts (SciSciNetConfig.texts), references, years."
-)
+_CHECK: Final = "Check that the source has what they ask for: texts (SciSciNetConfig.texts), references, years."
 
 
 class DrawRules(NamedTuple):

@@ -177,12 +177,22 @@ def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionCon
     show(render_selection(select_checkpoint(run, config)))
 
 
-def report(runs: tuple[Path, ...], config: partial[sciscirl.report.report.ReportConfig]) -> None:
+def report(
+    runs: tuple[Path, ...],
+    config: partial[sciscirl.report.report.ReportConfig],
+    *,
+    final: bool = False,
+    metric: sciscirl.evaluation.select_checkpoint.Criterion = "macro_f1",
+    base_url: str | None = None,
+) -> None:
     """Show runs and evaluations in one HTML page.
 
     Args:
         runs: folders of training runs and evaluations.
         config: what to show.
+        final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
+        metric: with --final: by which the checkpoint is selected.
+        base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
 
     Example:
         sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
@@ -190,6 +200,14 @@ def report(runs: tuple[Path, ...], config: partial[sciscirl.report.report.Report
     from sciscirl.report.report import write_report
 
     options = config(runs=runs)
+    if final:
+        from sciscirl.evaluation.final import judge_finally
+
+        if options.release is None:
+            msg = "report --final judges by a release. Give its folder: --release."
+            raise SciSciRLError(msg)
+        for folder in asyncio.run(judge_finally(runs, options.release, metric=metric, base_url=base_url)):
+            show(f"final: {folder}")
     show(f"report: {write_report(options)}\npictures: {options.pictures}")
 
 
@@ -262,22 +280,31 @@ def model(source: str, *, dtype: sciscirl.runs.local_model.Precision = "bfloat16
 
 
 def merge(
-    adapter: Path, *, out: Path, dtype: sciscirl.runs.local_model.Precision = "bfloat16", device: str = "cpu"
+    adapter: Path,
+    *,
+    out: Path,
+    dtype: sciscirl.runs.local_model.Precision = "bfloat16",
+    device: str = "cpu",
+    step: int | None = None,
+    base_url: str | None = None,
 ) -> None:
-    """Merge an adapter of PEFT into one 16-bit model.
+    """Merge what a run has trained into one 16-bit model with a card.
 
     Args:
-        adapter: its folder, or that of the run.
+        adapter: the folder of a run, or of an adapter of PEFT.
         out: the folder of the model.
         dtype: of its weights.
-        device: where to compute: cpu, cuda, cuda:1.
+        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
+        step: of the checkpoint of a run; None: the last one.
+        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
 
     Example:
-        sciscirl merge runs/sft-peft-exp4 --out models/merged --device cuda
+        sciscirl merge runs/exp4 --out models/exp4
     """
     from sciscirl.sft.merge import merge_adapter
 
-    show(f"model: {merge_adapter(adapter, out, dtype=dtype, device=device)}")
+    merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
+    show(f"model: {merged}")
 
 
 def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:

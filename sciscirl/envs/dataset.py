@@ -22,12 +22,25 @@ from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
+from sciscirl.options import RunOptions
 from sciscirl.presets import Preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import Paper, SplitName, Target, list_labels, read_split
+from sciscirl.task.papers import (
+    HELD_OUT_SEED,
+    EvalSplit,
+    Paper,
+    PartName,
+    Target,
+    choose_eval_split,
+    class_of,
+    list_labels,
+    read_part,
+    read_split,
+    size_held_out,
+)
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, check_positive
@@ -68,11 +81,6 @@ def order_papers(
         for rank, paper in enumerate(classes[labels])
     ]
     return [paper for *_, paper in sorted(placed, key=lambda place: place[:2])]
-
-
-def class_of(paper: Paper, target: Target) -> tuple[str, ...]:
-    """Return the class of a paper: the labels that the task asks for."""
-    return tuple(paper.labels(target).values())
 
 
 class Epochs(Sequence[Paper]):
@@ -267,8 +275,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.
         collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
-        n_train: use only the first papers of the training split, this many.
-        n_test: use only the first papers of the test split, this many.
+        eval_split: by which papers the run is judged; ``held_out``: training papers that it does not train on.
+        n_train: use a stratified head of the training papers, this many (``take_head``).
+        n_test: use a stratified head of the papers that judge, this many.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
     """
 
@@ -293,6 +302,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     run: str | None = None
     first_step: int = 0
     collapse: CollapseAction = "off"
+    eval_split: EvalSplit = "test"
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
@@ -305,10 +315,25 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             RewardError: a label has too few training papers for the reward.
         """
         rules = TaskRules(**{name: getattr(self, name) for name in _OF_RULES})
-        return rules.fitted(self._read("train")[: self.n_train]) if rules.table.is_balanced else rules
+        return rules.fitted(self.read("train")) if rules.table.is_balanced else rules
 
-    def _read(self, split: SplitName) -> list[Paper]:
-        return read_split(self.release, split, target=self.target)
+    def n_held_out(self) -> int:
+        """Return how many training papers are kept out to judge the run (ReleaseError)."""
+        if self.eval_split != "held_out":
+            return 0
+        return size_held_out(len(read_split(self.release, "train", needs=())), self.batch_size)
+
+    def state_eval_split(self) -> dict[str, Any]:
+        """State by which papers the run is judged, for its record."""
+        n_kept = self.n_held_out()
+        return {"eval_split": self.eval_split} | (
+            {"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED} if n_kept else {}
+        )
+
+    def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
+        """Read the papers of this run in a part of the release, in the order of the release; ``every``: no head."""
+        n_papers = None if every else self.n_train if part == "train" else self.n_test
+        return read_part(self.release, part, target=self.target, n_papers=n_papers, n_held_out=self.n_held_out())
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""
@@ -326,24 +351,27 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             SciSciRLError: it has too few papers for one batch.
         """
         check_positive(n_epochs=self.n_epochs)
-        every = self._read("train")
-        papers = every[: self.n_train]
+        papers = self.read("train")
         if len(papers) < self.batch_size:
             what, more = f"{self.release} has {len(papers):,} training papers", "build a larger release"
-            if len(papers) < len(every):
-                what, more = f"n_train={self.n_train} takes {len(papers):,} of {len(every):,} papers", "raise n_train"
+            n_every = len(self.read("train", every=True))
+            if len(papers) < n_every:
+                what, more = f"n_train={self.n_train} takes {len(papers):,} of {n_every:,} papers", "raise n_train"
+            elif n_kept := self.n_held_out():
+                what += f" beside {n_kept:,} that are kept out to judge the run"
+                more = "build a release with a development split (n_dev)"
             msg = f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
             raise SciSciRLError(msg)
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
 
-    def test_papers(self) -> list[Paper]:
-        """Return the held-out papers in the order of the release.
+    def eval_papers(self) -> list[Paper]:
+        """Return the papers of ``eval_split`` in the order of the release.
 
         Raises:
-            ReleaseError: the release is missing or was altered.
+            ReleaseError: the release is missing or was altered, or has no such split.
         """
-        return self._read("test")[: self.n_test]
+        return self.read(self.eval_split)
 
     def _tracker(self, rules: TaskRules) -> ShareTracker:
         tracker = ShareTracker(rules.class_counts, self.share_window, rules.target)
@@ -381,7 +409,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
         if not self.has_test:
             return train, None
-        held_out = self.test_papers()
+        held_out = self.eval_papers()
         check_fit(held_out, rules, renderer)
         size, n_answers = self.batch_size, self.eval_group_size
         return train, LabelDataset(
@@ -389,19 +417,21 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
 
 
-def name_fields(
-    preset: Preset, release: str, renderer: str | None, n_train: int | None, n_test: int | None
-) -> dict[str, Any]:
-    """Return the fields of a builder that follow from a preset, for both ways to train."""
+def name_fields(preset: Preset, options: RunOptions, eval_split: EvalSplit | None = None) -> dict[str, Any]:
+    """Return the fields of a builder that follow from preset and options, for both ways to train.
+
+    ``eval_split`` is that of the preset; None: dev if the release has one, else held_out. The option goes before.
+    """
     return {
-        "release": release,
+        "release": options.release,
         "model_name": preset.model,
-        "renderer_name": renderer or choose_renderer(preset.model),
+        "renderer_name": options.renderer or choose_renderer(preset.model),
         **{name: getattr(preset.rules, name) for name in _OF_RULES},
         "batch_size": preset.batch_size,
         "seed": preset.seed,
         "interleave": preset.interleave,
-        "n_train": n_train,
-        "n_test": n_test,
+        "eval_split": options.eval_split or eval_split or choose_eval_split(options.release),
+        "n_train": options.n_train,
+        "n_test": options.n_test,
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }

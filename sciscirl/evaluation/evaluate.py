@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -35,12 +36,23 @@ from sciscirl.runs.folder import (
     describe_run,
     find_adapter,
     find_checkpoint,
+    find_eval_split,
     list_weights,
     locked_folder,
+    note_test_look,
     refuse_release,
     write_json,
 )
-from sciscirl.task.papers import VOCABULARIES, OwnTarget, Paper, SplitName, choose_target, read_split, short_name
+from sciscirl.task.papers import (
+    VOCABULARIES,
+    EvalSplit,
+    OwnTarget,
+    Paper,
+    PartName,
+    choose_target,
+    read_part,
+    short_name,
+)
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
@@ -62,18 +74,19 @@ class EvaluationConfig(TaskOptions):
         release: the folder of a release.
         out: the folder of the result; RELEASE is the name of the release's folder, NAME that of the run, or of model
             and preset. Baselines go below it, or into evaluations/RELEASE. A result is never replaced.
-        split: of the release.
+        split: of the release; held_out: training papers that the run did not train on. None: with a run, that of its
+            own evaluations, else test.
         preset: prompt, contract, reward and how answers are sampled; None: those of the run, else baseline, greedy.
         model: the base model; None: the preset's.
         checkpoint: weights to sample from (tinker://...); None: the base model itself.
         local_model: a folder with a model or adapter to load into this process, without a server.
         run: the folder of a training run; its last checkpoint, preset, model and chat format are used.
-        step: evaluate the checkpoint of this step of the run, instead of the last one.
+        step: evaluate the checkpoint of this step of the run, instead of the last one; 0: the base model, on a server.
         renderer: the chat format; None: the model's own, without thinking.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
         top_p: of sampling, from the most probable tokens with this share; None: the preset's.
-        n_papers: evaluate only the first papers, this many; None: all.
+        n_papers: evaluate only so many papers, each class in its share; None: all.
         group_size: answers to each paper; None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
@@ -84,7 +97,7 @@ class EvaluationConfig(TaskOptions):
 
     release: Path
     out: Path = _DEFAULT_OUT
-    split: SplitName = "test"
+    split: PartName | None = None
     preset: str | None = None
     model: str | None = None
     checkpoint: str | None = None
@@ -134,10 +147,13 @@ class EvaluationConfig(TaskOptions):
         return self.out.parent if is_named else self.out
 
 
-async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
+async def evaluate_model(
+    config: EvaluationConfig, stated: Mapping[str, object] = MappingProxyType({})
+) -> dict[str, float]:
     """Ask a model about every paper of a split.
 
-    Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``.
+    Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``; ``stated`` is
+    recorded there too. A run that is judged by test has that noted in its folder, and the record says how often it was.
 
     Returns:
         The metrics of ``measure_predictions`` and the intervals of ``bootstrap_intervals``.
@@ -164,7 +180,8 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         base = find_base_model(subject.local_model)
     else:
         check_server(base, config.base_url, needs_training=False)
-    papers = _read(config, preset.rules)
+    split = config.split or subject.eval_split
+    papers = _read(config, subject)
     check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     warn_of_renderer(base, config.renderer)
@@ -173,17 +190,18 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
     opponents = None
     if preset.adversarial is not None:
         opponents = make_opponents(preset.adversarial, base, renderer_name, config.base_url)
-    rules = fit_rules(preset.rules, config.release, subject.n_train)
+    rules = fit_rules(preset.rules, config.release, subject.n_train, subject.n_held_out)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
         "temperature": preset.eval_temperature,
         "top_p": preset.eval_top_p,
         "group_size": preset.eval_group_size,
     }
-    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=config.split, opponents=opponents)
-    settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name, "split": config.split}
+    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents)
+    settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name}
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
+    settings |= {"split": split, "n_papers": config.n_papers, **stated}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
     with locked_folder(config.out, user="evaluation", option=_OPTION):
         _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
@@ -194,6 +212,9 @@ async def evaluate_model(config: EvaluationConfig) -> dict[str, float]:
         if evaluator.predictions is None:
             msg = "an evaluation that returned has predictions"
             raise AssertionError(msg)
+        if config.run is not None and split == "test":
+            looked = {"out": str(config.out), "step": config.step, "n_papers": len(papers)}
+            settings["n_test_looks"] = note_test_look(config.run, **looked)
         return save_evaluation(evaluator.predictions, config, settings)
 
 
@@ -201,14 +222,18 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
-    if config.split == "train":
+    subject = find_subject(config)
+    split = config.split or subject.eval_split
+    if split == "train":
         msg = (
             "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
             "Choose EvaluationConfig.split=test."
         )
         raise SciSciRLError(msg)
-    rules = find_subject(config).preset.rules
-    train, asked = read_split(config.release, "train", target=rules.target), _read(config, rules)
+    rules = subject.preset.rules
+    n_held_out = subject.n_held_out if split == "held_out" else 0
+    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
+    asked = _read(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
     with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
@@ -216,7 +241,7 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
             name: save_evaluation(
                 judged,
                 replace(config, out=config.baselines_out / name),
-                {"baseline": name, "split": config.split, "seed": seed, **_state_target(rules)},
+                {"baseline": name, "split": split, "n_papers": config.n_papers, "seed": seed, **_state_target(rules)},
             )
             for name, judged in predictions.items()
         }
@@ -227,11 +252,12 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
     return measure(read_predictions(path))
 
 
-def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None) -> TaskRules:
-    """Return the rules with the class counts of a release's training split, if the reward is balanced."""
+def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_held_out: int = 0) -> TaskRules:
+    """Return the rules with the class counts of the papers that a run trains on, if the reward is balanced."""
     if not rules.table.is_balanced:
         return rules
-    return rules.fitted(read_split(release, "train", target=rules.target)[:n_train])
+    papers = read_part(release, "train", target=rules.target, n_papers=n_train, n_held_out=n_held_out)
+    return rules.fitted(papers)
 
 
 def _state_target(rules: TaskRules) -> dict[str, Any]:
@@ -248,8 +274,9 @@ def _check_unused(folder: Path) -> None:
         raise SciSciRLError(msg)
 
 
-def _read(config: EvaluationConfig, rules: TaskRules) -> list[Paper]:
-    return read_split(config.release, config.split, target=rules.target)[: config.n_papers]
+def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
+    part, target = config.split or subject.eval_split, subject.preset.rules.target
+    return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
 
 
 async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
@@ -286,6 +313,8 @@ class Subject:
     local_model: Path | None
     trained_on: str | None = None  # SHA-256 of the manifest of the release, if a run says it
     n_train: int | None = None  # training papers that a run used; None: all
+    n_held_out: int = 0  # training papers that it kept out
+    eval_split: EvalSplit = "test"  # by which it was judged
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -327,6 +356,8 @@ class _Settings(msgspec.Struct):
     name: str
     renderer: str | None
     n_train: _Count | None = None
+    n_held_out: _Count = 0
+    load_checkpoint: str | None = None
     target: str | None = None
     own_label: dict[str, Any] | None = None
     backend: object = None
@@ -362,14 +393,17 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    weights = None if step is None else _find_weights(folder, step)
+    is_base = step == 0 and not is_local and settings.load_checkpoint is None
+    weights = None if step is None or is_base else _find_weights(folder, step)
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,
-        checkpoint=None if is_local else weights or _find_checkpoint(folder),
+        checkpoint=None if is_local or is_base else weights or _find_checkpoint(folder),
         local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
         trained_on=facts.release.manifest_sha256,
         n_train=settings.n_train,
+        n_held_out=settings.n_held_out,
+        eval_split=find_eval_split(folder),
     )
 
 

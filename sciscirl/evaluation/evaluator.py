@@ -161,8 +161,8 @@ def build_evaluator(
     alarm: CollapseAlarm | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Build the evaluator of the held-out split of a run in ``folder`` (PromptError if a paper does not fit)."""
-    papers, rules, renderer = builder.test_papers(), builder.rules(), builder.renderer()
+    """Build the evaluator of a run in ``folder`` (PromptError if a paper does not fit)."""
+    papers, rules, renderer = builder.eval_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
     return kind(
         papers,
@@ -172,6 +172,7 @@ def build_evaluator(
         temperature=preset.eval_temperature,
         top_p=preset.eval_top_p,
         group_size=preset.eval_group_size,
+        name=builder.eval_split,
         folder=folder / "predictions",
         alarm=alarm,
         opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,

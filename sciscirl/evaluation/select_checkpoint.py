@@ -19,7 +19,7 @@ from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, perce
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, list_weights
+from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_weights
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 Rule = Literal["one_se", "interval", "best"]
@@ -40,7 +40,7 @@ class SelectionConfig:
         rule: ``one_se``: the earliest checkpoint that is behind the best by at most one standard error of the
             difference; ``interval``: the earliest one whose interval of that difference reaches 0; ``best``: the best.
             Differences are paired: the same resamples of papers for both.
-        name: of the evaluations, as in the names of their files.
+        name: of the evaluations, as in the names of their files: dev, held_out or test; None: those of the run.
         n_resamples: of the bootstrap.
         level: of the intervals.
         seed: of the bootstrap.
@@ -50,7 +50,7 @@ class SelectionConfig:
 
     metric: Criterion = "macro_f1"
     rule: Rule = "one_se"
-    name: str = "test"
+    name: str | None = None
     n_resamples: PositiveInt = N_PAIRED_RESAMPLES
     level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
     seed: Annotated[int, Meta(ge=0)] = 0
@@ -103,7 +103,7 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
     if not (folder / RUN_FILE).is_file():
         msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         raise RunFolderError(msg)
-    tables = _read_evaluations(folder, config.name)
+    tables = _read_evaluations(folder, config.name or find_eval_split(folder))
     kept = list_weights(folder)
     eligible = [step == 0 or step in kept for step in tables]
     if not any(eligible):
@@ -190,7 +190,7 @@ def render_selection(selection: Selection) -> str:
         *align_columns(rows),
         f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
         f"from {config.n_resamples:,} paired resamples of the papers.",
-        "These papers chose it, so they flatter it: report it on others.",
+        "These papers chose it, so they flatter it: report it on others (sciscirl report --final).",
         f"checkpoint: {printable(chosen.checkpoint or '') or none_kept}",
     ]
     return "\n".join(lines)

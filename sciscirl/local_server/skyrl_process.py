@@ -73,7 +73,7 @@ def serve_api() -> None:
 
 
 def patch_routes(api: ModuleType) -> None:
-    """Replace or add the three requests that SDK 0.38 makes and SkyRL does not understand."""
+    """Replace or add the three requests that SDK 0.38 makes and SkyRL does not understand, and that for an archive."""
     from fastapi import Depends
     from skyrl.tinker import types
     from skyrl.tinker.db_models import ModelDB, SessionDB
@@ -131,14 +131,19 @@ def patch_routes(api: ModuleType) -> None:
         await session.commit()
         return {}
 
-    for path, handler in (
-        ("/api/v1/asample", asample),
-        ("/api/v1/load_weights", load_weights),
-        ("/api/v1/sessions/{session_id}/finish", finish),
+    async def archive(unique_id: str, checkpoint_id: str, req: api.Request, session: DatabaseSession) -> object:
+        # SkyRL takes no id with a colon here, and a model that was made from a checkpoint has one (see load_weights).
+        return await api.download_checkpoint_archive(req, unique_id, checkpoint_id, session)
+
+    for add, path, handler in (
+        (api.app.post, "/api/v1/asample", asample),
+        (api.app.post, "/api/v1/load_weights", load_weights),
+        (api.app.post, "/api/v1/sessions/{session_id}/finish", finish),
+        (api.app.get, "/api/v1/training_runs/{unique_id}/checkpoints/{checkpoint_id}/archive", archive),
     ):
         routes = api.app.router.routes
         routes[:] = [route for route in routes if getattr(route, "path", None) != path]
-        api.app.post(path)(handler)
+        add(path)(handler)
 
 
 def apply_adapters_cheaply_on_a_cpu() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import polars as pl
@@ -19,6 +20,11 @@ from sciscirl.metrics.predictions import find_target, split_by_label
 
 #: The metrics that are compared; for each, larger is better.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
+#: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
+ASKED: Final = (
+    "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
+    "renderer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +67,7 @@ class Pair:
     p: float  # of McNemar's exact test, two-sided; 1 if no paper tells them apart
     p_holm: float  # adjusted for all pairs by Holm's procedure
     differences: Mapping[str, Estimate]  # left minus right, for each of COMPARED
+    asked_otherwise: tuple[str, ...] = ()  # settings of ASKED in which the two differ
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +87,25 @@ class Comparison:
         return facts | whole.pop("config") | whole
 
 
-def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfig = CompareConfig()) -> Comparison:
+def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a model was asked, from the settings of a run or an evaluation; a baseline was not.
+
+    Example:
+        >>> list_asked({"learning_rate": 4e-5, "style": "plain", "temperature": 1.0, "eval_temperature": 0.0})
+        {'style': 'plain', 'temperature': 0.0}
+    """
+    if "baseline" in settings:
+        return {}
+    of_run = {"temperature": "eval_temperature", "top_p": "eval_top_p"} if "learning_rate" in settings else {}
+    named = {name: of_run.get(name, name) for name in ASKED}
+    return {name: settings[stated] for name, stated in named.items() if settings.get(stated) is not None}
+
+
+def compare_predictions(
+    tables: Mapping[str, pl.DataFrame],
+    config: CompareConfig = CompareConfig(),
+    asked: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Comparison:
     """Compare models that answered once to each of the same papers.
 
     An answer that is not valid is wrong in every figure. Intervals of scores are those of an evaluation. Intervals of
@@ -91,6 +116,7 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
     Args:
         tables: predictions by name of the model.
         config: the options.
+        asked: by name, how each model was asked (``list_asked``); pairs that differ are marked.
 
     Raises:
         PredictionsError: there are fewer than two tables; the reference is not among them; or they are not of the same
@@ -144,6 +170,7 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
             p=p,
             p_holm=p_holm,
             differences={metric: difference(left, other, metric) for metric in COMPARED},
+            asked_otherwise=_list_unlike(asked.get(left, {}), asked.get(other, {})),
         )
         for (left, other), (only_left, only_right), p, p_holm in zip(
             names, counts, p_values, adjust_holm(p_values), strict=True
@@ -152,6 +179,11 @@ def compare_predictions(tables: Mapping[str, pl.DataFrame], config: CompareConfi
     first = next(iter(aligned.values()))
     scores = {name: {metric: score(name, metric) for metric in COMPARED} for name in aligned}
     return Comparison(n_papers=len(first), target=find_target(first), config=config, scores=scores, pairs=pairs)
+
+
+def _list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the settings that differ. What only one of the two states is not known to."""
+    return tuple(name for name in ASKED if name in left and name in right and left[name] != right[name])
 
 
 def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -12,11 +12,11 @@ from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
+from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
-from sciscirl.report.runs import SPLIT, name_folders
-from sciscirl.runs.folder import RUN_FILE, refuse_release, write_json
+from sciscirl.report.runs import name_folders
+from sciscirl.runs.folder import RUN_FILE, find_eval_split, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
 
@@ -25,7 +25,8 @@ def find_predictions(path: Path) -> Path:
     """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
     if path.is_file():
         return path
-    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(f"{SPLIT}_*.parquet"))
+    pattern = f"{find_eval_split(path)}_*.parquet"
+    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(pattern))
     if not found:
         msg = (
             f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
@@ -35,8 +36,8 @@ def find_predictions(path: Path) -> Path:
     return found[-1]
 
 
-def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, str | None]]:
-    """Read ``PATH`` or ``NAME=PATH``: tables by name, and the SHA-256 of the manifest of each release, if stated."""
+def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what the ``run.json`` of each says; {} without one."""
     given = [_split(word) for word in words]
     files = [find_predictions(path) for _, path in given]
     folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
@@ -45,7 +46,7 @@ def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str,
         msg = f"two of {', '.join(names)} have the same name. Give names: NAME=PATH."
         raise PredictionsError(msg)
     tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}
-    return tables, {name: _find_slice(file) for name, file in zip(names, files, strict=True)}
+    return tables, {name: _find_facts(file) for name, file in zip(names, files, strict=True)}
 
 
 def _split(word: str) -> tuple[str | None, Path]:
@@ -53,14 +54,14 @@ def _split(word: str) -> tuple[str | None, Path]:
     return (name, Path(path)) if equals and name and "/" not in name else (None, Path(word))
 
 
-def _find_slice(file: Path) -> str | None:
+def _find_facts(file: Path) -> dict[str, Any]:
     for folder in (file.parent, file.parent.parent):
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
-            return str(facts["release"]["manifest_sha256"])
+            return {"release": str(facts["release"]["manifest_sha256"]), "settings": dict(facts.get("settings", {}))}
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return None
+    return {}
 
 
 def check_slices(slices: Mapping[str, str | None]) -> None:
@@ -84,9 +85,11 @@ def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None 
     """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``."""
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
-    tables, slices = read_named(words)
-    check_slices(slices)
-    comparison = compare_predictions(tables, config)
+    tables, known = read_named(words)
+    known = {name: facts for name, facts in known.items() if facts}
+    check_slices({name: facts["release"] for name, facts in known.items()})
+    asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}
+    comparison = compare_predictions(tables, config, asked)
     if out is not None:
         from sciscirl.report.figures import plot_differences
 
@@ -106,7 +109,13 @@ def render_comparison(comparison: Comparison) -> str:
     pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
     said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
     return "\n".join(
-        [said, "", *_columns([head, *scores]), "", *_columns([[*head, "right alone", "McNemar p", "Holm"], *pairs])]
+        [
+            said,
+            "",
+            *_columns([head, *scores]),
+            "",
+            *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs]),
+        ]
     )
 
 

@@ -120,10 +120,11 @@ def slug(name: str) -> str:
 
 
 def show_pair(pair: Pair) -> list[str]:
-    """Write a pair of models: each difference, papers that only one has right, p before and after Holm."""
+    """Write a pair of models: differences, papers that only one has right, p before and after Holm, unlike settings."""
     return [
         *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
         f"{pair.only_left} : {pair.only_right}",
         show_p(pair.p),
         show_p(pair.p_holm),
+        ", ".join(pair.asked_otherwise),
     ]

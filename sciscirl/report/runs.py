@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 import polars as pl
 
@@ -15,12 +15,23 @@ from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import PredictionsError, RunFolderError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure
+from sciscirl.evaluation.final import FINAL
 from sciscirl.metrics.predictions import find_target, read_predictions
-from sciscirl.runs.folder import ADAPTER, CHECKPOINTS_FILE, METRICS_FILE, RUN_FILE, parse_row, read_lines, read_rows
+from sciscirl.runs.folder import (
+    ADAPTER,
+    CHECKPOINTS_FILE,
+    LOOKS_FILE,
+    METRICS_FILE,
+    RUN_FILE,
+    count_test_looks,
+    find_eval_split,
+    parse_row,
+    read_lines,
+    read_rows,
+)
 from sciscirl.runs.prices import Usage, count_tokens
-from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.task.papers import TARGETS, PartName, Target, TargetName, list_labels, read_own_target, short_name
 
-SPLIT: Final = "test"
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
 _LONGEST_SHOWN: Final = 80
@@ -49,12 +60,19 @@ class Run:
     n_steps: int  # training steps that were logged
     is_finished: bool  # the final weights were kept, or it is an evaluation
     is_stopped: bool  # ended because the model had collapsed
+    n_test_looks: int | None  # how often it was judged by test; None of an evaluation
     problems: tuple[str, ...]  # what could not be read
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the run was started with."""
         return cast("Mapping[str, Any]", self.facts["settings"])
+
+    @property
+    def split(self) -> str:
+        """By which papers it was judged; older runs do not say it: test."""
+        stated = str(self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split"))
+        return stated if stated in get_args(PartName) else "test"
 
     @property
     def last(self) -> Evaluation | None:
@@ -101,6 +119,8 @@ class Run:
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
+    The final evaluation of a run follows it.
+
     Example:
         >>> read_runs([Path("no-such-run")])
         Traceback (most recent call last):
@@ -108,13 +128,17 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give log_paths of
         training runs, or folders that evaluations wrote.
     """
-    if len({folder.resolve() for folder in folders}) < len(folders):
+    given = {folder.resolve() for folder in folders}
+    if len(given) < len(folders):
         msg = "a run is given twice. Give each once."
         raise RunFolderError(msg)
     runs: list[Run] = []
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
             runs.append(read_run(folder, name))
+            final = folder / FINAL
+            if (final / RUN_FILE).is_file() and final.resolve() not in given:
+                runs.append(read_run(final, f"{name}, {FINAL}"))
             advance(1)
     return runs
 
@@ -143,6 +167,7 @@ def read_run(folder: Path, name: str) -> Run:
     problems: list[str] = []
     rows = list(_read_lines(folder / METRICS_FILE, problems))
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
+    split = find_eval_split(folder)
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
     kind: Kind = "sft" if settings.get("backend") else "rl"
     if not is_training:
@@ -151,14 +176,25 @@ def read_run(folder: Path, name: str) -> Run:
         name=name,
         kind=kind,
         facts=facts,
-        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{SPLIT}/")} for row in steps),
-        evaluations=tuple(_read_steps(folder, rows, problems) if is_training else _read_single(folder, problems)),
-        usage=_count_tokens(folder, steps, problems),
+        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
+        evaluations=tuple(
+            _read_steps(folder, rows, split, problems) if is_training else _read_single(folder, problems)
+        ),
+        usage=_count_tokens(folder, steps, split, problems),
         n_steps=len({row.get("step") for row in steps}),
         is_finished=not is_training or _is_finished(folder),
         is_stopped=any(row.get("collapse_stop") for row in rows),
+        n_test_looks=_count_looks(folder, problems) if is_training else None,
         problems=tuple(problems),
     )
+
+
+def _count_looks(folder: Path, problems: list[str]) -> int | None:
+    try:
+        return count_test_looks(folder)
+    except OSError as error:
+        problems.append(f"{LOOKS_FILE}: {error.strerror}; looks at test are not counted")
+        return None
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -182,7 +218,13 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     for where, values, names, kind, what in (
         ("", stated, ("release", "versions"), dict, "an object"),
         ("", stated, ("release_folder", "commit", "date"), str, "a text"),
-        ("settings.", stated["settings"], ("name", "preset", "model", "backend", "baseline", "split"), str, "a text"),
+        (
+            "settings.",
+            stated["settings"],
+            ("name", "preset", "model", "backend", "baseline", "split", "eval_split"),
+            str,
+            "a text",
+        ),
     ):
         for name in names:
             if not isinstance(values.get(name), kind | None):
@@ -250,15 +292,17 @@ def _is_finished(folder: Path) -> bool:
         return False
 
 
-def _read_steps(folder: Path, rows: Iterable[Mapping[str, float]], problems: list[str]) -> Iterable[Evaluation]:
+def _read_steps(
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, problems: list[str]
+) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
-    prefix = f"{SPLIT}/"
+    prefix = f"{split}/"
     logged = {
         int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         for row in rows
         if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
     }
-    pattern = re.compile(rf"{SPLIT}_(\d+)\.parquet")
+    pattern = re.compile(rf"{split}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
@@ -296,11 +340,11 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
         return None
 
 
-def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], problems: list[str]) -> Usage | None:
+def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:
     """Add up the logged tokens: training by step, evaluations by answer."""
     usage = sum(map(count_tokens, steps), Usage(prefill=0, sample=0, train=0))
     read, sampled, trained = usage.prefill, usage.sample, usage.train
-    for path in sorted(folder.glob(f"iteration_*/eval_{SPLIT}_rollout_summaries.jsonl")):
+    for path in sorted(folder.glob(f"iteration_*/eval_{split}_rollout_summaries.jsonl")):
         shown = f"{path.parent.name}/{path.name}"
         for line in _try_lines(path, shown, problems):
             try:

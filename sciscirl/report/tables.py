@@ -14,10 +14,11 @@ import polars as pl
 
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.collapse import explain_doubt, find_signs
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions
+from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.report.figures import plot_differences, plot_rates
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
-from sciscirl.report.runs import SPLIT, Run
+from sciscirl.report.runs import Run
+from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
 #: After how many steps the runs of PUBLISHED_RUNS were judged.
@@ -85,16 +86,22 @@ def view_overview(runs: Sequence[Run]) -> Section:
                 _say_signs(run),
                 f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
                 f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
+                run.split if run.last else ABSENT,
+                ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}",
                 run.state,
             ]
         )
-    head = ["run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "state"]
+    head = [
+        *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "judged by"),
+        *("looks at test", "state"),
+    ]
     seeds = view_seeds(runs)
     return Section(
         "overview",
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
-        "answer that is not valid counts as wrong in every figure.",
+        "answer that is not valid counts as wrong in every figure. Papers that chose a checkpoint flatter it: a result "
+        "on test is clean if its run looked at test once, in its final evaluation.",
         [Table("The last evaluation of each run", head, rows), *([seeds] if seeds else [])],
         headline=_list_best(runs),
     )
@@ -112,7 +119,7 @@ def _list_best(runs: Sequence[Run]) -> list[str]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.last and _BEST in run.last.metrics:
-            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("split", SPLIT)], default=str)
+            key = json.dumps([run.target, run.facts.get("release"), run.split], default=str)
             groups.setdefault(key, []).append(run)
     lines: list[str] = []
     for every in groups.values():
@@ -208,6 +215,7 @@ def _describe(run: Run) -> dict[str, str]:
     facts = {
         "kind": _KINDS[run.kind],
         "state": run.state,
+        "begun from": render_start(run.facts.get("begun_from")) or _value(run.settings.get("load_checkpoint")),
         "task": run.target,
         "release": _name_release(run),
         **({"begun": str(run.facts["date"])} if run.facts.get("date") else {}),
@@ -218,7 +226,8 @@ def _describe(run: Run) -> dict[str, str]:
     settings = {
         ("preset" if name == "name" else name): _value(value)
         for name, value in run.settings.items()
-        if name != "prompt"  # whole pages; its name and SHA-256 tell prompts apart
+        # Prompts are whole pages; their names and SHA-256 tell them apart. Weights are told by the runs behind them.
+        if name not in {"prompt", "load_checkpoint"}
     }
     if "model" in settings:
         settings["model"] = name_model(str(run.settings["model"]))
@@ -320,10 +329,11 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             papers = (
                 predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
             )
-            key = json.dumps([run.target, run.facts.get("release"), run.settings.get("split", SPLIT), papers])
+            key = json.dumps([run.target, run.facts.get("release"), run.split, papers])
             groups.setdefault(key, {})[run.name] = predictions
     if sum(map(len, groups.values())) < 2:
         return None
+    asked = {run.name: list_asked(run.settings) for run in runs}
     texts, tables, pictures = [], [], []
     for group in groups.values():
         if len(group) < 2:
@@ -331,14 +341,14 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
             continue
         reference = None if len(group) <= _ALL_PAIRS else next(iter(group))
         try:
-            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000))
+            comparison = compare_predictions(group, CompareConfig(reference=reference, n_resamples=1000), asked)
         except PredictionsError as error:
             texts.append(f"{', '.join(group)} cannot be compared: {error}")
             continue
         texts.append(f"{', '.join(group)}: {comparison.n_papers:,} papers that all of them judged.")
         if reference is not None:
             texts.append(f"As these are more than {_ALL_PAIRS}, each is compared with the first, {reference}.")
-        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted"]
+        head = ["pair", *COMPARED, "right alone", "McNemar p", "adjusted", "asked otherwise"]
         rows = [[f"{pair.left} \u2212 {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
         tables.append(Table(f"Pairs of runs, task {comparison.target}", head, rows))
         pictures += [
@@ -349,7 +359,8 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
         texts.append(
             "Differences are left minus right, with 95 % intervals from resamples of the papers that are the same for "
             "both; a filled blue mark is an interval without 0. McNemar's exact test is on papers that only one of two "
-            "has right, adjusted by Holm for the number of pairs."
+            "has right, adjusted by Holm for the number of pairs. A pair that was asked otherwise differs in prompt, "
+            "contract, sampling or chat format too, so its difference is not due to the weights alone."
         )
     return Section("comparison", "Compared paper by paper", " ".join(texts), tables, pictures)
 
@@ -367,7 +378,8 @@ def view_cost(runs: Sequence[Run]) -> Section:
     rows: list[list[str]] = []
     for run in runs:
         usage, seconds = run.usage, measure_seconds(run)
-        dollars = usage.dollars(str(run.settings.get("model"))) if usage else None
+        is_own_gpu = run.settings.get("backend") == "peft"
+        dollars = usage.dollars(str(run.settings.get("model"))) if usage and not is_own_gpu else None
         tokens = [f"{n:,}" for n in (usage.prefill, usage.sample, usage.train)] if usage else [ABSENT] * 3
         rows.append(
             [
@@ -383,7 +395,8 @@ def view_cost(runs: Sequence[Run]) -> Section:
         "cost",
         "Cost",
         f"Counted from the logs: every prompt and answer of training and evaluation. Dollars are Tinker's list "
-        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed or nothing logged.",
+        f"prices of {PRICES_DATE}, no prompt counted as cached; {ABSENT} where no price is listed, nothing was "
+        "logged, or your own GPU did the work.",
         [Table("Tokens, dollars, time", head, rows)],
     )
 

@@ -24,7 +24,7 @@ from sciscirl.report.figures import (
     plot_shares,
 )
 from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
-from sciscirl.report.runs import SPLIT, Evaluation, Run
+from sciscirl.report.runs import Evaluation, Run
 from sciscirl.report.tables import TRAIN, view_groups
 from sciscirl.task.papers import VOCABULARIES, Paper, SplitName, read_split, short_name
 
@@ -389,7 +389,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
         papers: Mapping[str, Paper] = {}
         stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
         if release is not None and stated == digest:
-            split = cast("SplitName", run.settings.get("split", SPLIT))
+            split = cast("SplitName", "train" if run.split == "held_out" else run.split)
             if split not in texts:
                 texts[split] = {paper.openalex_id: paper for paper in read_split(release, split, needs=())}
             papers = texts[split]
@@ -412,7 +412,7 @@ def _hash_of(release: Path) -> str | None:
     try:
         return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
     except OSError:
-        read_split(release, SPLIT, needs=())  # says what is the matter with it
+        read_split(release, "test", needs=())  # says what is the matter with it
         return None
 
 

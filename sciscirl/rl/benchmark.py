@@ -14,7 +14,7 @@ from tinker_cookbook.utils.misc_utils import dict_mean
 
 from sciscirl.envs.env import LabelEnv
 from sciscirl.evaluation.evaluate import fit_rules
-from sciscirl.task.papers import SplitName, read_split
+from sciscirl.task.papers import SplitName, read_part
 from sciscirl.task.rules import TaskRules
 
 BENCHMARK: Final = "sciscirl_disruption"
@@ -34,8 +34,8 @@ class DisruptionBenchmark(BenchmarkBuilder):
     name: str = BENCHMARK
 
     def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
-        """Make the environments, the first ``config.max_examples`` papers of the release's order."""
-        papers = read_split(self.release, self.split, target=self.rules.target)[: config.max_examples]
+        """Make the environments, for ``config.max_examples`` papers, each class in its share."""
+        papers = read_part(self.release, self.split, target=self.rules.target, n_papers=config.max_examples)
         rules = fit_rules(self.rules, Path(self.release))
         return [LabelEnv(paper, rules, renderer) for paper in papers]
 

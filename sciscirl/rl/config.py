@@ -22,10 +22,10 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
-from sciscirl.presets import BASE, Preset, find_preset
+from sciscirl.presets import BASE, PUBLISHED, Preset, find_preset
 from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
-from sciscirl.runs.server_checks import check_weights
-from sciscirl.task.papers import read_split
+from sciscirl.runs.lineage import find_start
+from sciscirl.task.papers import EVAL_SPLITS
 
 _log = logging.getLogger(__name__)
 _ONLY_SPEED: Final = "it changes how fast or how closely a run can be watched, not what is learned"
@@ -70,7 +70,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
         else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
-        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
+        **name_fields(preset, options, "test" if preset.name in PUBLISHED else None),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
@@ -79,7 +79,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
     )
     if options.n_epochs is not None:
         return builder
-    n_papers = len(read_split(options.release, "train", needs=())[: options.n_train])
+    n_papers = len(builder.read("train"))
     n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
@@ -96,8 +96,8 @@ def resolve_folder(options: TrainOptions) -> Path:
 
 def make_config(options: TrainOptions) -> train.Config:
     """Build the cookbook's config of a run. Reads the training split, asks no server."""
-    check_weights(load_checkpoint=options.load_checkpoint)
-    preset = resolve_preset(options)
+    preset, log_path = resolve_preset(options), resolve_folder(options)
+    start = find_start(options.load_checkpoint, log_path, preset)
     if preset.group_size < 2:
         msg = (
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
@@ -111,7 +111,6 @@ def make_config(options: TrainOptions) -> train.Config:
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)
-    log_path = resolve_folder(options)
     builder = make_dataset_builder(options, preset)
     return train.Config(
         learning_rate=preset.learning_rate,
@@ -134,7 +133,7 @@ def make_config(options: TrainOptions) -> train.Config:
         ttl_seconds=options.keep_days * 86_400,
         log_path=str(log_path),
         base_url=options.base_url,
-        load_checkpoint_path=options.load_checkpoint,
+        load_checkpoint_path=start["path"] if start else None,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
@@ -165,7 +164,7 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
 def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
     """Return the alarm that warns of collapse or ends the run, with the evaluations already in the folder."""
     rows = read_rows(folder / METRICS_FILE)
-    history = [{name: value for name, value in row.items() if name.startswith("test/")} for row in rows]
+    history = [{name: value for name, value in row.items() if name.partition("/")[0] in EVAL_SPLITS} for row in rows]
     return CollapseAlarm(action=options.collapse, history=filter(None, history))
 
 
@@ -176,7 +175,7 @@ def make_evaluator(
     *,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
-    """Return the evaluator of the test split; ``kind`` says whether training goes on meanwhile."""
+    """Return the evaluator of the run; ``kind`` says whether training goes on meanwhile."""
     return build_evaluator(
         builder,
         resolve_preset(options),

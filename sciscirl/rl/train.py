@@ -34,8 +34,8 @@ from sciscirl.runs.folder import (
     locked_folder,
     open_store,
 )
+from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
-from sciscirl.task.papers import read_split
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -106,7 +106,7 @@ async def train_preset(options: TrainOptions) -> Path:
     """
     config = make_config(options)
     folder = Path(config.log_path)
-    read_split(options.release, "test", needs=())  # an altered release fails before a server is asked
+    builder_of(config).eval_papers()  # an altered release fails before a server is asked
     check_server(config.model_name, config.base_url)
     check_opponents(resolve_preset(options).adversarial, config.base_url)
     # A missing tokenizer, or a paper that does not fit, fails before training begins (at dataset_builder).
@@ -120,7 +120,10 @@ async def train_preset(options: TrainOptions) -> Path:
     await config.dataset_builder()
     warn_of_renderer(config.model_name, options.renderer)
     with locked_folder(folder):
-        step = begin_run(folder, Path(options.release), _settings(options, config), resume=options.resume)
+        begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))
+        warn_of_other_release(begun_from, Path(options.release))
+        settings = _settings(options, config)
+        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=begun_from)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
@@ -154,9 +157,9 @@ async def train_preset(options: TrainOptions) -> Path:
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
     builder = builder_of(config)
-    more = ("n_train", "n_test", "load_checkpoint")
-    own = {name: getattr(options, name) for name in more} | {"renderer": builder.renderer_name}
-    return describe(resolve_preset(options)) | own
+    own = {name: getattr(options, name) for name in ("n_train", "n_test")}
+    own |= {"load_checkpoint": config.load_checkpoint_path, "renderer": builder.renderer_name}
+    return describe(resolve_preset(options)) | own | builder.state_eval_split()
 
 
 def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
@@ -184,7 +187,9 @@ async def evaluate_last(
     store = open_store(folder)
     if is_judged(store, step):
         return
-    export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+    export = RolloutSummaryExportConfig(
+        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
+    )
     with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
         metrics = await evaluator(client, rollout_summary_export=export, store=store)

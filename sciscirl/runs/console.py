@@ -26,10 +26,10 @@ _SHOWN: Final = {
     "train_mean_nll": ("loss", "{:.4f}"),
 }
 _JUDGED: Final = {
-    "test/label_match": ("match", "{:.3f}"),
-    "test/macro_f1": ("macro-F1", "{:.3f}"),
-    "test/min_class_recall": ("least recall", "{:.3f}"),
-    "test/format_strict_ok": ("valid", "{:.0%}"),
+    "label_match": ("match", "{:.3f}"),
+    "macro_f1": ("macro-F1", "{:.3f}"),
+    "min_class_recall": ("least recall", "{:.3f}"),
+    "format_strict_ok": ("valid", "{:.0%}"),
 }
 _log = logging.getLogger(__name__)
 
@@ -62,8 +62,14 @@ def render_evaluation(row: Mapping[str, Any]) -> str | None:
         >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
         'evaluated before step 50: match 0.396, valid 100%'
     """
-    parts = _name(row, _JUDGED)
+    split = _find_split(row)
+    parts = _name({name.removeprefix(f"{split}/"): value for name, value in row.items()}, _JUDGED) if split else []
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
+
+
+def _find_split(row: Mapping[str, Any]) -> str | None:
+    """Name the papers that judged: test, dev, or those held out of training."""
+    return next((split for split in ("test", "dev", "held_out") if f"{split}/label_match" in row), None)
 
 
 def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -97,7 +103,7 @@ class _Follower:
         self.usage += count_tokens(row)
         judged = render_evaluation(row)
         if judged is not None:
-            path = self.folder / f"iteration_{row['step']:06d}" / "eval_test_rollout_summaries.jsonl"
+            path = self.folder / f"iteration_{row['step']:06d}" / f"eval_{_find_split(row)}_rollout_summaries.jsonl"
             for rollout in read_rows(path):
                 taken = [{f"{_TRAIN}total_{key}_tokens": step.get(f"{key}_len", 0) for key in ("ob", "ac")} for step in
                          rollout.get("steps", ())]  # fmt: skip

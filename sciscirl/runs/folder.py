@@ -25,6 +25,7 @@ from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
@@ -90,6 +91,8 @@ def _no_place(folder: Path, caught: OSError, option: str) -> str:
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
+#: One line for each time that the run was judged by test after training.
+LOOKS_FILE: Final = "test_looks.jsonl"
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
 #: The folder of a trained adapter within that of its run.
@@ -111,14 +114,16 @@ def begin_run(
     *,
     resume: bool,
     steps_per_epoch: int = 0,
+    begun_from: Mapping[str, Any] | None = None,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
 ) -> int:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
     On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
     ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
-    that numbers the steps of each epoch from 0. ``find`` returns the checkpoint to go on from, or raises; None: the
-    last one. Without a checkpoint the run begins at step 0.
+    that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts from, if not
+    the base model's (see ``sciscirl.runs.lineage``); a resumed run keeps the first record. ``find`` returns the
+    checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
 
     SciSciRLError if the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
     """
@@ -128,7 +133,7 @@ def begin_run(
         if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
             msg = f"{folder} holds a run of something else. Choose another log_path."
             raise SciSciRLError(msg)
-        write_json(path, facts)
+        write_json(path, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0
     if not resume:
         msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
@@ -217,14 +222,20 @@ def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
     return path_inside(folder, record.state_path, stated_by=folder / CHECKPOINTS_FILE)
 
 
+def find_step(folder: Path, record: CheckpointRecord) -> int | None:
+    """Return the number of training steps behind a checkpoint; None if its record names none."""
+    if not record.epoch:
+        return record.batch
+    # The end of the cookbook's supervised loop, which counts from 0 again after our one epoch.
+    rows = read_rows(folder / METRICS_FILE)
+    return 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+
+
 def list_weights(folder: Path) -> dict[int | None, str]:
     """List the weights to sample from, by training step: a path on the server, or the folder of an adapter here."""
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
-        step, here = record.batch, find_weights(folder, record)
-        if record.epoch:  # the end of the cookbook's supervised loop, which counts from 0 again after our one epoch
-            rows = read_rows(folder / METRICS_FILE)
-            step = 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+        step, here = find_step(folder, record), find_weights(folder, record)
         if record.sampler_path is not None:
             kept[step] = record.sampler_path
         elif here is not None and (here / ADAPTER_FILES[0]).is_file():
@@ -271,7 +282,41 @@ def _store_class() -> Callable[[str | Path], TrainingRunStore]:
 
 def is_judged(store: TrainingRunStore, step: int | None) -> bool:
     """Say whether a run logged an evaluation of this step."""
-    return any(row.get("step") == step and "test/label_match" in row for row in store.read_metrics())
+    return any(row.get("step") == step and read_judgement(row) for row in store.read_metrics())
+
+
+def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of an evaluation in a row of ``metrics.jsonl``, without the name of the split; {} if none.
+
+    Example:
+        >>> read_judgement({"step": 4, "dev/label_match": 0.4, "env/all/label_match": 0.5})
+        {'label_match': 0.4}
+    """
+    for split in EVAL_SPLITS:
+        if f"{split}/label_match" in row:
+            return {name.removeprefix(f"{split}/"): row[name] for name in row if name.startswith(f"{split}/")}
+    return {}
+
+
+def find_eval_split(folder: Path) -> EvalSplit:
+    """Return by which papers a training run was judged; runs that do not say so were judged by test."""
+    try:
+        stated = cast("dict[str, Any]", read_json(folder / RUN_FILE))["settings"].get("eval_split")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        stated = None
+    return stated if stated in EVAL_SPLITS else "test"
+
+
+def note_test_look(folder: Path, **facts: object) -> int:
+    """Write down that a run was judged by test outside its own evaluations. Return how often it was so far."""
+    looks = [*read_rows(folder / LOOKS_FILE), facts]
+    _write(folder / LOOKS_FILE, "".join(json.dumps(look) + "\n" for look in looks))
+    return count_test_looks(folder)
+
+
+def count_test_looks(folder: Path) -> int:
+    """Count how often a run was judged by test: by its own evaluations, and by those that ``note_test_look`` noted."""
+    return len([*(folder / "predictions").glob("test_*.parquet")]) + len(read_rows(folder / LOOKS_FILE))
 
 
 def _read_begun(path: Path) -> dict[str, dict[str, Any]]:

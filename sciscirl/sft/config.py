@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
-from sciscirl.options import SftOptions
+from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.options import resolve_preset as lay_options
 from sciscirl.presets import Preset, describe, find_preset
 from sciscirl.runs.folder import expand_home
+from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 
 _N_SHOWN: Final = 3
@@ -45,7 +46,7 @@ def make_papers_builder(options: SftOptions) -> LabelDatasetBuilder:
     """Return the builder that orders the papers as reinforcement learning with the same seed does."""
     preset = resolve_preset(options)
     return LabelDatasetBuilder(
-        **name_fields(preset, options.release, options.renderer, options.n_train, options.n_test),
+        **name_fields(preset, options),
         n_epochs=options.n_epochs,
     )
 
@@ -63,7 +64,7 @@ def make_examples(options: SftOptions) -> GoldExamples:
 
 
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
-    """Return the evaluator of the test split, the same as in reinforcement learning."""
+    """Return the evaluator of the run, the same as in reinforcement learning."""
     return build_evaluator(make_papers_builder(options), resolve_preset(options), folder)
 
 
@@ -71,8 +72,9 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     own = ("confidence", "n_train", "n_test", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
-    renderer = make_papers_builder(options).renderer_name
-    return describe(resolve_preset(options)) | chosen | {"renderer": renderer, "backend": backend} | more
+    builder = make_papers_builder(options)
+    chosen |= {"renderer": builder.renderer_name, "backend": backend} | builder.state_eval_split()
+    return describe(resolve_preset(options)) | chosen | more
 
 
 def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
@@ -81,6 +83,12 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
     n_trained = statistics.fmean(len(example.tokens) - example.n_prompt for example in shown)
+    n_read = round(statistics.fmean(lengths) * len(examples))
+    cost = ""
+    if isinstance(options, TinkerSftOptions):
+        dollars = Usage(prefill=0, sample=0, train=n_read).dollars(resolve_preset(options).model)
+        price = "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
+        cost = f": {price}, without evaluations"
     return "\n".join(
         [
             json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
@@ -94,6 +102,6 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
             f"steps: {len(examples) // batch_size:,} of {batch_size} papers",
             f"tokens of an example: about {statistics.fmean(lengths):,.0f} (of {_N_COUNTED} counted), "
             f"at most {max(lengths):,} among these, about {n_trained:.0f} of them trained on",
-            f"tokens read in all: about {statistics.fmean(lengths) * len(examples):,.0f}",
+            f"tokens trained on in all, with their prompts: about {n_read:,}{cost}",
         ]
     )

@@ -51,7 +51,7 @@ from sciscirl.sft.config import (
     resolve_folder,
     resolve_preset,
 )
-from sciscirl.sft.examples import Example
+from sciscirl.sft.examples import Example, GoldExamples
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
-        trainer.add_callback(Recorder(folder, trained_on))
+        trainer.add_callback(Recorder(folder, trained_on, examples, preset.batch_size))
         judge = None
         if arguments.world_size == 1:
             completer = LocalCompleter(
@@ -245,6 +245,8 @@ class Recorder(TrainerCallback):
 
     folder: Path
     trained_on: Mapping[str, str]
+    examples: GoldExamples
+    batch_size: int
 
     def on_log(
         self,
@@ -263,6 +265,9 @@ class Recorder(TrainerCallback):
                 "progress": state.global_step / state.max_steps,
             }
             taken = state.global_step - 1
+            batch = self.examples[taken * self.batch_size : state.global_step * self.batch_size]
+            metrics["num_tokens"] = sum(len(example.tokens) - 1 for example in batch)  # the last one is only a target
+            metrics["num_loss_tokens"] = sum(len(example.tokens) - example.n_prompt for example in batch)
             open_store(self.folder).write_metrics(metrics, step=taken)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
@@ -291,7 +296,8 @@ class Judge(TrainerCallback):
         model = self.completer.model
         was_training = model.training
         model.eval()
-        export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+        name = self.evaluator.name
+        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=step, base_name=f"eval_{name}")
         store = open_store(self.folder)
         answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
         store.write_metrics(asyncio.run(answers), step=step)

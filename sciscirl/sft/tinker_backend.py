@@ -72,7 +72,8 @@ class NumberedEvaluator(SamplingClientEvaluator):
 
     async def __call__(self, sampling_client: tinker.SamplingClient) -> dict[str, float]:
         """Judge the model at the next step of this kind."""
-        export = RolloutSummaryExportConfig(split="eval/test", iteration=self.step, base_name="eval_test")
+        name = self.evaluator.name
+        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=self.step, base_name=f"eval_{name}")
         self.step += self.every
         return await self.evaluator(sampling_client, rollout_summary_export=export, store=self.store)
 

@@ -17,7 +17,7 @@ from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.options import GroupSizeOptions, TrainOptions
 from sciscirl.rl.train import train_preset
-from sciscirl.runs.folder import expand_home, is_judged, locked_folder, open_store
+from sciscirl.runs.folder import expand_home, is_judged, locked_folder, open_store, read_judgement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,8 +48,8 @@ GROUP_SIZES: Final = pl.Schema(
         "papers_per_step": pl.Int64(),
         "steps": pl.Int64(),
         **{name: dtype for name, dtype in STEPS.items() if name not in {"group_size", "step", "rollouts"}},
-        "test_label_match": pl.Float64(),
-        "test_macro_f1": pl.Float64(),
+        "eval_label_match": pl.Float64(),  # of the last evaluation
+        "eval_macro_f1": pl.Float64(),
     }
 )
 _EVALUATION: Final = "time/run_evaluations_parallel"  # seconds of a step before its training
@@ -111,7 +111,7 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
                     _log.warning("group size %d: %s", size, collapse)
         folders = {size: Path(str(run.log_path)) for size, run in runs.items()}
         steps = pl.concat([read_steps(folder, size) for size, folder in folders.items()])
-        table = summarize(steps, {size: _read_last_test(folder) for size, folder in folders.items()})
+        table = summarize(steps, {size: _read_last(folder) for size, folder in folders.items()})
         with atomic_file(out / "steps.parquet") as path:
             steps.write_parquet(path)
         with atomic_file(out / "group_sizes.parquet") as path:
@@ -123,8 +123,9 @@ async def run_group_sizes(options: GroupSizeOptions) -> pl.DataFrame:
     return table
 
 
-def _read_last_test(folder: Path) -> dict[str, float]:
-    return next((row for row in reversed(open_store(folder).read_metrics()) if "test/label_match" in row), {})
+def _read_last(folder: Path) -> dict[str, float]:
+    rows = reversed(open_store(folder).read_metrics())
+    return next(filter(None, map(read_judgement, rows)), {})
 
 
 def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
@@ -156,7 +157,7 @@ def read_steps(folder: Path, group_size: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=STEPS)
 
 
-def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.DataFrame:
+def summarize(steps: pl.DataFrame, judged: dict[int, dict[str, float]]) -> pl.DataFrame:
     """Put each group size into a row of GROUP_SIZES: means, and median speeds, as a server's first step is slow.
 
     Example:
@@ -166,12 +167,12 @@ def summarize(steps: pl.DataFrame, tests: dict[int, dict[str, float]]) -> pl.Dat
         (2, 3, 0.5, 10.0)
     """
     rows: list[dict[str, Any]] = []
-    for size, test in tests.items():
+    for size, last in judged.items():
         part = steps.filter(group_size=size)
         means = {name: _mean(part[name]) for name in (*_TIES, "mean_reward", "correct_rate")}
         speeds = {name: part[name].median() for name in ("rollouts_per_second", "sampled_per_second")}
         most = int(max(part["rollouts"], default=0))
-        told = {name: test.get(name.replace("_", "/", 1)) for name in ("test_label_match", "test_macro_f1")}
+        told = {f"eval_{name}": last.get(name) for name in ("label_match", "macro_f1")}
         rows.append({"group_size": size, "papers_per_step": most // size, "steps": len(part)} | means | speeds | told)
     return pl.DataFrame(rows, schema=GROUP_SIZES)
 

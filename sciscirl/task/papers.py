@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -20,10 +21,18 @@ from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError
 
 SplitName = Literal["train", "test", "dev"]
+#: By which papers a training run is judged on its way; ``held_out``: training papers that it does not train on.
+EvalSplit = Literal["dev", "held_out", "test"]
+EVAL_SPLITS: Final[tuple[EvalSplit, ...]] = get_args(EvalSplit)
+PartName = Literal["train", "dev", "held_out", "test"]
 #: The labels of each label column. The release decides by which thresholds they were given.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
+#: Where a release has no development split, one in so many training papers is kept out, and one batch at least.
+_HELD_OUT_DIVISOR: Final = 10
+#: Of the hash that keeps papers out; one for all runs, so that they are judged by the same papers.
+HELD_OUT_SEED: Final = 0
 TargetName = Literal["disruption", "novelty", "joint"]
 #: The label columns that an answer to each task names, in order. No label is in two vocabularies.
 TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
@@ -281,3 +290,109 @@ def read_split(
         )
         for row in rows.iter_rows(named=True)
     ]
+
+
+def class_of(paper: Paper, target: Target) -> tuple[str, ...]:
+    """Return the class of a paper: the labels that the task asks for."""
+    return tuple(paper.labels(target).values())
+
+
+def take_head(papers: Sequence[Paper], n_papers: int | None, target: Target) -> list[Paper]:
+    """Return a stratified sample of this size, in the order given; all papers if it is None or as many.
+
+    Each class has its share of the head, rounded up or down. Within a class, the lowest SHA-256 of the id decide. So
+    the head is the same on every machine, and a larger one contains a smaller one. The first rows of a release are no
+    sample: it is sorted by a key, and a class with many works fills its quota with low ones.
+
+    Source: the quota method, Balinski & Young 1975, American Mathematical Monthly 82(7), 701-730.
+
+    Example:
+        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+        >>> papers = [Paper(f"W{n}", view, Gold("neutral" if n < 6 else "disruptive", None)) for n in range(9)]
+        >>> count_labels(take_head(papers, 3, "disruption"), "disruption")
+        (('disruptive', 1), ('consolidating', 0), ('neutral', 2))
+    """
+    if n_papers is None or n_papers >= len(papers):
+        return list(papers)
+    chosen = _draw(papers, n_papers, "head", lambda paper: class_of(paper, target))
+    return [paper for paper in papers if paper.openalex_id in chosen]
+
+
+def size_held_out(n_papers: int, batch_size: int) -> int:
+    """Return how many of the training papers are kept out where a release has no development split.
+
+    Example:
+        >>> size_held_out(5000, 16), size_held_out(96, 16)
+        (500, 16)
+    """
+    return max(-(-n_papers // _HELD_OUT_DIVISOR), batch_size)
+
+
+def hold_out(papers: Sequence[Paper], n_held_out: int) -> tuple[list[Paper], list[Paper]]:
+    """Divide training papers into those that are trained on and those that are kept out, in the order given.
+
+    Every label of the release has its share. Neither the seed of a run nor its task changes the choice: two runs that
+    keep out as many are judged by the same papers, and a run that starts from another's weights has not seen them.
+    """
+    kept = _draw(papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: _all_labels(paper.gold))
+    parts: tuple[list[Paper], list[Paper]] = ([], [])
+    for paper in papers:
+        parts[paper.openalex_id in kept].append(paper)
+    return parts
+
+
+def _all_labels(gold: Gold) -> tuple[str, ...]:
+    return tuple(label or "" for label in (gold.disruption_label, gold.novelty_label, gold.own_label))
+
+
+def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Paper], tuple[str, ...]]) -> set[str]:
+    """Return the ids of a stratified sample; ``stream`` keeps it apart from the split and from other samples."""
+    by_class: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for paper in papers:
+        by_class[find_class(paper)].append(paper.openalex_id)
+    sizes = {own: len(by_class[own]) for own in sorted(by_class)}
+    taken = dict.fromkeys(sizes, 0)
+    for size in range(1, min(n, len(papers)) + 1):
+        below = [own for own, count in sizes.items() if taken[own] * len(papers) < size * count]
+        taken[max(below, key=lambda own: sizes[own] / (taken[own] + 1))] += 1
+    return {
+        name
+        for own, names in by_class.items()
+        for name in sorted(names, key=lambda name: hashlib.sha256(f"{stream}:{name}".encode()).digest())[: taken[own]]
+    }
+
+
+def choose_eval_split(release_folder: str | Path) -> EvalSplit:
+    """Return what a run on this release is judged by on its way: its development split, else held-out training papers.
+
+    Raises:
+        ReleaseError: the folder is not a release or cannot be read.
+    """
+    try:
+        return "dev" if "dev" in read_release(release_folder).splits else "held_out"
+    except (SciSciDataError, OSError) as error:
+        raise ReleaseError(str(error)) from error
+
+
+def read_part(
+    release_folder: str | Path, part: PartName, *, target: Target, n_papers: int | None = None, n_held_out: int = 0
+) -> list[Paper]:
+    """Read the papers that a run trains on or is judged by.
+
+    Args:
+        release_folder: as in ``read_split``.
+        part: a split, or ``"held_out"``.
+        target: the task.
+        n_papers: take a stratified head of this size (``take_head``); None: all.
+        n_held_out: how many training papers the run keeps out (``hold_out``).
+
+    Raises:
+        ReleaseError: as ``read_split``, or nothing is held out.
+    """
+    papers = read_split(release_folder, "train" if part == "held_out" else part, target=target)
+    if part == "held_out" and not n_held_out:
+        msg = "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
+        raise ReleaseError(msg)
+    if n_held_out and part in {"train", "held_out"}:
+        papers = hold_out(papers, n_held_out)[part == "held_out"]
+    return take_head(papers, n_papers, target)

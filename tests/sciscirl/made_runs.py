@@ -76,6 +76,7 @@ def make_run(
     (folder / "predictions").mkdir(parents=True)
     kept = describe(find_preset(preset)) | {"model": "Qwen/Qwen3-8B", "seed": seed, **(settings or {})}
     write_facts(folder, kept, manifest_sha256)
+    split = kept.get("eval_split", "test")
     rows: list[dict[str, float]] = []
     for step in range(n_steps):
         row: dict[str, float] = {"step": step, "progress/batch": step, "time/total": 2.0}
@@ -92,8 +93,8 @@ def make_run(
             }  # fmt: skip
         rows.append(row)
     for step, table in evaluations.items():
-        write_predictions(table, folder / "predictions" / f"test_{step:06d}.parquet")
-        judged = {f"test/{name}": value for name, value in measure_predictions(table).items()}
+        write_predictions(table, folder / "predictions" / f"{split}_{step:06d}.parquet")
+        judged = {f"{split}/{name}": value for name, value in measure_predictions(table).items()}
         if step < len(rows):
             rows[step] |= judged
         else:

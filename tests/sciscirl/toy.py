@@ -28,13 +28,16 @@ NOVELTY = {
 RENDERER = "qwen3_instruct"
 
 
-def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: str = "", n_words: int = 90) -> Path:
+def make_slice(
+    folder: Path, n_train: int = 24, n_test: int = 9, *, n_dev: int = 0, long_title: str = "", n_words: int = 90
+) -> Path:
     """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
 
     The title of one may have so many words more: "train: 7" is the seventh of that split.
     """
-    splits = ["train"] * n_train + ["test"] * n_test
-    labels = [LABELS[number % 3] for number in range(n_train)] + [LABELS[number % 3] for number in range(n_test)]
+    sizes = {"train": n_train, "test": n_test, "dev": n_dev}
+    splits = [split for split, n in sizes.items() for _ in range(n)]
+    labels = [LABELS[number % 3] for n in sizes.values() for number in range(n)]
     ids = range(1, len(splits) + 1)
     words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
     kinds = [[*NOVELTY][(number - 1) // 3 % 3] for number in ids]  # each kind with each label
@@ -77,7 +80,7 @@ def make_slice(folder: Path, n_train: int = 24, n_test: int = 9, *, long_title: 
             novelty_label=pl.Series([NOVELTY[kind][0] for kind in kinds]),
         )
     )
-    split = SplitConfig(n_train=n_train, n_test=n_test)
+    split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split)}
     write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)
     return folder

@@ -124,7 +124,7 @@ class ReproConfig:
         preset: prompt, contract and length of answer.
         renderer: the chat format; None: the model's own, without thinking.
         split: of the release.
-        n_papers: ask about the first papers, this many.
+        n_papers: ask about so many papers, each class in its share.
         max_tokens: longest answer; None: the preset's.
         temperature: of the sampled runs; every setting is also asked greedily.
         seed: of the sampled runs.

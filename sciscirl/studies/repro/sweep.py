@@ -34,7 +34,7 @@ from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
 from sciscirl.studies.repro.runners import ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
 from sciscirl.studies.repro.table import make_table, plot_sweep, render_table
-from sciscirl.task.papers import Paper, read_split
+from sciscirl.task.papers import Paper, read_part
 from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,9 @@ class Sweep:
         self.max_tokens = config.max_tokens or preset.max_tokens
         self.modes = {"greedy": 0.0, "sampled": config.temperature}
         self.rules: TaskRules = fit_rules(preset.rules, config.release)
-        self.papers: list[Paper] = read_split(config.release, config.split, target=self.rules.target)[: config.n_papers]
+        self.papers: list[Paper] = read_part(
+            config.release, config.split, target=self.rules.target, n_papers=config.n_papers
+        )
         if not self.papers:
             msg = f"there is no paper on the {config.split} split. Choose the other one: ReproConfig.split."
             raise SciSciRLError(msg)

@@ -102,7 +102,7 @@ def test_the_ways_to_write_an_option_mean_the_same():
         ("train stray", "unrecognized arguments: stray."),
         ("train --preset", "--preset needs a value."),
         ("train --preset --dry-run", "--preset needs a value."),
-        ("evaluate --split tset", "--split is 'tset', needs one of train, test, dev. Did you mean test?"),
+        ("evaluate --split tset", "--split is 'tset', needs one of train, dev, held_out, test. Did you mean test?"),
         ("sft --backend x", "--backend is 'x', needs one of tinker, peft."),
         ("compare a b levl=0.9", "unknown flag --levl. Did you mean --level?"),
         ("merge a", "--out is required. See sciscirl merge --help."),
@@ -194,5 +194,5 @@ def test_the_surface_is_what_the_stub_lists_and_loads_nothing_before_it_is_used(
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
     stub = (REPOSITORY / "sciscirl" / "__init__.pyi").read_text("utf-8")
-    assert len(names) < 20
+    assert len(names) <= 22
     assert all(f" as {name}\n" in stub for name in names)

@@ -348,7 +348,7 @@ def options(toy_slice, toy_model, tmp_path, monkeypatch):
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     return {
         "preset": "adversarial", "release": str(toy_slice), "model": toy_model, "renderer": RENDERER,
-        "log_path": str(tmp_path / "run"),
+        "log_path": str(tmp_path / "run"), "eval_split": "test",
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
 
@@ -132,7 +132,8 @@ def test_every_epoch_shows_each_paper_once_in_another_order(toy_slice, toy_model
 
 def test_a_builder_can_be_asked_for_fewer_papers(toy_slice, toy_model):
     train, test = asyncio.run(builder_of(toy_slice, toy_model, n_train=6, n_test=2, batch_size=3)())
-    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(ids(read_split(toy_slice, "train")[:6]))
+    head = take_head(read_split(toy_slice, "train"), 6, "disruption")
+    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(ids(head))
     assert (len(train), len(test)) == (2, 1)
     _, nothing = asyncio.run(builder_of(toy_slice, toy_model, has_test=False)())
     assert nothing is None
@@ -202,7 +203,7 @@ def test_a_release_without_the_labels_of_the_task_is_refused(tmp_path, toy_model
 
 def test_a_balanced_reward_is_fitted_to_the_training_papers_that_are_used(toy_slice, toy_model):
     builder = builder_of(toy_slice, toy_model, contract="two_keys", reward="balanced", n_train=7, batch_size=3)
-    papers = read_split(toy_slice, "train")[:7]
+    papers = take_head(read_split(toy_slice, "train"), 7, "disruption")
     counts = Counter(paper.gold.disruption_label for paper in papers)
     assert dict(builder.rules().class_counts) == counts
     train, test = asyncio.run(builder())
@@ -255,3 +256,34 @@ def test_only_the_training_split_has_spares_and_a_batch_term(toy_slice, toy_mode
 def builder_counts(folder):
     counts = Counter(paper.gold.disruption_label for paper in read_split(folder, "train", needs=TARGETS["disruption"]))
     return tuple((label, counts[label]) for label in LABELS)
+
+
+def test_what_is_held_out_is_never_trained_on_whatever_the_seed_and_the_task(toy_slice, toy_model):
+    every = set(ids(read_split(toy_slice, "train")))
+    chosen = set()
+    for seed, target in ((0, "disruption"), (7, "novelty"), (1, "joint")):
+        options = {"eval_split": "held_out", "batch_size": 4, "seed": seed, "target": target, "contract": "two_keys"}
+        builder = builder_of(toy_slice, toy_model, n_epochs=3, **options)
+        train, held_out = asyncio.run(builder())
+        judged = {group.paper.openalex_id for index in range(len(held_out)) for group in held_out.get_batch(index)}
+        shown = {group.paper.openalex_id for index in range(len(train)) for group in train.get_batch(index)}
+        assert len(judged) == 4  # a tenth is 3, and a batch is more
+        assert judged | shown == every
+        assert not judged & shown
+        chosen.add(frozenset(judged))
+        assert builder.state_eval_split() == {"eval_split": "held_out", "n_held_out": 4, "held_out_seed": 0}
+    assert len(chosen) == 1
+
+
+def test_a_head_of_the_training_papers_is_beside_those_that_are_held_out(toy_slice, toy_model):
+    whole = builder_of(toy_slice, toy_model, eval_split="held_out", batch_size=4)
+    part = chz.replace(whole, n_train=6, n_test=2)
+    assert part.n_held_out() == 4
+    assert set(ids(part.eval_papers())) < set(ids(whole.eval_papers()))
+    assert not set(ids(part.read("train"))) & set(ids(whole.eval_papers()))
+
+
+def test_a_release_too_small_to_hold_papers_out_says_what_to_do(toy_slice, toy_model):
+    builder = builder_of(toy_slice, toy_model, eval_split="held_out", batch_size=16)
+    with pytest.raises(SciSciRLError, match=r"8 training papers beside 16 .* Lower batch_size, or build .*dev"):
+        builder.train_papers()

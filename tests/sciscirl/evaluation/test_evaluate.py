@@ -34,7 +34,7 @@ from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_pr
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import KEY, serve_models
@@ -302,7 +302,8 @@ def test_baselines_alone_go_into_the_folder_of_the_release():
 def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_path, test_papers):
     evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path, n_papers=4))
     judged = read_predictions(tmp_path / "majority" / "predictions.parquet")
-    assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers[:4]]
+    assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in take_head(test_papers, 4, "disruption")]
+    assert json.loads((tmp_path / "majority" / "run.json").read_text("utf-8"))["settings"]["n_papers"] == 4
 
 
 def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 SMALL = {
     "batch_size": 4, "group_size": 4, "max_tokens": 64, "max_paper_tokens": 96, "lora_rank": 8, "max_steps": 2,
     "n_test": 4,
+    "eval_split": "test",
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def joint_slice(tmp_path_factory):
 
 SETTINGS = {
     "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 64, "max_paper_tokens": 96,
-    "eval_every": 10, "n_test": 4,
+    "eval_every": 10, "n_test": 4, "eval_split": "test",
 }  # fmt: skip
 #: Of the run that is judged before each step.
 OFTEN = {"eval_every": 1, "save_every": 1}

@@ -62,7 +62,7 @@ def test_a_preset_file_trains_two_steps_is_recorded_whole_and_judged_as_trained(
     assert {name: judged[name] for name in ("preset", "style", "reward", "temperature", "prompt_sha256")} == {
         "preset": "own", "style": "own", "reward": "own", "temperature": 0.0, "prompt_sha256": settings["prompt_sha256"]
     }  # fmt: skip
-    (last,) = (run / "predictions").glob("test_000002.parquet")
+    (last,) = (run / "predictions").glob("held_out_000002.parquet")
     assert read_predictions(out / "predictions.parquet").equals(read_predictions(last))  # greedy, so the same again
     assert read_run(run, "own").settings["reward"] == "own"
 

@@ -181,11 +181,12 @@ def test_each_state_of_a_run_is_said(page):
 
 def test_results_are_those_of_the_last_evaluation_with_intervals(page):
     metrics = measure_predictions(answers(0.8, text=HOSTILE))
-    _, label_match, macro_f1, recall, invalid, signs, n, step, _ = page.row("exp4")
+    _, label_match, macro_f1, recall, invalid, signs, n, step, *judged, _ = page.row("exp4")
     assert label_match.startswith(f"{metrics['label_match']:.3f} [0.")
     assert macro_f1.startswith(f"{metrics['macro_f1']:.3f} [0.")
     assert recall.startswith(f"{metrics['min_class_recall']:.3f} [0.")
     assert (invalid, signs, n, step) == (f"{metrics['invalid']:.3f}", "none", "60", "4")
+    assert judged == ["test", "3"]
     assert "predicted_share/disruptive" in page.row("exp5")[5]
     assert page.row("unjudged")[1:5] == ["–"] * 4
 

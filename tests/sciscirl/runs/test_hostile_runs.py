@@ -15,7 +15,7 @@ from sciscidata.storage import small_files
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.presets import find_preset
-from sciscirl.report.comparison import _columns, _find_slice
+from sciscirl.report.comparison import _columns, _find_facts
 from sciscirl.report.figures import plot_shares
 from sciscirl.report.report import ReportConfig, _check_pictures, write_report
 from sciscirl.report.runs import read_run
@@ -231,7 +231,7 @@ def test_what_is_no_file_or_has_no_end_is_not_read(run, judged, kind, tmp_path, 
     ):
         assert told(read)
     put(run / "run.json", kind)
-    assert _find_slice(run / "predictions.parquet") is None
+    assert _find_facts(run / "predictions.parquet") == {}
     assert told(lambda: _read_begun(run / "run.json"))
     evaluate = EvaluationConfig(release=tmp_path, out=tmp_path / "out", run=run)
     for read in (lambda: read_run(run, "run"), lambda: find_subject(evaluate)):

@@ -20,6 +20,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.options import PeftSftOptions
+from sciscirl.report.runs import read_run
+from sciscirl.report.tables import view_cost
 from sciscirl.runs.local_model import find_base_model, load_base_model, load_local_model
 from sciscirl.sft import peft_backend
 from sciscirl.sft.config import make_examples, make_papers_builder
@@ -62,7 +64,8 @@ def contrary_model(toy_slice, tmp_path_factory) -> str:
 def options_of(toy_slice, model, log_path) -> dict:
     return {
         "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(model), "renderer": RENDERER,
-        "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "n_epochs": N_STEPS, "batch_size": N_PAPERS,
+        "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "eval_split": "test",
+        "n_epochs": N_STEPS, "batch_size": N_PAPERS,
         "micro_batch_size": 4, "learning_rate": 0.01, "lora_rank": 8, "max_tokens": 32, "eval_temperature": 0.0,
         "save_every": SAVE_EVERY, "eval_every": 20, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
@@ -120,6 +123,21 @@ def test_the_folder_of_a_run_is_like_the_others(run):
     assert recorded["settings"]["use_dora"] is True
     assert recorded["versions"]["peft"]
     assert len(recorded["release"]["manifest_sha256"]) == 64
+
+
+def test_the_tokens_that_were_trained_on_are_counted_and_cost_no_dollars(run, toy_slice, contrary_model):
+    options = PeftSftOptions(**options_of(toy_slice, contrary_model, run))
+    examples = make_examples(options)
+    logged = [row for row in read_rows(run) if "num_tokens" in row]
+    assert len(logged) == N_STEPS
+    assert sum(row["num_tokens"] for row in logged) == sum(len(example.tokens) - 1 for example in examples)
+    assert sum(row["num_loss_tokens"] for row in logged) == sum(
+        len(example.tokens) - example.n_prompt for example in examples
+    )
+    shown = read_run(run, "peft")
+    assert shown.usage.train == sum(row["num_tokens"] for row in logged)
+    priced = replace(shown, facts=shown.facts | {"settings": shown.settings | {"model": "Qwen/Qwen3-8B"}})
+    assert view_cost([priced]).tables[0].rows[0][3:5] == [f"{shown.usage.train:,}", "–"]
 
 
 def test_the_merged_model_says_what_the_adapter_says(run, toy_slice, contrary_model, tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from sciscirl.options import SftOptions, TinkerSftOptions, TrainOptions
 from sciscirl.presets import PRESETS
 from sciscirl.rl.config import make_dataset_builder
 from sciscirl.rl.config import resolve_preset as resolve_rl_preset
+from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, resolve_preset
+from sciscirl.sft.config import list_settings, make_evaluator, make_examples, render_plan, resolve_preset
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,
@@ -36,7 +38,10 @@ from tests.sciscirl.toy import RENDERER, Scripted, say
 
 @pytest.fixture
 def options(toy_slice, toy_model, tmp_path):
-    return {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "log_path": str(tmp_path / "run")}
+    log_path = str(tmp_path / "run")
+    return {
+        "release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "log_path": log_path, "eval_split": "test"
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -221,7 +226,20 @@ def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options,
     assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
     assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
     assert "steps: 3 of 8 papers" in text
+    assert "no list price known, without evaluations" in text
     assert not Path(options["log_path"]).exists()
+
+
+def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_costs_nothing(options, monkeypatch):
+    monkeypatch.setattr(prices, "PRICES", {options["model"]: prices.Price(1.0, 1.0, 1000.0)})
+    given = TinkerSftOptions(**options, batch_size=8, n_epochs=1)
+    said = re.search(r"trained on in all, with their prompts: about ([\d,]+): \$([\d.]+) \(list", render_dry_run(given))
+    n_tokens = int(said[1].replace(",", ""))
+    examples = make_examples(given)
+    assert n_tokens == pytest.approx(sum(len(example.tokens) for example in examples), rel=0.01)
+    assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
+    own = render_plan(SftOptions(**options, batch_size=8, n_epochs=1), {})
+    assert own.endswith(f"about {n_tokens:,}")
 
 
 def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.options import GroupSizeOptions, TrainOptions
+from sciscirl.runs.folder import read_judgement
 from sciscirl.studies import group_sizes
 from sciscirl.studies.group_sizes import plan_runs, plot_group_sizes, read_steps, run_group_sizes, summarize
 
@@ -56,8 +57,8 @@ def test_the_time_of_evaluations_is_not_that_of_training(tmp_path):
     assert steps["rollouts_per_second"].to_list() == [2.0, 2.0]
     assert steps["sampled_per_second"].to_list() == [2.0, 4.0]
     assert steps.select(list(TIES)).row(0) == tuple(TIES.values())
-    (row,) = summarize(steps, {4: test}).to_dicts()
-    assert (row["papers_per_step"], row["steps"], row["test_label_match"], row["test_macro_f1"]) == (2, 2, 0.4, 0.35)
+    (row,) = summarize(steps, {4: read_judgement(test)}).to_dicts()
+    assert (row["papers_per_step"], row["steps"], row["eval_label_match"], row["eval_macro_f1"]) == (2, 2, 0.4, 0.35)
 
 
 def test_the_line_that_a_killed_run_was_writing_is_no_step(tmp_path):
@@ -72,7 +73,7 @@ def test_an_early_step_counts_for_the_means_and_not_for_the_speed():
             for n, speed in enumerate((0.1, 5.0, 5.0))]  # fmt: skip
     steps = pl.DataFrame(rows, schema=group_sizes.STEPS)
     (row,) = summarize(steps, {4: {}}).to_dicts()
-    assert (row["mean_reward"], row["rollouts_per_second"], row["test_macro_f1"]) == (1.0, 5.0, None)
+    assert (row["mean_reward"], row["rollouts_per_second"], row["eval_macro_f1"]) == (1.0, 5.0, None)
     assert row["reward_tie_group_rate"] is None  # not logged is not 0
 
 
@@ -127,7 +128,7 @@ def test_both_sweeps_run_against_a_real_server(tinker_server, tmp_path):
     assert table["group_size"].to_list() == [2, 4]
     assert table["papers_per_step"].to_list() == [4, 2]
     assert (
-        table.select(*TIES, "mean_reward", "correct_rate", "rollouts_per_second", "test_macro_f1").null_count().row(0)
+        table.select(*TIES, "mean_reward", "correct_rate", "rollouts_per_second", "eval_macro_f1").null_count().row(0)
         == (0,) * 8
     )
 

@@ -1,0 +1,145 @@
+"""Start a run from the weights of another one, and record which."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from sciscidata.release.release import MANIFEST
+from sciscidata.storage import real_path
+from sciscidata.storage.small_files import read_json, read_whole
+from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.presets import Preset
+from sciscirl.runs.folder import CHECKPOINTS_FILE, RUN_FILE, expand_home, find_checkpoint, find_step
+
+_log = logging.getLogger(__name__)
+_WANTED = "the folder of a run that was trained on a server, or a state_path of its checkpoints.jsonl"
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged)."""
+    path = folder / RUN_FILE
+    try:
+        facts: Any = read_json(path)
+    except FileNotFoundError as error:
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        raise RunFolderError(msg) from error
+    except (OSError, ValueError):
+        facts = None
+    sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})
+    if not all(isinstance(sections.get(name), dict) for name in ("settings", "release")):
+        msg = f"{path} is damaged: it does not say what was run. Put back the file as it was, or name another run."
+        raise RunFolderError(msg)
+    return sections
+
+
+def find_start(load_checkpoint: str | None, log_path: Path, preset: Preset) -> dict[str, Any] | None:
+    """Find the weights that a run starts from, and describe them as ``run.json`` does under ``begun_from``.
+
+    Args:
+        load_checkpoint: the folder of a run on a server, whose last state is taken, or a path on the server.
+        log_path: the folder of the run that starts.
+        preset: of that run; its model and rank must be those of the weights.
+
+    Returns:
+        ``path`` of the weights; for a folder also its name, kind (rl or sft), ``run_sha256`` of its ``run.json``,
+        ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None: the base model.
+
+    Raises:
+        SciSciRLError: there are no such weights, or training cannot start from them.
+
+    Example:
+        >>> from sciscirl.presets import find_preset
+        >>> find_start("tinker://run/sampler_weights/000040", Path("runs/rl"), find_preset("exp4"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: load_checkpoint is 'tinker://run/sampler_weights/000040', from which a server
+        only samples. Give the state_path of the same checkpoint, 'tinker://run/weights/000040', or the folder of
+        its run.
+    """
+    if load_checkpoint is None:
+        return None
+    if "/sampler_weights/" in load_checkpoint:
+        state = load_checkpoint.replace("/sampler_weights/", "/weights/")
+        msg = (
+            f"load_checkpoint is {load_checkpoint!r}, from which a server only samples. Give the state_path of the "
+            f"same checkpoint, {state!r}, or the folder of its run."
+        )
+        raise SciSciRLError(msg)
+    if re.fullmatch(r"tinker://[^/]+/weights/.+", load_checkpoint):
+        return {"path": load_checkpoint}
+    folder = expand_home(load_checkpoint)
+    if "://" in load_checkpoint or not (folder / RUN_FILE).is_file():
+        msg = f"load_checkpoint is {load_checkpoint!r}, needs {_WANTED} (tinker://MODEL/weights/CHECKPOINT)."
+        raise SciSciRLError(msg)
+    if real_path(folder) == real_path(log_path):
+        msg = f"load_checkpoint is {folder}, the run itself. Go on with it: resume=True. Or choose another log_path."
+        raise SciSciRLError(msg)
+    facts = read_facts(folder)
+    settings = facts["settings"]
+    if settings.get("backend") == "peft":
+        msg = (
+            f"load_checkpoint is {folder}, a run of PEFT: its adapter lies on this machine, and no server can load it. "
+            f"Merge it (sciscirl merge {folder} --out MERGED), serve that (sciscirl serve --model MERGED), and train "
+            "with model=MERGED."
+        )
+        raise SciSciRLError(msg)
+    record = find_checkpoint(folder)
+    if record is None or record.state_path is None:
+        msg = (
+            f"load_checkpoint is {folder}, which has no checkpoint to train on in {CHECKPOINTS_FILE}. Wait for one, "
+            f"resume that run, or give {_WANTED}."
+        )
+        raise SciSciRLError(msg)
+    for name, own in (("model", preset.model), ("lora_rank", preset.lora_rank)):
+        theirs = settings.get(name)
+        if theirs is not None and theirs != own:
+            msg = (
+                f"{name} is {own!r}, but the weights of {folder} were trained with {theirs!r}, which training from "
+                f"them keeps. Set {name}={theirs}."
+            )
+            raise SciSciRLError(msg)
+    described = {
+        "path": record.state_path,
+        "folder": real_path(folder).name,
+        "kind": "sft" if settings.get("backend") else "rl",
+        "run_sha256": hashlib.sha256(read_whole(folder / RUN_FILE)).hexdigest(),
+        "step": find_step(folder, record),
+        "manifest_sha256": facts["release"].get("manifest_sha256"),
+    }
+    older = facts.get("begun_from")
+    return described | ({"begun_from": older} if older else {})
+
+
+def warn_of_other_release(begun_from: Mapping[str, Any] | None, release: Path) -> None:
+    """Warn if the weights were trained on another release, whose training papers may be held-out papers of this one."""
+    theirs = (begun_from or {}).get("manifest_sha256")
+    if theirs is not None and theirs != hashlib.sha256(read_whole(release / MANIFEST)).hexdigest():
+        _log.warning(
+            "%s was trained on another release: its training papers may be among the held-out papers of %s. Train both "
+            "on the same release, or judge on papers that neither has seen.",
+            (begun_from or {}).get("folder"),
+            release,
+        )
+
+
+def render_start(begun_from: object) -> str | None:
+    """Say which weights a run started from; None for the base model.
+
+    Example:
+        >>> render_start({"folder": "rl", "step": 50, "path": "p", "begun_from": {"folder": "sft-exp4", "step": 40}})
+        'rl, step 50, itself from sft-exp4, step 40'
+        >>> render_start({"path": "tinker://run/weights/000040"})
+        'tinker://run/weights/000040'
+    """
+    said: list[str] = []
+    while isinstance(begun_from, Mapping):
+        start = cast("Mapping[str, object]", begun_from)
+        step = "" if start.get("step") is None else f", step {start['step']}"
+        said.append(f"{start['folder']}{step}" if start.get("folder") else str(start.get("path", "unknown weights")))
+        begun_from = start.get("begun_from")
+    return ", itself from ".join(said) or None

@@ -1,0 +1,118 @@
+"""The card of a merged model: what it was trained on, by which run, and how it was judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from sciscidata.storage.small_files import read_whole
+from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, read_rows
+from sciscirl.runs.lineage import read_facts, render_start
+
+_TRAINED_BY: Final = {True: "supervised fine-tuning", False: "reinforcement learning"}
+_SHOWN: Final = (
+    "n", "label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "parse_ok", "format_strict_ok", "invalid",
+)  # fmt: skip
+_TEST: Final = "test/"
+
+
+def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:
+    """Write the card of the model that holds the weights of a run at a step, as Markdown with the hub's YAML header.
+
+    Args:
+        run: the folder of the run.
+        step: training steps behind the weights; None if the run does not say.
+        weights: where they were taken from.
+        dtype: the number format of the merged weights.
+    """
+    facts = read_facts(run)
+    settings: dict[str, Any] = facts["settings"]
+    base, is_sft = str(settings.get("model")), bool(settings.get("backend"))
+    is_on_hub = not PurePath(base).is_absolute()
+    shown = base if is_on_hub else PurePath(base).name
+    header = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        **({"base_model": base} if is_on_hub else {}),
+        "tags": ["sciscirl", "sft" if is_sft else "rl"],
+    }
+    digest = facts["release"].get("manifest_sha256")
+    own_digest = hashlib.sha256(read_whole(run / RUN_FILE)).hexdigest()
+    rows = {
+        "base model": shown,
+        "trained by": f"{_TRAINED_BY[is_sft]}, preset {settings.get('name') or settings.get('preset')}",
+        "task": settings.get("target", "disruption"),
+        "prompt and answer": f"style {settings.get('style')}, contract {settings.get('contract')}",
+        "chat format": settings.get("renderer"),
+        "run": f"{run.resolve().name}, SHA-256 of {RUN_FILE} `{own_digest}`",
+        "step": "unknown" if step is None else f"{step:,}",
+        "begun from": render_start(facts.get("begun_from")) or "the base model",
+        "release": f"{facts.get('release_folder')}, SHA-256 of manifest.json `{digest}`",
+        "weights": f"`{weights}`, merged in {dtype}",
+        "code": facts.get("commit"),
+    }
+    judged = _find_metrics(run, step)
+    return "\n".join(
+        [
+            "---",
+            *(f"{name}: {json.dumps(value)}" for name, value in header.items()),
+            "---",
+            "",
+            f"# {shown}, trained on {facts.get('release_folder')}",
+            "",
+            "Says from the record of a paper what its label is. The label follows from citations, not from reading the "
+            "paper: do not take it for a judgement of quality.",
+            "",
+            *_table(rows),
+            "",
+            "## Metrics",
+            "",
+            *(
+                [
+                    f"On held-out papers of this release, at step {step:,}. An answer that is not valid counts "
+                    "as wrong. Where these papers chose the step, they flatter it.",
+                    "",
+                    *_table({name: f"{value:,.0f}" if _is_count(name) else f"{value:.4f}" for name, value in judged}),
+                ]
+                if judged and step is not None
+                else ["The run did not evaluate this step."]
+            ),
+            "",
+            "## Use",
+            "",
+            "Ask it with the prompt and chat format above, as `sciscirl evaluate --local-model FOLDER` does.",
+            "",
+        ]
+    )
+
+
+def _find_metrics(run: Path, step: int | None) -> list[tuple[str, float]]:
+    """List the metrics of the last evaluation of a step, in the order of the log."""
+    found: dict[str, float] = {}
+    for row in read_rows(run / METRICS_FILE):
+        if step is not None and row.get("step") == step and f"{_TEST}label_match" in row:
+            found = {
+                name.removeprefix(_TEST): value
+                for name, value in row.items()
+                if name.startswith(_TEST)
+                and _is_shown(name)
+                and isinstance(value, int | float)
+                and math.isfinite(value)
+            }
+    return [*found.items()]
+
+
+def _is_shown(name: str) -> bool:
+    return name.rpartition("/")[2] in _SHOWN or "/recall/" in name
+
+
+def _is_count(name: str) -> bool:
+    return name.rpartition("/")[2] == "n"
+
+
+def _table(rows: dict[str, Any]) -> list[str]:
+    cells = {name: str(value).replace("|", "\\|").replace("\n", " ") for name, value in rows.items()}
+    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]

@@ -1,0 +1,82 @@
+"""Heads of a split, and the training papers that are held out: fair samples that no machine draws otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sciscidata.label_thresholds import NOVELTY_LABELS
+from sciscirl.errors import ReleaseError
+from sciscirl.task.papers import Gold, Paper, PaperView, choose_eval_split, hold_out, read_part, read_split, take_head
+from tests.sciscirl.toy import LABELS
+
+PINNED = ["W2", "W7", "W9", "W13", "W18", "W22"]
+VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+paper_lists = st.lists(
+    st.tuples(st.integers(1, 10**10), st.sampled_from([*LABELS, *[LABELS[0]] * 5]), st.sampled_from(NOVELTY_LABELS)),
+    unique_by=lambda row: row[0],
+    min_size=1,
+    max_size=60,
+).map(lambda rows: [Paper(f"W{number}", VIEW, Gold(label, other)) for number, label, other in rows])
+targets = st.sampled_from(["disruption", "novelty", "joint"])
+
+
+def ids(papers):
+    return [paper.openalex_id for paper in papers]
+
+
+@given(paper_lists, targets)
+def test_every_head_has_each_class_within_one_of_its_share_and_holds_the_smaller_heads(papers, target):
+    total = Counter(tuple(paper.labels(target).values()) for paper in papers)
+    smaller: set[str] = set()
+    for n in range(len(papers) + 1):
+        head = take_head(papers, n, target)
+        found = Counter(tuple(paper.labels(target).values()) for paper in head)
+        assert len(head) == n
+        assert all(abs(found[own] - n * count / len(papers)) < 1 for own, count in total.items())
+        assert smaller <= set(ids(head))
+        smaller = set(ids(head))
+
+
+@given(paper_lists, st.integers(1, 70), targets, st.randoms())
+def test_a_head_does_not_depend_on_the_order_and_keeps_it(papers, n, target, random):
+    shuffled = random.sample(papers, len(papers))
+    head = take_head(shuffled, n, target)
+    assert set(ids(head)) == set(ids(take_head(papers, n, target)))
+    assert head == [paper for paper in shuffled if paper in head]
+    assert take_head(papers, None, target) == take_head(papers, len(papers), target) == papers
+
+
+def test_a_head_is_the_same_on_every_machine():
+    papers = [Paper(f"W{number}", VIEW, Gold(LABELS[number // 8], None)) for number in range(24)]
+    assert ids(take_head(papers, 6, "disruption")) == PINNED
+    assert len({paper.gold.disruption_label for paper in papers[:6]}) == 1  # the first rows are no sample
+
+
+@given(paper_lists, st.integers(0, 60))
+def test_held_out_papers_are_apart_and_more_of_them_hold_the_fewer(papers, n):
+    trained, kept = hold_out(papers, n)
+    assert sorted(ids(trained) + ids(kept)) == sorted(ids(papers))
+    assert len(kept) == min(n, len(papers))
+    assert set(ids(kept)) <= set(ids(hold_out(papers, n + 1)[1]))
+
+
+def test_a_head_of_what_is_trained_on_is_not_drawn_by_the_hash_that_holds_out():
+    papers = [Paper(f"W{number}", VIEW, Gold("neutral", None)) for number in range(400)]
+    kept, head = hold_out(papers, 40)[1], take_head(papers, 40, "disruption")
+    assert len(set(ids(kept)) & set(ids(head))) < 20  # 4 are expected
+
+
+def test_without_a_development_split_training_papers_are_held_out(toy_slice):
+    assert choose_eval_split(toy_slice) == "held_out"
+    kept = read_part(toy_slice, "held_out", target="disruption", n_held_out=5)
+    trained = read_part(toy_slice, "train", target="disruption", n_held_out=5)
+    assert (len(kept), len(trained)) == (5, 19)
+    assert read_part(toy_slice, "test", target="disruption", n_held_out=5) == read_split(toy_slice, "test")
+    with pytest.raises(ReleaseError, match="no run says which papers it kept out"):
+        read_part(toy_slice, "held_out", target="disruption")
+    with pytest.raises(ReleaseError, match="is not a release"):
+        choose_eval_split(toy_slice / "nowhere")
