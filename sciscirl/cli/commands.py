@@ -36,6 +36,16 @@ def show(text: str, *, flush: bool = False) -> None:
     print(printable(text, lines=True), flush=flush)  # noqa: T201
 
 
+def show_run(folder: Path, release: str) -> None:
+    """Show where a run is, its last metrics, and the next command."""
+    from sciscirl.report.runs import read_run
+    from sciscirl.report.tables import render_end
+
+    report = Path(f"{folder.name}.html")
+    words = ["sciscirl", "report", str(folder), "--release", release, "--out", str(report)]
+    show(f"run: {folder}\n{render_end(read_run(folder, folder.name))}; next: {shlex.join(words)}")
+
+
 def train(options: sciscirl.options.TrainOptions) -> None:
     """Train by reinforcement learning.
 
@@ -45,7 +55,10 @@ def train(options: sciscirl.options.TrainOptions) -> None:
     from sciscirl.rl.dry_run import render_dry_run
     from sciscirl.rl.train import train_preset
 
-    show(render_dry_run(options) if options.dry_run else f"run: {asyncio.run(train_preset(options))}")
+    if options.dry_run:
+        show(render_dry_run(options))
+    else:
+        show_run(asyncio.run(train_preset(options)), options.release)
 
 
 def sft(
@@ -72,12 +85,18 @@ def sft(
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
         options = tinker()
-        show(render_dry_run(options) if options.dry_run else f"run: {asyncio.run(train_on_tinker(options))}")
+        if options.dry_run:
+            show(render_dry_run(options))
+        else:
+            show_run(asyncio.run(train_on_tinker(options)), options.release)
     else:
         from sciscirl.sft import peft_backend
 
         own = peft()
-        show(peft_backend.render_dry_run(own) if own.dry_run else f"run: {peft_backend.train_with_peft(own)}")
+        if own.dry_run:
+            show(peft_backend.render_dry_run(own))
+        else:
+            show_run(peft_backend.train_with_peft(own), own.release)
 
 
 def evaluate(
@@ -119,7 +138,8 @@ def evaluate(
     judged = evaluate_baselines(options, seed=seed) if baselines else {}  # first: an error of theirs costs nothing yet
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
-    show(f"result: {options.out}")
+    places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
+    show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
 
 
 def compare(

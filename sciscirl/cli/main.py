@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Final
 
 from sciscidata import __version__
 from sciscidata._support.memory import check_limits
@@ -13,6 +14,8 @@ from sciscidata._support.terminal import about_failure, end_well, open_terminal,
 from sciscidata.errors import SciSciDataError
 from sciscirl.cli.commands import COMMANDS, SHOWN, show
 from sciscirl.cli.flags import call, list_options, make_parser, read_words
+
+_OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -31,7 +34,9 @@ def _run_and_tell(words: Sequence[str]) -> int:
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
         told = about_failure(error)
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scisci"):
-            told = f"{error.name} is not installed. Install it: python3 scripts/install.py rl (--venv names a folder)."
+            extra = "rl sft" if error.name in _OF_SFT else "rl"
+            command = f"python3 scripts/install.py {extra} (--venv names a folder)"
+            told = f"{error.name} is not installed. Install it: {command}."
         if told is None:
             raise
         tell(f"error: {told}")

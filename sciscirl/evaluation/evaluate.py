@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
 
-_DEFAULT_OUT: Final = Path("evaluations/RELEASE")
+_DEFAULT_OUT: Final = Path("evaluations/RELEASE/NAME")
 _OPTION: Final = "folder: EvaluationConfig.out"
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,8 @@ class EvaluationConfig(TaskOptions):
 
     Attributes:
         release: the folder of a release.
-        out: the folder of the result; RELEASE is the name of the release's folder. A result is never replaced.
+        out: the folder of the result; RELEASE is the name of the release's folder, NAME that of the run, or of model
+            and preset. Baselines go below it, or into evaluations/RELEASE. A result is never replaced.
         split: of the release; held_out: training papers that the run did not train on. None: with a run, that of its
             own evaluations, else test.
         preset: prompt, contract, reward and how answers are sampled; None: those of the run, else baseline, greedy.
@@ -115,7 +116,7 @@ class EvaluationConfig(TaskOptions):
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if self.out == _DEFAULT_OUT:
-            object.__setattr__(self, "out", _DEFAULT_OUT.with_name(self.release.absolute().name))
+            object.__setattr__(self, "out", self._default_out)
         is_on_server = self.checkpoint is not None or self.model is not None
         if is_on_server and (self.run is not None or self.local_model is not None):
             what = "run" if self.run is not None else "local_model"
@@ -130,6 +131,20 @@ class EvaluationConfig(TaskOptions):
             check_weights(checkpoint=self.checkpoint)
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
             resolve_preset(self, find_preset(self.preset or "baseline"), OF_EVALUATION)
+
+    @property
+    def _default_out(self) -> Path:
+        home = _DEFAULT_OUT.parent.with_name(self.release.absolute().name)
+        if (folder := self.run or self.local_model) is not None:
+            return home / (folder.absolute().name + (f"-step{self.step}" if self.step is not None else ""))
+        asked = self.checkpoint.partition("://")[2].replace("/", "-") if self.checkpoint else self.model
+        return home / "-".join(filter(None, (asked and Path(asked).name, self.preset))) if asked else home
+
+    @property
+    def baselines_out(self) -> Path:
+        """The folder below which the results of the baselines go: all of a release go to one place."""
+        is_named = self.out == self._default_out and (self.run or self.local_model or self.checkpoint or self.model)
+        return self.out.parent if is_named else self.out
 
 
 async def evaluate_model(
@@ -152,7 +167,7 @@ async def evaluate_model(
     from sciscirl.envs.adversarial import make_opponents
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
-    from sciscirl.runs.chat_format import choose_renderer, make_renderer
+    from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
     from sciscirl.runs.server_checks import check_opponents, check_server
 
     _check_unused(config.out)
@@ -169,6 +184,7 @@ async def evaluate_model(
     papers = _read(config, subject)
     check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
+    warn_of_renderer(base, config.renderer)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
     opponents = None
@@ -203,7 +219,7 @@ async def evaluate_model(
 
 
 def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
-    """Let the baselines judge the same papers, each into a folder below ``config.out``. Return metrics by name."""
+    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
     subject = find_subject(config)
@@ -220,11 +236,11 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     asked = _read(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
-    with locked_folder(config.out, user="evaluation", option=_OPTION):
+    with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
         return {
             name: save_evaluation(
                 judged,
-                replace(config, out=config.out / name),
+                replace(config, out=config.baselines_out / name),
                 {"baseline": name, "split": split, "n_papers": config.n_papers, "seed": seed, **_state_target(rules)},
             )
             for name, judged in predictions.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
 from sciscirl.metrics.adversarial import adversarial_schema
-from sciscirl.metrics.collapse import CollapseAlarm
+from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
@@ -33,6 +34,8 @@ from sciscirl.task.rules import TaskRules
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
+
+_log = logging.getLogger(__name__)
 
 
 class LabelEvaluator(RLTestSetEvaluator):
@@ -79,6 +82,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         super().__init__(dataset, max_tokens, name=name)
         self.renderer = renderer
         self.target: Target = rules.target
+        self.contract = rules.contract
         self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
         self.temperature = temperature
         self.top_p = top_p
@@ -127,7 +131,10 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.folder is not None:
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
-        metrics = {f"{self.name}/{name}": value for name, value in measure_predictions(self.predictions).items()}
+        measured = measure_predictions(self.predictions)
+        if (doubt := explain_doubt(measured, self.contract)) is not None:
+            _log.warning("%s%s", "" if step is None else f"step {step}: ", doubt)
+        metrics = {f"{self.name}/{name}": value for name, value in measured.items()}
         metrics |= self.alarm(metrics, step) if self.alarm is not None else {}
         self.judged = step, metrics
         return metrics

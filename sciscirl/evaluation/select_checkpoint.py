@@ -15,7 +15,7 @@ from msgspec import Meta
 from sciscidata._support.terminal import align_columns, printable
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
+from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
@@ -59,9 +59,12 @@ class SelectionConfig:
         check_fields(self, SciSciRLError)
 
 
+_UNKNOWN: Final = (math.nan, math.nan)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One evaluation of a run. Intervals are from low to high."""
+    """One evaluation of a run. Intervals are from low to high, NaN where the resamples give none."""
 
     step: int  # before which it was made; 0 is the untrained model
     checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0
@@ -114,7 +117,11 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
     best = int(np.argmax(np.where(eligible, scores, -np.inf)))
     behind = drawn[best] - drawn
-    ends, ends_behind = _ends(drawn, config.level), _ends(behind, config.level)
+    ends_behind = [percentile_interval(row, config.level) or _UNKNOWN for row in behind]
+    ends = [
+        find_intervals(table, {config.metric: drawn[row]}, config.level).get(config.metric, _UNKNOWN)
+        for row, table in enumerate(tables.values())
+    ]
     candidates = tuple(
         Candidate(
             step=step,
@@ -155,10 +162,6 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
     return {step: read_predictions(files[step]) for step in sorted(files)}
 
 
-def _ends(drawn: Floats, level: float) -> list[tuple[float, float]]:
-    return [percentile_interval(row, level) or (math.nan, math.nan) for row in drawn]
-
-
 def render_selection(selection: Selection) -> str:
     """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
     config, chosen, best = selection.config, selection.chosen, selection.best
@@ -176,7 +179,7 @@ def render_selection(selection: Selection) -> str:
                 ">" if one is chosen else "",
                 str(one.step),
                 f"{one.score:.4f}",
-                f"[{one.low:.4f}, {one.high:.4f}]",
+                "" if math.isnan(one.low) else f"[{one.low:.4f}, {one.high:.4f}]",
                 *behind,
                 weights,
                 f"collapse: {', '.join(one.signs)}" if one.signs else "",

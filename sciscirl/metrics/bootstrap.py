@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how far the metrics of one evaluation may be off, by drawing its papers again."""
+"""Intervals: how far the metrics of one evaluation may be off, by Wilson's formula or by drawing its papers again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ N_RESAMPLES: Final = 1000
 #: Resamples for paired differences, which decide between models and between checkpoints.
 N_PAIRED_RESAMPLES: Final = 2000
 
+_ENDS: Final = ("low", "high")
 _SEED_MAX: Final = 2**128  # the width of Philox's key
 _RESAMPLES_MAX: Final = 1_000_000
 _BLOCK: Final = 1_000  # resamples at a time: memory does not grow with papers times resamples
@@ -27,31 +28,70 @@ Table = pl.DataFrame | Iterable[Mapping[str, Any]]
 def bootstrap_intervals(
     predictions: Table, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
 ) -> dict[str, float]:
-    """Compute percentile intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``.
+    """Compute intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``.
 
     The metrics are ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``, ``format_strict_ok`` and
     each defined ``recall/C``, in the joint task under the names of ``measure_predictions``; each resample has the same
-    papers for both labels. A resample (:func:`resample_metrics`) that leaves a metric undefined is left out of its
-    interval. ``level`` is the share of resamples inside. PredictionsError as for :func:`resample_metrics`.
-
-    Source: Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    papers for both labels. See :func:`find_intervals` for how. ``level`` is the share of resamples inside.
+    PredictionsError as for :func:`resample_metrics`.
 
     Example:
         >>> said = {"confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> rows = [{"gold": "neutral", "label": label, **said} for label in ("neutral", "disruptive") * 50]
+        >>> rows = [{"gold": "neutral", "label": "disruptive", **said}] * 12
         >>> intervals = bootstrap_intervals(rows)
-        >>> intervals["label_match/low"], intervals["label_match/high"]
-        (0.41, 0.6)
+        >>> round(intervals["label_match/low"], 3), round(intervals["label_match/high"], 3)
+        (0.0, 0.242)
     """
     if not 0 < level < 1:
         msg = f"level is {level}, needs a share between 0 and 1."
         raise PredictionsError(msg)
-    drawn = resample_metrics([predictions], n_resamples=n_resamples, seed=seed)
-    intervals: dict[str, float] = {}
-    for name, (values,) in drawn.items():
-        if (ends := percentile_interval(values, level)) is not None:
-            intervals |= {f"{name}/low": ends[0], f"{name}/high": ends[1]}
-    return intervals
+    frame = check_predictions(predictions)
+    drawn = resample_metrics([frame], n_resamples=n_resamples, seed=seed)
+    found = find_intervals(frame, {name: values for name, (values,) in drawn.items()}, level)
+    return {f"{name}/{end}": value for name, ends in found.items() for end, value in zip(_ENDS, ends, strict=True)}
+
+
+def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: float) -> dict[str, tuple[float, float]]:
+    """Return an interval for each resampled metric (``drawn``) of one evaluation.
+
+    With one answer to each paper, a share of papers gets Wilson's score interval. It has a width even where no paper,
+    or every paper, is right. ``min_class_recall`` gets the least ends of the recalls. All else gets the percentiles of
+    the resamples that define it. Where all resamples agree they say nothing about other papers: then there is none.
+
+    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953; Efron & Tibshirani 1993, An Introduction to the Bootstrap,
+    chapter 13.
+    """
+    shares = _find_shares(frame, level) if len(set(_papers(frame))) == len(frame) else {}
+    found: dict[str, tuple[float, float]] = {}
+    for name, values in drawn.items():
+        ends = shares.get(name) or percentile_interval(values, level)
+        if ends is not None and ends[0] < ends[1]:
+            found[name] = ends
+    return found
+
+
+def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, float]]:
+    from scipy.stats import binomtest  # takes a second to import
+
+    def find(flags: pl.Series) -> tuple[float, float]:
+        low, high = binomtest(int(flags.sum()), len(flags)).proportion_ci(level, method="wilson")
+        return float(low), float(high)
+
+    shares = {"format_strict_ok": find(frame["is_valid"])}
+    every: list[tuple[float, float]] = []
+    parts = split_by_label(frame)
+    for (label, part), words in zip(parts.items(), list_labels(find_target(frame)).values(), strict=True):
+        start = f"{label}/" if len(parts) > 1 else ""
+        right, gold = (part["gold"] == part["label"]).fill_null(value=False), part["gold"]
+        recalls = {f"{start}recall/{word}": find(right.filter(gold == word)) for word in words if (gold == word).any()}
+        shares |= recalls | {f"{start}label_match": find(right), f"{start}min_class_recall": _least(recalls.values())}
+        every += recalls.values()
+    return shares | {"min_class_recall": _least(every)}
+
+
+def _least(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    lows, highs = zip(*intervals, strict=True)
+    return min(lows), min(highs)
 
 
 def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:

@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 CollapseAction = Literal["warn", "stop", "off"]
 _RECALL: Final = "min_class_recall"
 _SHARE: Final = "predicted_share/"
+_FEW: Final = 0.5  # of all answers that are JSON, or keep the contract: fewer is a matter of form
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +33,7 @@ class CollapseConfig:
     recall_min: Share = 0.05  # a sign if the least recall of a class is lower
     n_evaluations: PositiveInt = 2  # or windows of training, in a row
     n_papers: PositiveInt = 256  # in a window of training, with all answers to them
+    n_valid_min: PositiveInt = 50  # fewer valid answers allow no verdict
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -61,6 +63,8 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
     """List the signs of collapse in the metrics of one evaluation, which may have prefixes; each label is checked.
 
+    There is none in an evaluation with few valid answers (``n_valid_min``): see :func:`explain_doubt`.
+
     Example:
         >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
         >>> metrics = {f"test/predicted_share/{label}": share for label, share in shares.items()}
@@ -72,6 +76,8 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     """
     signs: list[str] = []
     for prefix in _prefixes(metrics):
+        if (n_valid := _count_valid(metrics, prefix)) is not None and n_valid < config.n_valid_min:
+            continue
         spread, recall = measure_spread(metrics, prefix), metrics[prefix + _RECALL]
         if spread["largest_share"] > config.share_max:
             shares = _shares(metrics, prefix)
@@ -81,6 +87,27 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
         if recall < config.recall_min:
             signs.append(f"{prefix}{_RECALL} {recall:.3f} < {config.recall_min:g}")
     return tuple(signs)
+
+
+def explain_doubt(metrics: Mapping[str, float], contract: str, config: CollapseConfig = CollapseConfig()) -> str | None:
+    """Say why one evaluation, whose metrics have no prefix, shows little about classes; None: it is fine.
+
+    Example:
+        >>> explain_doubt({"n": 12, "parse_ok": 0.0, "invalid": 1.0}, "two_keys")
+        '0 of 12 answers were JSON; does the model know the contract two_keys? Fine-tune first: sciscirl sft.'
+        >>> explain_doubt({"n": 12, "parse_ok": 1.0, "invalid": 0.0}, "two_keys")
+        '12 valid answers are too few to tell class collapse: 50 are needed.'
+    """
+    n = round(metrics["n"])
+    n_json, n_valid = round(n * metrics.get("parse_ok", 1.0)), round(n * (1 - metrics.get("invalid", 0.0)))
+    ask = f"does the model know the contract {contract}? Fine-tune first: sciscirl sft."
+    if n_json < _FEW * n:
+        return f"{n_json:,} of {n:,} answers were JSON; {ask}"
+    if n_valid < _FEW * n:
+        return f"{n_json:,} of {n:,} answers were JSON, but only {n_valid:,} kept the contract; {ask}"
+    if n_valid < config.n_valid_min:
+        return f"{n_valid:,} valid answers are too few to tell class collapse: {config.n_valid_min} are needed."
+    return None
 
 
 class CollapseAlarm:
@@ -137,6 +164,14 @@ def check_action(action: str) -> CollapseAction:
         msg = f"collapse is {action!r}, needs one of {', '.join(get_args(CollapseAction))}."
         raise SciSciRLError(msg)
     return cast("CollapseAction", action)
+
+
+def _count_valid(metrics: Mapping[str, float], prefix: str) -> float | None:
+    """Return the number of valid answers; of the joint task, it stands before the prefix of a label. None: unknown."""
+    for start in (prefix, f"{prefix.rstrip('/').rpartition('/')[0]}/".lstrip("/")):
+        if f"{start}n" in metrics:
+            return round(metrics[f"{start}n"] * (1 - metrics.get(f"{start}invalid", 0.0)))
+    return None
 
 
 def _shares(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, percentile_interval, resample_metrics
+from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.metrics import find_right, measure_predictions
 from sciscirl.metrics.predictions import find_target, split_by_label
 
@@ -108,8 +108,9 @@ def compare_predictions(
 ) -> Comparison:
     """Compare models that answered once to each of the same papers.
 
-    An answer that is not valid is wrong in every figure. Intervals come from resamples of the papers that are the same
-    for all models, so what is due to the papers cancels out of a difference. The order of rows does not matter.
+    An answer that is not valid is wrong in every figure. Intervals of scores are those of an evaluation. Intervals of
+    differences come from resamples of the papers that are the same for all models, so what is due to the papers cancels
+    out. The order of rows does not matter.
     McNemar's test is on label_match; in the joint task, on both labels being right.
 
     Args:
@@ -143,9 +144,13 @@ def compare_predictions(
     drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)
     row_of = {name: row for row, name in enumerate(aligned)}
     right = {name: find_right(table) for name, table in aligned.items()}
+    intervals = {
+        name: find_intervals(table, {metric: drawn[metric][row_of[name]] for metric in drawn}, config.level)
+        for name, table in aligned.items()
+    }
 
     def score(name: str, metric: str) -> Estimate:
-        return _estimate(metrics[name][metric], drawn[metric][row_of[name]], config.level)
+        return Estimate(metrics[name][metric], *intervals[name].get(metric, (None, None)))
 
     def difference(left: str, other: str, metric: str) -> Estimate:
         resamples = drawn[metric][row_of[left]] - drawn[metric][row_of[other]]

@@ -134,6 +134,27 @@ def plot_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> byt
         return _to_png(figure)
 
 
+def plot_rates(rates: Mapping[str, Mapping[str, float]], *, title: str) -> bytes:
+    """Plot ``format_strict_ok`` and ``invalid`` of each run, two bars for each, with the numbers behind them."""
+    with _look():
+        figure, axes = _canvas(1.3 + 0.42 * len(rates))
+        for number, (name, label) in enumerate((("format_strict_ok", "keep the contract"), ("invalid", "invalid"))):
+            values = [metrics.get(name, 0.0) for metrics in rates.values()]
+            places = np.arange(len(rates)) + (number - 0.5) * 0.38
+            is_invalid = name == INVALID
+            axes.barh(
+                places, values, height=0.36, color="white" if is_invalid else _LINES[0], label=label,
+                edgecolor="#111111", hatch="////" if is_invalid else None, linewidth=0.7,
+            )  # fmt: skip
+            for place, value in zip(places, values, strict=True):
+                axes.text(value + 0.01, place, f"{value:.1%}", va="center", fontsize=7.5)
+        axes.set_yticks(range(len(rates)), [_short(name, 20) for name in rates])
+        axes.set(xlim=(0, 1.16), ylim=(len(rates) - 0.5, -0.5), xlabel="share of all answers", title=_fit(title))
+        axes.set_xticks(np.arange(0, 1.01, 0.25))
+        figure.legend(loc="outside lower center", ncols=2)
+        return _to_png(figure)
+
+
 def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], *, title: str, chance: float) -> bytes:
     """Plot the recall of each class with its interval, a row for each run; the dashed line is blind guessing."""
     with _look():

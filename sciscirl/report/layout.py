@@ -60,6 +60,7 @@ class Section:
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     examples: Mapping[str, Sequence[Example]] | None = None
+    headline: Sequence[str] = ()
 
 
 def show(value: float | None, digits: int = 3) -> str:
@@ -72,17 +73,17 @@ def show(value: float | None, digits: int = 3) -> str:
     return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
 
 
-def show_metric(metrics: Mapping[str, float], name: str) -> str:
+def show_metric(metrics: Mapping[str, float], name: str, digits: int = 3) -> str:
     """Write a metric with its interval, if it has one.
 
     Example:
         >>> show_metric({"mcc": 0.1, "macro_f1": 0.25, "macro_f1/low": 0.2, "macro_f1/high": 0.3}, "macro_f1")
         '0.250 [0.200, 0.300]'
     """
-    text = show(metrics.get(name))
+    text = show(metrics.get(name), digits)
     if f"{name}/low" not in metrics:
         return text
-    return f"{text} [{show(metrics[f'{name}/low'])}, {show(metrics[f'{name}/high'])}]"
+    return f"{text} [{show(metrics[f'{name}/low'], digits)}, {show(metrics[f'{name}/high'], digits)}]"
 
 
 def show_estimate(estimate: Estimate, *, signed: bool = False, digits: int = 3) -> str:

@@ -29,7 +29,7 @@ from sciscirl.runs.folder import (
     read_lines,
     read_rows,
 )
-from sciscirl.runs.prices import Usage
+from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.task.papers import TARGETS, PartName, Target, TargetName, list_labels, read_own_target, short_name
 
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
@@ -217,7 +217,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     stated = cast("dict[str, Any]", facts)
     for where, values, names, kind, what in (
         ("", stated, ("release", "versions"), dict, "an object"),
-        ("", stated, ("release_folder", "commit"), str, "a text"),
+        ("", stated, ("release_folder", "commit", "date"), str, "a text"),
         (
             "settings.",
             stated["settings"],
@@ -342,11 +342,8 @@ def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:
     """Add up the logged tokens: training by step, evaluations by answer."""
-    read = sampled = trained = 0
-    for row in steps:
-        shown, said = int(row.get("env/all/total_ob_tokens", 0)), int(row.get("env/all/total_ac_tokens", 0))
-        read, sampled = read + shown, sampled + said
-        trained += shown + said + int(row.get("num_tokens", 0))
+    usage = sum(map(count_tokens, steps), Usage(prefill=0, sample=0, train=0))
+    read, sampled, trained = usage.prefill, usage.sample, usage.train
     for path in sorted(folder.glob(f"iteration_*/eval_{split}_rollout_summaries.jsonl")):
         shown = f"{path.parent.name}/{path.name}"
         for line in _try_lines(path, shown, problems):

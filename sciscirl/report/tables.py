@@ -6,15 +6,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.collapse import find_signs
+from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.report.figures import plot_differences
+from sciscirl.report.figures import plot_differences, plot_rates
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
 from sciscirl.report.runs import Run
 from sciscirl.runs.lineage import render_start
@@ -66,22 +67,23 @@ _KINDS: Final = {
 _TIES: Final = (
     "reward_uniform_group_rate", "reward_tie_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean"
 )  # fmt: skip
+_BEST: Final = "macro_f1"  # decides which run is named first
+_DIGITS: Final = 4  # of the published figures
 _ALL_PAIRS: Final = 5  # of more runs, not every pair is shown
 TRAIN: Final = "env/all/"
 
 
 def view_overview(runs: Sequence[Run]) -> Section:
-    """Show the last evaluation of each run."""
+    """Show the best run of each task, and the last evaluation of every run."""
     rows: list[list[str]] = []
     for run in runs:
         metrics = run.last.metrics if run.last else {}
-        signs = find_signs(metrics) if metrics else ()
         rows.append(
             [
                 run.name,
                 *(show_metric(metrics, name) for name in COMPARED),
                 show(metrics.get("invalid")),
-                "; ".join(signs) or ("none" if metrics else ABSENT),
+                _say_signs(run),
                 f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
                 f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
                 run.split if run.last else ABSENT,
@@ -93,14 +95,97 @@ def view_overview(runs: Sequence[Run]) -> Section:
         *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "judged by"),
         *("looks at test", "state"),
     ]
+    seeds = view_seeds(runs)
     return Section(
         "overview",
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
         "answer that is not valid counts as wrong in every figure. Papers that chose a checkpoint flatter it: a result "
         "on test is clean if its run looked at test once, in its final evaluation.",
-        [Table("The last evaluation of each run", head, rows)],
+        [Table("The last evaluation of each run", head, rows), *([seeds] if seeds else [])],
+        headline=_list_best(runs),
     )
+
+
+def _say_signs(run: Run) -> str:
+    if run.last is None:
+        return ABSENT
+    doubt = explain_doubt(run.last.metrics, str(run.settings.get("contract", "")))
+    return "; ".join([*find_signs(run.last.metrics), *([f"no verdict: {doubt}"] if doubt else [])]) or "none"
+
+
+def _list_best(runs: Sequence[Run]) -> list[str]:
+    """Name the run with the best macro-F1 of each task and release, of those that the most papers judged."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.last and _BEST in run.last.metrics:
+            key = json.dumps([run.target, run.facts.get("release"), run.split], default=str)
+            groups.setdefault(key, []).append(run)
+    lines: list[str] = []
+    for every in groups.values():
+        n_papers = max(map(_count_papers, every))
+        group = [run for run in every if _count_papers(run) == n_papers]
+        best = max(group, key=lambda run: run.last.metrics[_BEST] if run.last else -math.inf)
+        if best.last is None:
+            continue
+        dates = sorted({str(run.facts["date"]) for run in group if run.facts.get("date")})
+        ahead = f"Best of {len(group):,}" if len(group) > 1 else "Only one"
+        days = f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+        lines.append(
+            f"{ahead} on {best.target}: {best.name}, {_BEST} {show_metric(best.last.metrics, _BEST)}, "
+            f"{n_papers:,} papers of {_name_release(best)}{days}."
+            + (" The papers that chose it flatter it." if len(group) > 1 else "")
+        )
+    return lines
+
+
+def _count_papers(run: Run) -> int:
+    last = run.last
+    if last is None:
+        return 0
+    table = last.predictions
+    return round(last.metrics["n"]) if table is None or "openalex_id" not in table else table["openalex_id"].n_unique()
+
+
+def _name_release(run: Run) -> str:
+    release: Any = run.facts.get("release") or {}
+    digest = str(release.get("manifest_sha256") or "")[:12]
+    return f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT
+
+
+def view_seeds(runs: Sequence[Run]) -> Table | None:
+    """Put runs together that differ in nothing but the seed; None if there are none."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.last:
+            kept = {name: value for name, value in run.settings.items() if name != "seed"}
+            key = json.dumps([run.kind, kept, run.facts.get("release")], sort_keys=True, default=str)
+            groups.setdefault(key, []).append(run)
+    rows: list[list[str]] = []
+    for group in groups.values():
+        seeds = {str(run.settings.get("seed")) for run in group}
+        if len(seeds) > 1:
+            held = [[run.last.metrics.get(name) for run in group if run.last] for name in COMPARED]
+            names = ", ".join(run.name for run in group)
+            rows.append([names, ", ".join(sorted(seeds)), *map(_spread, held)])
+    head = ["runs", "seeds", *COMPARED]
+    return Table("Several seeds: mean, least and most of the runs", head, rows) if rows else None
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{show(fmean(known))} ({show(min(known))} to {show(max(known))})" if known else ABSENT
+
+
+def render_end(run: Run) -> str:
+    """Write the last evaluation of a run in one line, and what is doubtful about it."""
+    if run.last is None:
+        return "not evaluated"
+    metrics = run.last.metrics
+    said = ", ".join(f"{name} {show_metric(metrics, name)}" for name in COMPARED)
+    doubt = explain_doubt(metrics, str(run.settings.get("contract", "")))
+    line = f"step {run.last.step:,}, {metrics['n']:,.0f} answers: {said}, invalid {show(metrics.get('invalid'))}"
+    return f"{line}; {doubt.rstrip('.')}" if doubt else line
 
 
 def view_runs(runs: Sequence[Run]) -> Section:
@@ -126,15 +211,14 @@ def view_runs(runs: Sequence[Run]) -> Section:
 
 
 def _describe(run: Run) -> dict[str, str]:
-    release: Any = run.facts.get("release") or {}
-    digest = str(release.get("manifest_sha256") or "")[:12]
     commit = str(run.facts.get("commit") or "")
     facts = {
         "kind": _KINDS[run.kind],
         "state": run.state,
         "begun from": render_start(run.facts.get("begun_from")) or _value(run.settings.get("load_checkpoint")),
         "task": run.target,
-        "release": f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT,
+        "release": _name_release(run),
+        **({"begun": str(run.facts["date"])} if run.facts.get("date") else {}),
         "commit": commit[:12] + ("+changes" if commit.endswith("+changes") else "") or ABSENT,
         "steps logged": f"{run.n_steps:,}" if run.kind in {"rl", "sft"} else ABSENT,
         "evaluations": f"{len(run.evaluations):,}",
@@ -176,20 +260,33 @@ def view_published(runs: Sequence[Run]) -> Section | None:
         return None
     rows: list[list[str]] = []
     for name, metrics in PUBLISHED_RUNS.items():
-        rows.append([f"{name}, published", str(PUBLISHED_STEP), "500", *(show(metrics[one]) for one in _COLUMNS)])
+        rows.append(
+            [f"{name}, published", str(PUBLISHED_STEP), "500", *(show(metrics[one], _DIGITS) for one in _COLUMNS)]
+        )
         rows += [_beside(run) for run in ours if _preset(run) == name]
     rows += [_beside(run) for run in ours if _preset(run) not in PUBLISHED_RUNS]
     trajectory = [
-        ["exp5, published", f"{step:,}", "2,000", *(show(metrics[one]) for one in _EXP5)]
+        ["exp5, published", f"{step:,}", "2,000", *(show(metrics[one], _DIGITS) for one in _EXP5)]
         for step, metrics in PUBLISHED_EXP5.items()
     ]
     for run in ours:
         trajectory += [
-            [run.name, f"{one.step:,}", f"{one.metrics['n']:,.0f}", *(show(one.metrics.get(name)) for name in _EXP5)]
+            [
+                run.name,
+                f"{one.step:,}",
+                f"{one.metrics['n']:,.0f}",
+                *(show(one.metrics.get(name), _DIGITS) for name in _EXP5),
+            ]
             for one in run.evaluations
             if _preset(run) == "exp5"
         ]
     head = ["", "step", "papers"]
+    rates = {f"{name}, published": metrics for name, metrics in PUBLISHED_RUNS.items()}
+    rates |= {run.name: run.last.metrics for run in ours if run.last}
+    said = "; ".join(
+        f"{name}: {metrics['format_strict_ok']:.1%} keep it, {metrics['invalid']:.1%} invalid"
+        for name, metrics in rates.items()
+    )
     return Section(
         "published",
         "Beside the published runs",
@@ -198,6 +295,13 @@ def view_published(runs: Sequence[Run]) -> Section | None:
         [
             Table("Every run at its last evaluation", [*head, *_COLUMNS], rows),
             Table("Exp5: every correct disruptive answer paid three times", [*head, *_EXP5], trajectory),
+        ],
+        [
+            Picture(
+                "contract_published",
+                plot_rates(rates, title="Contract kept, and invalid answers"),
+                f"The contract beside the published runs. {said}.",
+            )
         ],
     )
 
@@ -213,7 +317,7 @@ def _beside(run: Run) -> list[str]:
     if last is None:
         return [run.name]
     step = f"{last.step:,}" if run.kind in {"rl", "sft"} else ABSENT
-    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name)) for name in _COLUMNS)]
+    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name), _DIGITS) for name in _COLUMNS)]
 
 
 def view_comparison(runs: Sequence[Run]) -> Section | None:

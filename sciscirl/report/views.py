@@ -37,6 +37,7 @@ _FLIPS: Final = {
     "flip_rate/wrong_to_right": "mended, of the wrong ones",
     "flip_rate/changed_while_wrong": "changed, of those wrong twice",
 }
+_ROUNDING: Final = 1e-9  # of rewards
 _LABELS: Final = {short_name(column): labels for column, labels in VOCABULARIES.items()}
 
 
@@ -53,19 +54,20 @@ def view_contract(runs: Sequence[Run]) -> Section:
             run.name,
             *(show_metric(run.last.metrics, name) for name in ("parse_ok", "format_strict_ok", "invalid", "think")),
             show(_tolerant_only(run.last)),
+            show(_share_at_floor(run, run.last)),
             _count_problems(run.last),
         ]
         for run in runs
         if run.last
     ]
-    head = ["run", "parse_ok", "format_strict_ok", "invalid", "think", "tolerant only", "problems"]
+    head = ["run", "parse_ok", "format_strict_ok", "invalid", "think", "tolerant only", "at the floor", "problems"]
     pictures = plot_trajectories(runs, {"format_strict_ok": "Answers that keep the contract"})
     return Section(
         "contract",
         "Contract",
         "parse_ok: JSON at all; format_strict_ok: exactly the keys and values asked for. Tolerant only: refused by the "
         "contract, though a lenient reader finds the right label in it. Such an answer is wrong here; the share says "
-        "how much of a low score is form.",
+        "how much of a low score is form. At the floor: answers that earn no more than one that is not JSON.",
         [Table("Form of the answers at the last evaluation", head, rows)],
         pictures,
     )
@@ -77,6 +79,14 @@ def _tolerant_only(evaluation: Evaluation) -> float | None:
         return None
     # A lenient reader reads whatever is valid as the contract does, so that this is never below 0.
     return max(metrics["tolerant_label_match"] - metrics["label_match"], 0.0)
+
+
+def _share_at_floor(run: Run, evaluation: Evaluation) -> float | None:
+    table, numbers = evaluation.predictions, run.settings.get("reward_table")
+    floor = cast("Mapping[str, Any]", numbers).get("not_json") if isinstance(numbers, Mapping) else None
+    if not isinstance(floor, int | float) or table is None or "reward" not in table.columns:
+        return None
+    return int((table["reward"] <= floor + _ROUNDING).sum()) / len(table)
 
 
 def _count_problems(evaluation: Evaluation) -> str:

@@ -23,6 +23,8 @@ from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
 from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator
+from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     RESUME_HINT,
     begin_run,
@@ -44,12 +46,15 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def guarded_run(
-    folder: Path, base_url: str | None = None, *, period_seconds: float = PERIOD_SECONDS
+    folder: Path, base_url: str | None = None, model: str = "", *, period_seconds: float = PERIOD_SECONDS
 ) -> AsyncGenerator[None]:
-    """Turn errors of server and disk into one line, and warn of a lost server: the SDK retries silently for hours."""
+    """Show a line for each step, turn errors of server and disk into one line, and warn of a lost server.
+
+    The SDK itself retries silently for hours.
+    """
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
-        with disk_errors(folder), clear_errors(base_url, RESUME_HINT):
+        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model):
             yield
     finally:
         watch.cancel()
@@ -113,6 +118,7 @@ async def train_preset(options: TrainOptions) -> Path:
     evaluator = make_evaluator(options, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     await config.dataset_builder()
+    warn_of_renderer(config.model_name, options.renderer)
     with locked_folder(folder):
         begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))
         warn_of_other_release(begun_from, Path(options.release))
@@ -124,7 +130,10 @@ async def train_preset(options: TrainOptions) -> Path:
         stopped: CollapseError | None = None
         warning = options if options.collapse == "off" else replace(options, collapse="warn")
         judged_as = _name_evaluation(options, config)
-        async with guarded_run(folder, config.base_url), none_lost_unsaid(evaluator, folder, judged_as):
+        async with (
+            guarded_run(folder, config.base_url, config.model_name),
+            none_lost_unsaid(evaluator, folder, judged_as),
+        ):
             # Training answers may end the run while an evaluation is about to say the same.
             for work in (partial(train.main, config), evaluator.finish):
                 try:

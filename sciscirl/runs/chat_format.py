@@ -60,6 +60,30 @@ def match_template(tokenizer: Tokenizer) -> str | None:
     return next((name for name in _FORMATS if writes_as_template(tokenizer, name)), None)
 
 
+def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
+    """Warn if a chat format that was given by hand writes another prompt than the model's own chat template.
+
+    None is warned of where the cookbook recommends the format for the model, or where the tokenizer has no template.
+    """
+    if renderer_name is None:
+        return
+    try:
+        recommended = model_info.get_recommended_renderer_names(model_name)
+    except (ConfigurationError, KeyError, ValueError):
+        recommended = []
+    tokenizer = load_tokenizer(model_name)
+    has_template = bool(getattr(tokenizer, "chat_template", None))
+    if not has_template or renderer_name in recommended or writes_as_template(tokenizer, renderer_name):
+        return
+    better = next(iter(recommended), None) or match_template(tokenizer)
+    _log.warning(
+        "renderer %r writes another prompt than the chat template of %s. The model may answer worse than it can.%s",
+        renderer_name,
+        model_name,
+        f" Its own is renderer={better}." if better else "",
+    )
+
+
 def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
     """Say whether a chat format writes a prompt with the same tokens as the tokenizer's chat template."""
     messages: list[Any] = render_prompt(MINI_EXAMPLES[0].view, "plain", "two_keys")

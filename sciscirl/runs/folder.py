@@ -10,6 +10,7 @@ import platform
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -350,11 +351,12 @@ def find_adapter(folder: Path) -> Path:
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run in JSON types: settings, the release's SHA-256, the commit of this code, versions."""
+    """Describe a run in JSON types: settings, the release's SHA-256, the day, the commit of this code, versions."""
     return {
         "settings": dict(settings),
         "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
         "release_folder": release.name,
+        "date": datetime.now(UTC).date().isoformat(),
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
     }

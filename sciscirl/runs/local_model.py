@@ -30,7 +30,9 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
     """Make sure that packages of some extras are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        msg = f"{', '.join(missing)} is not installed. Install that: python3 scripts/install.py {extras}"
+        msg = (
+            f"{', '.join(missing)} is not installed. Install the extras {extras}: python3 scripts/install.py {extras}."
+        )
         raise SciSciRLError(msg)
 
 
@@ -49,7 +51,7 @@ def load_base_model(
     bitsandbytes' LLM.int8. ``dtype`` is that of weights that are not quantised, and of computation; None: as saved.
     Without a device the caller places the model. ``attention`` is the kernel, as Transformers names it.
 
-    SciSciRLError if it cannot be loaded, or bitsandbytes is not installed.
+    SciSciRLError if it cannot be loaded, or bitsandbytes or accelerate is not installed.
 
     Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314, and 2022, LLM.int8, arXiv:2208.07339; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
     """
@@ -80,6 +82,8 @@ def load_base_model(
     except RuntimeError as error:
         msg = f"device is {device!r}, needs one that PyTorch knows: cpu, cuda, cuda:1"
         raise SciSciRLError(msg) from error
+    if device:
+        require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
         model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
     for module in model.modules():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Price(NamedTuple):
@@ -30,6 +30,7 @@ PRICES: Final[Mapping[str, Price]] = MappingProxyType(
         "openai/gpt-oss-120b": Price(0.33, 0.84, None),
     }
 )
+_MANY: Final = 1e18  # more is a damaged number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,12 @@ class Usage:
     prefill: int
     sample: int
     train: int
+
+    def __add__(self, other: Usage) -> Usage:
+        """Add the tokens of two parts of a run."""
+        return Usage(
+            prefill=self.prefill + other.prefill, sample=self.sample + other.sample, train=self.train + other.train
+        )
 
     def dollars(self, model_name: str) -> float | None:
         """Return the cost; None where a price is not known.
@@ -52,6 +59,20 @@ class Usage:
             return None
         millionths = self.prefill * price.prefill + self.sample * price.sample + self.train * price.train
         return millionths / 1e6
+
+
+def count_tokens(row: Mapping[str, Any]) -> Usage:
+    """Count the tokens of a training step, from its row of metrics.
+
+    Example:
+        >>> count_tokens({"env/all/total_ob_tokens": 600, "env/all/total_ac_tokens": 20})
+        Usage(prefill=600, sample=20, train=620)
+    """
+    shown, said, learned = (
+        int(value) if isinstance(value := row.get(name), int | float) and abs(value) < _MANY else 0
+        for name in ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
+    )
+    return Usage(prefill=shown, sample=said, train=shown + said + learned)
 
 
 def estimate_usage(

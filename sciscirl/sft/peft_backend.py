@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -29,6 +28,8 @@ from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import PeftSftOptions
+from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     ADAPTER,
     begin_run,
@@ -75,12 +76,15 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     n_steps = len(examples) // preset.batch_size
     arguments = make_arguments(options, n_steps)
     is_first = arguments.process_index == 0
+    if is_first:
+        warn_of_renderer(preset.model, options.renderer)
     with ExitStack() as stack:
         stack.enter_context(disk_errors(folder))
         if is_first:
             stack.enter_context(locked_folder(folder))
             settings = list_own_settings(options)
             begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
+            stack.enter_context(follow_run(folder, preset.model))
             write_json(folder / "config.json", {**asdict(options), "trainer": arguments.to_sanitized_dict()})
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
@@ -88,8 +92,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         model = make_model(options, arguments)
         trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
         trainer.remove_callback(PrinterCallback)
-        if not sys.stderr.isatty():
-            trainer.remove_callback(ProgressCallback)
+        trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
         trainer.add_callback(Recorder(folder, trained_on, examples, preset.batch_size))
         judge = None

@@ -17,6 +17,7 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
 from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.config import (
@@ -118,10 +119,11 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
     n_steps = len(make_examples(options)) // preset.batch_size
     make_evaluator(options, folder)  # what is wrong with the held-out split is said before a server is asked
     check_server(preset.model, options.base_url)
+    warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         settings = list_settings(options, "tinker")
         first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
-        async with guarded_run(folder, options.base_url):
+        async with guarded_run(folder, options.base_url, preset.model):
             await train.main(make_config(options, first_step=first_step))
             await evaluate_last(folder, make_evaluator(options, folder), step=n_steps, base_url=options.base_url)
     return folder

@@ -19,6 +19,7 @@ from sciscirl.task.papers import TARGETS, VOCABULARIES
 from sciscirl.task.rewards import score_answer
 
 SLICE = "5a" * 32
+DATE = "1999-12-31"
 
 
 def make_predictions(
@@ -120,6 +121,7 @@ def write_facts(folder: Path, settings: Mapping[str, object], manifest_sha256: s
         "settings": dict(settings),
         "release": {"manifest_sha256": manifest_sha256},
         "release_folder": "openalex",
+        "date": DATE,
         "commit": "0123456789abcdef" * 2,
         "versions": {"sciscidata": "0.1.0", "python": "3.11.7"},
     }

@@ -30,7 +30,7 @@ from tests.sciscirl.toy import RENDERER, Scripted, say
 
 KINDS = [("two_keys", "disruption"), ("probabilities", "disruption"), ("two_keys", "novelty"), ("two_keys", "joint")]
 WINDOW, BATCH, GROUP = 3, 4, 2
-SMALL = CollapseConfig(n_papers=WINDOW * BATCH - 1)  # as many whole batches as it takes
+SMALL = CollapseConfig(n_papers=WINDOW * BATCH - 1, n_valid_min=1)  # as many whole batches as it takes
 
 
 async def roll_out(groups, store: TrainingRunStore, step: int, texts, tokenizer) -> None:

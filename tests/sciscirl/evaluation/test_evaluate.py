@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -273,6 +274,29 @@ def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
         record = json.loads((folder / "run.json").read_text("utf-8"))
         assert record["settings"]["baseline"] == name
         assert len(record["release"]["manifest_sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"run": "runs/exp4"}, "exp4"), ({"run": "runs/exp4", "step": 50}, "exp4-step50"),
+        ({"model": "a/b-8B"}, "b-8B"),
+        ({"model": "a/b-8B", "preset": "exp5"}, "b-8B-exp5"), ({"local_model": "models/mine"}, "mine"),
+        ({"checkpoint": "tinker://1f/sampler_weights/000050", "model": "a/b"}, "1f-sampler_weights-000050"),
+    ],
+)  # fmt: skip
+def test_each_evaluation_of_a_release_has_a_folder_of_its_own(options, name):
+    paths = {key: Path(value) if key in {"run", "local_model"} else value for key, value in options.items()}
+    config = EvaluationConfig(release=Path("slices/small"), **paths)
+    assert config.out == Path("evaluations/small") / name
+    assert config.baselines_out == Path("evaluations/small")
+    given = replace(config, out=Path("mine"))
+    assert (given.out, given.baselines_out) == (Path("mine"), Path("mine"))
+
+
+def test_baselines_alone_go_into_the_folder_of_the_release():
+    config = EvaluationConfig(release=Path("slices/small"))
+    assert config.out == config.baselines_out == Path("evaluations/small")
 
 
 def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_path, test_papers):

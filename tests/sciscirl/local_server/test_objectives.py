@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sciscirl.errors import CollapseError
 from sciscirl.metrics.predictions import find_target, prediction_schema, read_predictions
 from sciscirl.presets import find_preset
-from sciscirl.report.runs import read_run
 from tests.sciscirl.tinker_server import SECONDS_TO_RUN
 
 pytestmark = pytest.mark.slow
@@ -42,8 +39,8 @@ SETTINGS = {
     "max_steps": 2, "batch_size": 3, "group_size": 2, "lora_rank": 8, "max_tokens": 64, "max_paper_tokens": 96,
     "eval_every": 10, "n_test": 4, "eval_split": "test",
 }  # fmt: skip
-#: Of the run that collapses.
-OFTEN = {"max_steps": 4, "eval_every": 1, "save_every": 1}
+#: Of the run that is judged before each step.
+OFTEN = {"eval_every": 1, "save_every": 1}
 
 
 class Trainings:
@@ -99,34 +96,22 @@ def test_a_preset_trains_and_logs_its_terms(name, trainings):
         assert find_target(predictions) == find_preset(name).rules.target
 
 
-def test_a_collapsed_run_ends_with_a_status_of_its_own_is_judged_and_goes_on(tinker_server, joint_slice, trainings):
+def test_a_model_that_does_not_know_its_contract_has_not_collapsed_and_is_judged(tinker_server, joint_slice, trainings):
     """The tiny model does not know how to write probabilities: its least recall is 0 in each evaluation."""
-    run, ended = trainings.finish("exp8")
-    assert ended.returncode == CollapseError.exit_code
-    (said,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-    assert re.match(r"error: the model has collapsed: at step 1 .*min_class_recall 0\.000 < 0\.05.* was ended\.", said)
+    run, done = trainings.finish("exp8")
+    assert done.returncode == 0, done.stderr
+    assert "does the model know the contract probabilities? Fine-tune first: sciscirl sft." in done.stderr
     rows = read_metrics(run)
-    assert [row["step"] for row in rows] == [0, 1]
+    assert [row["step"] for row in rows] == [0, 1, 2]
     assert "env/all/forecast_tie_rate" in rows[0]
-    assert (rows[1]["collapse_stop"], rows[1]["test/collapse/alarm"]) == (1.0, 1.0)
-    assert (run / "predictions" / "test_000001.parquet").is_file()
-    assert [row["name"] for row in read_checkpoints(run)] == ["000001"]
-    assert read_run(run, "exp8").state == "stopped after 1 step: class collapse"
+    assert [row["test/collapse/alarm"] for row in rows] == [0.0] * 3
+    assert not any("collapse_stop" in row for row in rows)
 
     out = run.parent / "judged"
     words = ("--run", str(run), "--release", str(joint_slice), "--out", str(out), "--n-papers", "4")
     assert "label_match" in tinker_server.run("evaluate.py", *words).stdout
     assert len(read_predictions(out / "predictions.parquet")) == 4
-    assert json.loads((out / "run.json").read_text("utf-8"))["settings"]["checkpoint"].endswith("000001")
-
-    more = OFTEN | {"max_steps": 2}
-    again = trainings.start("exp8", **more, collapse="warn", resume=True).wait(SECONDS_TO_RUN)
-    assert again.returncode == 0, again.stderr
-    rows = read_metrics(run)
-    assert [row["step"] for row in rows] == [0, 1, 2]
-    assert not any("collapse_stop" in row for row in rows)
-    assert [row.get("test/collapse/alarm") for row in rows] == [0.0, 1.0, 1.0]
-    assert [row["name"] for row in read_checkpoints(run)] == ["000001", "000002", "final"]
+    assert json.loads((out / "run.json").read_text("utf-8"))["settings"]["checkpoint"].endswith("final")
 
 
 def test_all_of_them_are_shown_in_one_report(tinker_server, joint_slice, trainings):

@@ -150,7 +150,7 @@ def test_the_commands_of_the_readme_judge_the_run(tour):
     assert re.search(r"model +majority +.*tfidf", by_model)
     assert all("label_match  " in shown for shown in tour.shown)
     for name in ("predictions.parquet", "metrics.json", "run.json"):
-        assert (tour.home / "evaluations" / "small" / name).is_file()
+        assert (tour.home / "evaluations" / "small" / "baseline" / name).is_file()
     last = read_predictions(tour.run / "predictions" / f"test_{int(tour.options['max_steps']):06d}.parquet")
     assert f"{measure_predictions(last)['label_match']:.4f}" in from_file
 
@@ -160,7 +160,7 @@ def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_s
     steps = [int(step) for step in re.findall(r"^[> ]+(\d+) ", chosen, re.MULTILINE)]
     n_steps, eval_every = (int(tour.options[name]) for name in ("max_steps", "eval_every"))
     assert steps == list(range(0, n_steps + 1, eval_every)), chosen
-    judged = ("runs/baseline", "evaluations/small", "evaluations/small/majority")
+    judged = ("runs/baseline", "evaluations/small/baseline", "evaluations/small/majority")
     compared = tinker_server.run("compare.py", *judged, "--out", "comparison", cwd=tour.home).stdout
     assert "majority" in compared
     pairs = json.loads((tour.home / "comparison" / "comparison.json").read_text("utf-8"))

@@ -19,7 +19,7 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.cli.main import main
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, find_signs, measure_spread
+from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, explain_doubt, find_signs, measure_spread
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.options import TrainOptions
@@ -118,6 +118,30 @@ def test_what_was_evaluated_before_a_run_went_on_counts():
     }  # fmt: skip
 
 
+def test_few_valid_answers_allow_no_verdict(caplog):
+    few = COLLAPSED | {"n": 12.0, "invalid": 0.0}
+    assert find_signs(few) == ()
+    assert len(find_signs(few | {"n": 50.0})) == 3
+    assert find_signs(few | {"n": 50.0, "invalid": 0.02}) == ()
+    joint = {f"test/novelty/{name}": value for name, value in COLLAPSED.items()} | {"test/n": 12.0, "test/invalid": 0.0}
+    assert find_signs(joint) == ()
+    assert len(find_signs(joint | {"test/n": 50.0})) == 3
+    alarm = CollapseAlarm(ONE, "stop")
+    assert alarm(few, 0)["collapse/alarm"] == 0.0
+
+
+def test_answers_that_are_no_json_are_a_matter_of_form_not_of_classes():
+    lost = [row("neutral", None)] * 500
+    metrics = measure_predictions(lost)
+    assert find_signs(metrics) == ()
+    said = "0 of 500 answers were JSON; does the model know the contract two_keys? Fine-tune first: sciscirl sft."
+    assert explain_doubt(metrics, "two_keys") == said
+    half = measure_predictions(lost[:250] + [row("neutral", "neutral")] * 250)
+    assert explain_doubt(half, "two_keys") is None
+    broken = explain_doubt(half | {"parse_ok": 1.0, "invalid": 0.6}, "evidence")
+    assert broken.startswith("500 of 500 answers were JSON, but only 200 kept the contract; does the model know")
+
+
 def test_off_is_off():
     alarm = CollapseAlarm(ONE, "off")
     assert alarm(COLLAPSED, 1) == {}
@@ -134,7 +158,7 @@ def test_impossible_thresholds_are_refused(change):
 
 @pytest.fixture
 def run_options(options):
-    return options | {"max_steps": 5}
+    return options | {"max_steps": 5, "eval_group_size": 6}
 
 
 def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
@@ -145,7 +169,7 @@ def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
         store = TrainingRunStore(storage_from_uri(config.log_path))
         evaluator = config.evaluator_builders[0]()
         for step in range(config.max_steps):
-            turns = (say(label) for label in list(DISRUPTION_LABELS) * 3)
+            turns = (say(label) for label in list(DISRUPTION_LABELS) * 18)
             policy = Scripted(tokenizer, turns if step < 2 else lambda _: say("neutral"))
             export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
             metrics = await evaluator.eval_token_completer(policy, rollout_summary_export=export, store=store)

@@ -23,7 +23,7 @@ from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
-from sciscirl.presets import find_preset
+from sciscirl.presets import describe, find_preset
 from sciscirl.report import figures
 from sciscirl.report.figures import Series, plot_confusion, plot_lines
 from sciscirl.report.layout import Example, Picture, Section, Table
@@ -35,8 +35,10 @@ from sciscirl.report.tables import (
     view_comparison,
     view_cost,
     view_groups,
+    view_overview,
     view_published,
     view_runs,
+    view_seeds,
 )
 from sciscirl.report.views import view_challenges, view_contract
 from tests.conftest import REPOSITORY
@@ -144,6 +146,7 @@ def test_the_page_is_for_phones_print_and_readers(page, report):
     assert any(a.get("name") == "viewport" and "width=device-width" in a["content"] for _, a in page.tags)
     assert ("html", {"lang": "en"}) in page.tags
     assert "@media print" in report.read_text("utf-8")
+    assert "prefers-color-scheme: dark" in report.read_text("utf-8")
     assert all(len(a["alt"]) > 20 for tag, a in page.tags if tag == "img")
     n_tables = sum(tag == "table" for tag, _ in page.tags)
     assert n_tables == sum(a.get("class") == "scroll" for _, a in page.tags)
@@ -188,6 +191,51 @@ def test_results_are_those_of_the_last_evaluation_with_intervals(page):
     assert page.row("unjudged")[1:5] == ["–"] * 4
 
 
+def test_the_page_opens_with_the_best_run_of_each_task_its_interval_papers_slice_and_day(home, tmp_path):
+    few = make_evaluation(tmp_path / "few", answers(1.0, broken=0.0, n=12), {"split": "test"})
+    section = view_overview(read_runs([home / "exp5", home / "exp4", few, home / "joint", home / "begun"]))
+    first, second = section.headline
+    score = measure_predictions(answers(0.8, text=HOSTILE))["macro_f1"]
+    assert first.startswith(f"Best of 2 on disruption: exp4, macro_f1 {score:.3f} [0.")  # not the one with 12 papers
+    assert first.endswith("60 papers of openalex 5a5a5a5a5a5a, 1999-12-31. The papers that chose it flatter it.")
+    assert second.startswith("Only one on joint: joint, macro_f1 0.")
+    assert view_overview(read_runs([home / "begun"])).headline == []
+
+
+def test_seeds_of_one_preset_stand_together(home, tmp_path):
+    for seed, skill in ((0, 0.4), (1, 0.6), (2, 0.8)):
+        make_run(tmp_path / f"seed{seed}", evaluations={4: answers(skill, seed=seed)}, seed=seed)
+    runs = read_runs([tmp_path / "seed0", home / "exp5", tmp_path / "seed1", tmp_path / "seed2"])
+    (row,) = view_seeds(runs).rows
+    scores = [
+        measure_predictions(answers(skill, seed=seed))["label_match"] for seed, skill in ((0, 0.4), (1, 0.6), (2, 0.8))
+    ]
+    assert row[:2] == ["seed0, seed1, seed2", "0, 1, 2"]
+    assert row[2] == f"{sum(scores) / 3:.3f} ({min(scores):.3f} to {max(scores):.3f})"
+    assert view_seeds(read_runs([home / "exp4", home / "exp5"])) is None
+
+
+def test_a_model_that_writes_no_json_is_not_called_collapsed(tmp_path):
+    lost = answers(0.0, n=80, broken=1.0)
+    lost = lost.filter(~lost["is_json"]).head(12)
+    run = make_evaluation(tmp_path / "lost", lost, {"contract": "two_keys"})
+    (row,) = view_overview([read_run(run, "lost")]).tables[0].rows
+    assert row[5].startswith("no verdict: 0 of 12 answers were JSON; does the model know the contract two_keys?")
+    (few,) = (
+        view_overview([read_run(make_evaluation(tmp_path / "few", answers(1.0, n=9, broken=0.0), {}), "few")])
+        .tables[0]
+        .rows
+    )
+    assert few[5] == "no verdict: 9 valid answers are too few to tell class collapse: 50 are needed."
+
+
+def test_the_contract_stands_beside_that_of_the_published_runs(home):
+    (picture,) = view_published(read_runs([home / "exp4"])).pictures
+    invalid = measure_predictions(answers(0.8, text=HOSTILE))["invalid"]
+    assert "baseline, published: 91.8% keep it, 8.2% invalid" in picture.alt
+    assert f"exp4: {1 - invalid:.1%} keep it, {invalid:.1%} invalid." in picture.alt
+
+
 def test_a_model_in_a_folder_is_named_without_the_path(page):
     assert "mine" in page.row("model")
     assert "secret" not in page.text
@@ -228,7 +276,8 @@ def test_a_run_stands_below_the_published_one_that_it_replicates(home):
     runs, trajectory = section.tables
     names = [row[0] for row in runs.rows]
     assert names == [*(f"{name}, published" for name in PUBLISHED_RUNS), "exp4", "sft", "exp5"]  # sft replicates none
-    assert runs.rows[0][runs.head.index("recall/neutral")] == "0.609"
+    assert runs.rows[0][runs.head.index("recall/neutral")] == "0.6085"
+    assert trajectory.rows[1][trajectory.head.index("label_match")] == "0.3445"  # as printed, not rounded to 0.344
     assert [row[:2] for row in trajectory.rows[-2:]] == [["exp5", "0"], ["exp5", "4"]]
     assert view_published(read_runs([home / "joint"])) is None
 
@@ -306,10 +355,13 @@ def test_ties_stand_beside_what_a_group_size_takes(home):
 def test_tolerant_only_is_what_the_contract_alone_refuses(home):
     table = answers(1.0, broken=0.5)
     right = (table["tolerant_label"] == table["gold"]) & ~table["is_valid"]
-    evaluation = make_evaluation(home / "broken", table, {})
+    evaluation = make_evaluation(
+        home / "broken", table, {"reward_table": describe(find_preset("exp4"))["reward_table"]}
+    )
     (row,) = view_contract([read_run(evaluation, "broken")]).tables[0].rows
     assert row[5] == f"{right.sum() / len(table):.3f}" != "0.000"
-    counts = {name: int(n) for name, n in (one.split() for one in row[6].split(", "))}
+    assert row[6] == f"{(table['reward'] <= -1).sum() / len(table):.3f}" != "0.000"
+    counts = {name: int(n) for name, n in (one.split() for one in row[7].split(", "))}
     assert sum(counts.values()) == (~table["is_valid"]).sum()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
+import shutil
 import zipfile
 
 import gguf
@@ -14,8 +17,9 @@ from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs import fetch_model as fetching
-from sciscirl.runs.chat_format import choose_renderer, load_tokenizer, make_renderer
+from sciscirl.runs.chat_format import choose_renderer, load_tokenizer, make_renderer, warn_of_renderer
 from sciscirl.runs.fetch_model import PACKAGED, PackagedModel, fetch_model
+from sciscirl.runs.local_model import load_base_model
 
 TEMPLATE = (
     r"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'}}"
@@ -116,6 +120,35 @@ def test_the_chat_format_is_the_one_that_writes_as_the_models_template_does(made
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     prompt = make_renderer(str(made[1]), name).build_generation_prompt(messages).to_ints()
     assert prompt == tokenizer.encode(text, add_special_tokens=False)
+
+
+def test_a_format_given_by_hand_that_writes_another_prompt_is_warned_of(made, tmp_path, caplog):
+    model = str(made[1])
+    for name in (None, "qwen3_instruct"):
+        warn_of_renderer(model, name)
+    assert not caplog.messages
+    warn_of_renderer(model, "role_colon")
+    (said,) = caplog.messages
+    assert "renderer 'role_colon' writes another prompt than the chat template" in said
+    assert "renderer=qwen3_instruct" in said
+    caplog.clear()
+    bare = shutil.copytree(model, tmp_path / "bare")
+    (bare / "chat_template.jinja").unlink(missing_ok=True)
+    config = json.loads((bare / "tokenizer_config.json").read_text("utf-8"))
+    config.pop("chat_template", None)
+    (bare / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    assert load_tokenizer(str(bare)).chat_template is None
+    warn_of_renderer(str(bare), "role_colon")
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("package", ["accelerate", "bitsandbytes"])
+def test_a_missing_package_of_an_extra_names_the_extra(made, monkeypatch, package):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == package else find(name, *more))
+    quantize = "int8" if package == "bitsandbytes" else "none"
+    with pytest.raises(SciSciRLError, match=rf"{package} is not installed\. Install .*install\.py rl sft"):
+        load_base_model(str(made[1]), quantize=quantize, device="cpu")
 
 
 def test_a_model_whose_template_no_format_writes_needs_one_named(tmp_path):

@@ -1,0 +1,170 @@
+"""What a run says while it trains: a line for each step. Everything else goes into its ``logs.log``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sciscidata._support.terminal import printable
+from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows
+from sciscirl.runs.prices import Usage, count_tokens
+
+#: A line comes at least this often, so that a log shows that the run lives.
+SILENCE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.5
+_TRAIN: Final = "env/all/"
+_SHOWN: Final = {
+    f"{_TRAIN}reward/total": ("reward", "{:.3f}"),
+    f"{_TRAIN}format_strict_ok": ("valid", "{:.0%}"),
+    f"{_TRAIN}label_match": ("match", "{:.3f}"),
+    f"{_TRAIN}reward_uniform_group_rate": ("ties", "{:.0%}"),
+    "train_mean_nll": ("loss", "{:.4f}"),
+}
+_JUDGED: Final = {
+    "label_match": ("match", "{:.3f}"),
+    "macro_f1": ("macro-F1", "{:.3f}"),
+    "min_class_recall": ("least recall", "{:.3f}"),
+    "format_strict_ok": ("valid", "{:.0%}"),
+}
+_log = logging.getLogger(__name__)
+
+
+def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:
+    """Write the line of a training step, from its row of metrics; None if the row is of no step.
+
+    ``ties`` is the share of groups whose rewards are all equal: they teach nothing. ``dollars`` are those so far.
+
+    Example:
+        >>> row = {"step": 3, "env/all/reward/total": 0.41, "env/all/format_strict_ok": 0.98, "time/total": 2.5}
+        >>> render_step(row | {"progress/done_frac": 0.4}, 0.25)
+        'step 3 of 10: reward 0.410, valid 98%, 2.5 s, $0.25 so far'
+    """
+    parts = _name(row, _SHOWN)
+    if not parts:
+        return None
+    seconds = row.get("time/total", row.get("time/step"))
+    parts += [f"{seconds:.1f} s"] if isinstance(seconds, int | float) else []
+    parts += [f"${dollars:,.2f} so far"] if dollars is not None else []
+    done = row.get("progress/done_frac")
+    total = f" of {round((row['step'] + 1) / done):,}" if done else ""
+    return f"step {row['step']:,}{total}: {', '.join(parts)}"
+
+
+def render_evaluation(row: Mapping[str, Any]) -> str | None:
+    """Write the line of an evaluation, from its row of metrics; None if the row has none.
+
+    Example:
+        >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
+        'evaluated before step 50: match 0.396, valid 100%'
+    """
+    split = _find_split(row)
+    parts = _name({name.removeprefix(f"{split}/"): value for name, value in row.items()}, _JUDGED) if split else []
+    return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
+
+
+def _find_split(row: Mapping[str, Any]) -> str | None:
+    """Name the papers that judged: test, dev, or those held out of training."""
+    return next((split for split in ("test", "dev", "held_out") if f"{split}/label_match" in row), None)
+
+
+def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[str]:
+    if not isinstance(row.get("step"), int):
+        return []
+    named = ((word, form, row.get(name)) for name, (word, form) in shown.items())
+    return [f"{word} {form.format(value)}" for word, form, value in named if isinstance(value, int | float)]
+
+
+class _Follower:
+    """Reads the metrics of a run as they are written."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.folder, self.model = folder, model
+        self.usage, self.place, self.step = Usage(prefill=0, sample=0, train=0), 0, -1
+        self.begun = self.shown = time.monotonic()
+        self.read(is_shown=False)  # what a resumed run has cost before
+
+    def read(self, *, is_shown: bool = True) -> None:
+        try:
+            with (self.folder / METRICS_FILE).open("rb") as file:
+                file.seek(self.place)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except OSError:  # no step yet; what is the matter with the disk, the run itself says
+            return
+        self.place += len(whole) + len(end)
+        for row in filter(None, (parse_row(line.decode("utf-8", "replace")) for line in whole.splitlines())):
+            self.add(row, is_shown=is_shown)
+
+    def add(self, row: Mapping[str, Any], *, is_shown: bool) -> None:
+        self.usage += count_tokens(row)
+        judged = render_evaluation(row)
+        if judged is not None:
+            path = self.folder / f"iteration_{row['step']:06d}" / f"eval_{_find_split(row)}_rollout_summaries.jsonl"
+            for rollout in read_rows(path):
+                taken = [{f"{_TRAIN}total_{key}_tokens": step.get(f"{key}_len", 0) for key in ("ob", "ac")} for step in
+                         rollout.get("steps", ())]  # fmt: skip
+                for tokens in map(count_tokens, taken):
+                    self.usage += Usage(prefill=tokens.prefill, sample=tokens.sample, train=0)
+        taken = render_step(row, self.usage.dollars(self.model))
+        if taken is not None:
+            self.step = row["step"]
+        for line in filter(None, (judged, taken)) if is_shown else ():
+            self.say(line)
+
+    def say(self, line: str) -> None:
+        self.shown = time.monotonic()
+        _log.info("%s", printable(line))
+
+    def beat(self) -> None:
+        """Say that the run goes on, if nothing was said for long."""
+        now = time.monotonic()
+        if now - self.shown >= SILENCE_SECONDS:
+            where = f"after step {self.step:,}" if self.step >= 0 else "before the first step has ended"
+            self.say(f"running for {now - self.begun:,.0f} s, {where}")
+
+
+@contextmanager
+def follow_run(folder: Path, model: str) -> Generator[None]:
+    """Show a line for each step while the block runs, and one at least every half minute.
+
+    On the console of the cookbook's loops only these lines and warnings are left; ``logs.log`` in the folder has all.
+    """
+    from tinker_cookbook.utils import ml_log
+
+    handler, configure, level = logging.StreamHandler(), ml_log.configure_logging_module, _log.level
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    follower, ended = _Follower(folder, model), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_SECONDS):
+            follower.read()
+            follower.beat()
+
+    thread = threading.Thread(target=watch, name="console", daemon=True)
+    ml_log.configure_logging_module = _log_to_file  # the cookbook has no option for it
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        follower.read()
+        ml_log.configure_logging_module = configure
+        _log.removeHandler(handler)
+        _log.setLevel(level)
+
+
+def _log_to_file(path: str, level: int = logging.INFO) -> logging.Logger:
+    """Stand in for the cookbook's own: send everything to a file, and only warnings to the console."""
+    console, file = logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")
+    console.setLevel(logging.WARNING)
+    console.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    file.setFormatter(logging.Formatter("%(asctime)s %(name)s:%(lineno)d [%(levelname)s] %(message)s"))
+    logging.basicConfig(level=level, handlers=[console, file], force=True)
+    return logging.getLogger()
