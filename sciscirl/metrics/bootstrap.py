@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -54,14 +56,14 @@ def bootstrap_intervals(
 def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: float) -> dict[str, tuple[float, float]]:
     """Return an interval for each resampled metric (``drawn``) of one evaluation.
 
-    With one answer to each paper, a share of papers gets Wilson's score interval. It has a width even where no paper,
-    or every paper, is right. ``min_class_recall`` gets the least ends of the recalls. All else gets the percentiles of
+    A share of papers gets Wilson's score interval. It has a width even where no paper, or every paper, is right.
+    Several answers to a paper count as one, so asking again makes no interval narrower. ``min_class_recall`` gets the least ends of the recalls. All else gets the percentiles of
     the resamples that define it. Where all resamples agree they say nothing about other papers: then there is none.
 
     Source: Wilson 1927, doi:10.1080/01621459.1927.10502953; Efron & Tibshirani 1993, An Introduction to the Bootstrap,
     chapter 13.
     """
-    shares = _find_shares(frame, level) if len(set(_papers(frame))) == len(frame) else {}
+    shares = _find_shares(frame, level)
     found: dict[str, tuple[float, float]] = {}
     for name, values in drawn.items():
         ends = shares.get(name) or percentile_interval(values, level)
@@ -71,11 +73,16 @@ def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: floa
 
 
 def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, float]]:
-    from scipy.stats import binomtest  # takes a second to import
+    papers, z = pl.Series(_papers(frame)), NormalDist().inv_cdf((1 + level) / 2)
 
-    def find(flags: pl.Series) -> tuple[float, float]:
-        low, high = binomtest(int(flags.sum()), len(flags)).proportion_ci(level, method="wilson")
-        return float(low), float(high)
+    def find(flags: pl.Series, among: pl.Series | None = None) -> tuple[float, float]:
+        asked = papers if among is None else papers.filter(among)
+        right, n = flags if among is None else flags.filter(among), asked.n_unique()
+        share, scale = int(right.sum()) / len(right), 1 + z * z / n
+        middle, reach = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+        # Where no answer is right, or all are, an end is 0 or 1 to the last bit.
+        low, high = (middle - reach) / scale if share else 0.0, (middle + reach) / scale if share < 1 else 1.0
+        return low, high
 
     shares = {"format_strict_ok": find(frame["is_valid"])}
     every: list[tuple[float, float]] = []
@@ -83,7 +90,7 @@ def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, fl
     for (label, part), words in zip(parts.items(), list_labels(find_target(frame)).values(), strict=True):
         start = f"{label}/" if len(parts) > 1 else ""
         right, gold = (part["gold"] == part["label"]).fill_null(value=False), part["gold"]
-        recalls = {f"{start}recall/{word}": find(right.filter(gold == word)) for word in words if (gold == word).any()}
+        recalls = {f"{start}recall/{word}": find(right, gold == word) for word in words if (gold == word).any()}
         shares |= recalls | {f"{start}label_match": find(right), f"{start}min_class_recall": _least(recalls.values())}
         every += recalls.values()
     return shares | {"min_class_recall": _least(every)}

@@ -348,7 +348,7 @@ def test_a_share_of_papers_has_wilsons_interval_which_is_never_a_point(right, wr
                         ("format_strict_ok", (n - broken) / n)):  # fmt: skip
         low, high = intervals[f"{name}/low"], intervals[f"{name}/high"]
         assert (low, high) == pytest.approx(wilson(share, n), abs=1e-9)
-        assert high - low > 0.1
+        assert high - low > 0.04  # of 90 papers of which none is right, the least
         assert low - 1e-12 <= share <= high + 1e-12
 
 
