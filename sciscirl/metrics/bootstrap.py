@@ -57,8 +57,9 @@ def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: floa
     """Return an interval for each resampled metric (``drawn``) of one evaluation.
 
     A share of papers gets Wilson's score interval. It has a width even where no paper, or every paper, is right.
-    Several answers to a paper count as one, so asking again makes no interval narrower. ``min_class_recall`` gets the least ends of the recalls. All else gets the percentiles of
-    the resamples that define it. Where all resamples agree they say nothing about other papers: then there is none.
+    Several answers to a paper count as one, so asking again makes no interval narrower. ``min_class_recall`` gets the
+    least ends of the recalls. All else gets the percentiles of the resamples that define it. Where all resamples agree
+    they say nothing about other papers: then there is none.
 
     Source: Wilson 1927, doi:10.1080/01621459.1927.10502953; Efron & Tibshirani 1993, An Introduction to the Bootstrap,
     chapter 13.
