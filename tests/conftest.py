@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,15 +26,26 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 quick.leave_out_what_takes_long()
 
-#: Files that take minutes and often wait: begun first, they run beside all others instead of alone at the end.
-_LONGEST = (
-    "sciscirl/local_server/", "sciscirl/sft/test_server", "sciscirl/studies/test_group_sizes",
-    "sources/test_openalex.py", "sources/test_openalex_novelty", "pipeline/", "sciscirl/sft/test_peft", "sciscirl/",
-)  # fmt: skip
+#: Files whose tests wait for the one local server: one worker runs them all, while others compute.
+_ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server", "sciscirl/studies/test_group_sizes")
+#: Files that take minutes: begun first, none of them runs alone at the end.
+_LONGEST = (*_ON_THE_SERVER, "sources/test_openalex", "pipeline/", "sciscirl/sft/test_peft", "sciscirl/")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.option.loadscopereorder = False  # of pytest-xdist, which would begin with the files of many tests
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker whole files, and one of them all that ask the server; None: as ``--dist`` says."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            is_on_the_server = any(f"tests/{name}" in nodeid for name in _ON_THE_SERVER)
+            return "the server" if is_on_the_server else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False  # it would begin with the files of many tests
+    return Files(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
