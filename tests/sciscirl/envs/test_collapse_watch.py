@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import partial
 from pathlib import Path
 
 import chz
@@ -19,7 +20,7 @@ from sciscirl.envs.adversarial import AdversarialDatasetBuilder
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
-from sciscirl.metrics.collapse import CollapseConfig
+from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
 from sciscirl.rl.train import train_preset
@@ -138,6 +139,7 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
 def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurrently: bool) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
+    monkeypatch.setattr("sciscirl.rl.config.CollapseAlarm", partial(CollapseAlarm, SMALL))
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
 
     async def loop(config):

@@ -82,7 +82,7 @@ def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_se
     words = [
         "preset=baseline", f"release={tinker_server.release}", f"model={tinker_server.model}",
         f"renderer={tinker_server.renderer}", "lora_rank=8", "max_tokens=48", "max_paper_tokens=96",
-        "learning_rate=0.01", "eval_every=10", "eval_temperature=0", "n_test=6",
+        "learning_rate=0.01", "eval_every=10", "eval_temperature=0", "eval_split=test", "n_test=6",
     ]  # fmt: skip
     tinker_server.run(
         "train_sft.py", "--backend", "tinker", *words, f"log_path={sft}", "batch_size=8", "n_train=16", "n_epochs=1"
