@@ -30,8 +30,9 @@ from sciscidata.sampling.eligibility import remark_on_names
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels
-from sciscidata.sources.label_files import find_label_files, read_label_files, state_label_files
+from sciscidata.sources.label_files import find_label_files, read_label_files
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.record_files import state_files
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 
@@ -129,7 +130,7 @@ def _label(source: ScoredSource, config: BuildConfig) -> pl.LazyFrame:
     files, ids = find_label_files(config.label, config.source, columns)
     if files:
         own = read_label_files(config.label, files, ids)
-        source.provenance["label_files"] = state_label_files(files)
+        source.provenance["label_files"] = state_files(files)
     else:
         own = compute_own_labels(source.works, scored, config.label)
     logger.info("%s: %s works have a class", config.label.name, f"{own.height:,}")

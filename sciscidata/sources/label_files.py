@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.columns import OF_WORKS
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.source import TablesConfig, find_table_files
-from sciscidata.storage import expand_home, hash_file
+from sciscidata.storage import expand_home
 
 _IDS: Final = ("work_id", "openalex_id", "id")
 
@@ -82,8 +82,3 @@ def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str])
         )
         raise WorkIdError(msg)
     return found
-
-
-def state_label_files(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """Describe the files for a manifest: name, size and SHA-256."""
-    return [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]

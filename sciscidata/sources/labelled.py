@@ -42,8 +42,8 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.draw_before_texts import STRUCTURE
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS
-from sciscidata.sources.record_files import find_record_files, printable_name, read_pieces
-from sciscidata.storage import cached_folder, expand_home, hash_file
+from sciscidata.sources.record_files import find_record_files, printable_name, read_pieces, state_files
+from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED, is_parquet
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def read_labelled_files(
     without an id or two with one, a SchemaMismatchError a column that is missing or mistyped.
     """
     files = find_labelled_files(config.inputs)
-    inputs = [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]
+    inputs = state_files(files)
     key = hashlib.sha256(json.dumps([_READER_VERSION, inputs]).encode()).hexdigest()
     folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: _write_rows(files, new, advance))
     found = json.loads((folder / "columns.json").read_text("utf-8"))

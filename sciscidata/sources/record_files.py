@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,7 +28,7 @@ from sciscidata.records.read_lines import (
     whole_lines,
 )
 from sciscidata.records.work_row import Work, parse_work
-from sciscidata.storage import expand_home, real_path
+from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
 
 T = TypeVar("T")
@@ -349,3 +349,8 @@ def printable_name(path: Path) -> str:
         'works.jsonl'
     """
     return os.fsencode(path.name).decode("utf-8", "replace")
+
+
+def state_files(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Describe the files for a manifest: name, size and SHA-256."""
+    return [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]
