@@ -40,7 +40,7 @@ NOT_REACHED: Final[Mapping[str, str]] = MappingProxyType(
         "compute_post_kl": "a second forward pass each step, for a number that does not change training",
         "enable_trace": _ONLY_SPEED,
         "span_chart_every": _ONLY_SPEED,
-        "async_config": "answers would come from older weights, and the batch term would count none of them",
+        "async_config": "answers would come from older weights; the batch term would not count them",
         "stream_minibatch_config": "the same gradient in smaller pieces; " + _ONLY_SPEED,
         "rolling_save_every": "`save_every` keeps checkpoints that can be sampled from too",
         "rolling_ttl_seconds": "as `rolling_save_every`",
