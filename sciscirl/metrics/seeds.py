@@ -196,7 +196,7 @@ def _permute(left: Seeds, right: Seeds, config: CompareConfig) -> dict[str, floa
     n_papers = len(next(iter(pairs[0][0].values())).counts)
     stream = np.random.Philox(key=config.seed, counter=2 * _SEEDS_STREAM)
     found = _differ(pairs, np.zeros((1, n_papers), dtype=np.int64))
-    n_as_far = dict.fromkeys(COMPARED, 0)
+    n_as_far: dict[str, int] = dict.fromkeys(COMPARED, 0)
     for start in range(0, config.n_resamples, _BLOCK):
         size = min(_BLOCK, config.n_resamples - start)
         swaps = draw_below(stream, 2, size * n_papers).reshape(size, n_papers)

@@ -90,6 +90,9 @@ _ONLY_RL: Final = (
 ) | {"rollouts_per_step"}
 
 
+_PARTS: Final[Mapping[Way, tuple[Way, ...]]] = {"rl": ("rl",), "sft": ("sft",), "sft_rl": ("sft", "sft_rl")}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
     """A run of a sweep."""
@@ -120,8 +123,9 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     axes: dict[str, dict[str, Any]] = {"preset": {name: name for name in map(str.strip, options.preset.split(","))}}
     axes |= read_vary(options.vary)
     # A supervised run belongs to each that begins from it.
-    ways = dict.fromkeys(part for way in options.way for part in (("sft", way) if way == "sft_rl" else (way,)))
-    _refuse_without_effect(options, axes, [*ways])
+    every: list[Way] = [part for way in options.way for part in _PARTS[way]]
+    ways = [*dict.fromkeys(every)]
+    _refuse_without_effect(options, axes, ways)
     out, runs = expand_home(options.out), list[PlannedRun]()
     for seed in options.seeds:
         planned: dict[str, PlannedRun] = {}

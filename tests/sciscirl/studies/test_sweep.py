@@ -21,12 +21,14 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions
+from sciscirl.report import figures
 from sciscirl.report.report import ReportConfig, make_sections
 from sciscirl.report.runs import find_repeated, judge_baselines, read_run, read_runs
 from sciscirl.runs.folder import open_store
 from sciscirl.studies import sweep
 from sciscirl.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.studies.training_steps import STEPS, plot_training, read_steps, summarize_steps
+from tests.quick import BLANK
 from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.toy import LABELS, Scripted, make_slice, say
 
@@ -185,6 +187,9 @@ def cookbook(monkeypatch, toy_renderer, options):
         monkeypatch.setattr(module.train, "main", loop)
     monkeypatch.setattr(rl_train, "open_service", service)
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
+    # To draw takes most of the time; what the pictures show has tests of its own.
+    monkeypatch.setattr(figures, "_to_png", lambda _: BLANK)
+    monkeypatch.setattr(sweep, "plot_training", lambda *_: _[-1].write_bytes(BLANK))
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
     return SimpleNamespace(calls=calls, fails=fails, options=shared, name_of=name_of)
@@ -277,7 +282,7 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release
         asyncio.run(run_sweep(SweepOptions(**cookbook.options, release=str(release), out=str(tmp_path / "other"))))
 
 
-def test_a_collapsed_run_is_over_and_compared_as_it_is(tmp_path, monkeypatch, release):
+def test_a_run_that_its_collapse_has_ended_is_over(tmp_path):
     folder = tmp_path / "exp4" / "seed_0"
     make_run(folder, finished=False, evaluations={})
     assert not sweep.is_over(folder)
