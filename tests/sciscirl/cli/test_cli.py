@@ -93,8 +93,8 @@ def test_the_ways_to_write_an_option_mean_the_same():
     ("words", "said"),
     [
         ("trian", "there is no command 'trian'. Did you mean train?"),
-        ("sweep seed=1,x", "unknown flag --seed. Did you mean --seeds?"),
-        ("sweep seeds=0,x", "--seeds is 'x', needs a list of at least one whole number."),
+        ("sweep sedes=1", "unknown flag --sedes. Did you mean --seeds?"),
+        ("sweep seeds=0,x", "--seeds is 'x', needs a list of at least one whole number"),
         ("sweep repo", "there is no command 'sweep repo'. Did you mean sweep repro?"),
         ("train --max-step 4", "unknown flag --max-step. Did you mean --max-steps? See sciscirl train --help."),
         ("train max_stps=4", "unknown flag --max-stps. Did you mean --max-steps?"),
