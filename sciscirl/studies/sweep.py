@@ -291,7 +291,8 @@ class SweepResult:
     differences: pl.DataFrame  # DIFFERENCES
     split: str  # whose papers judged
     problems: Mapping[str, str]  # why a run is missing, or ended early
-    n_missing: int  # runs that failed, or were not finished
+    n_runs: int  # that were planned
+    n_missing: int  # of these, which failed or were not finished
 
 
 async def run_sweep(options: SweepOptions) -> SweepResult:
@@ -329,7 +330,7 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
             msg = f"no run of the sweep has ended. {next(iter(problems.items()))[1] if problems else ''}".strip()
             raise SciSciRLError(msg)
         problems |= {name: one.state for name, (_, one) in read.items() if one.is_stopped}
-        return _write_results(out, options, [*read.values()], problems, n_missing=len(runs) - len(read))
+        return _write_results(out, options, [*read.values()], problems, n_runs=len(runs))
 
 
 def _name_run(run: PlannedRun) -> str:
@@ -373,7 +374,7 @@ def _write_results(
     read: Sequence[tuple[PlannedRun, Run]],
     problems: Mapping[str, str],
     *,
-    n_missing: int,
+    n_runs: int,
 ) -> SweepResult:
     ways: dict[str, dict[int, pl.DataFrame]] = {}
     asked: dict[str, Mapping[str, Any]] = {}
@@ -395,7 +396,8 @@ def _write_results(
         differences=make_differences(comparison),
         split=read[0][1].split,
         problems=problems,
-        n_missing=n_missing,
+        n_runs=n_runs,
+        n_missing=n_runs - len(read),
     )
     write_table(out, "sweep", result.table)
     write_table(out, "differences", result.differences)

@@ -275,7 +275,7 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release
     assert "exp4, seed 0: ZeroDivisionError: a defect" in printed.out
     assert "exp2" in printed.out
     assert printed.err.splitlines()[-1] == (
-        "error: 1 runs have not ended; see above. The same command goes on with them."
+        "error: 1 of 2 runs not ended; see above. The same command goes on with them."
     )
     cookbook.fails["exp2/seed_0"] = cookbook.fails["exp4/seed_0"]
     with pytest.raises(SciSciRLError, match=r"no run of the sweep has ended\. ZeroDivisionError: a defect"):
