@@ -331,7 +331,8 @@ def sweep(options: sciscirl.options.SweepOptions) -> None:
     result = asyncio.run(run_sweep(options))
     show(f"{render_sweep(result)}\nresult: {options.out}; next: {shlex.join(['sciscirl', 'report', options.out])}")
     if result.n_missing:
-        msg = f"{result.n_missing:,} of {result.n_runs:,} runs not ended; see above. The same command goes on with them."
+        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
+        msg = f"{missing} not ended; see above. The same command goes on with them."
         raise SciSciRLError(msg)
 
 

@@ -156,8 +156,10 @@ class LabelGroupBuilder(EnvGroupBuilder):
             sum(step.reward for step in trajectory.transitions) + term
             for trajectory, term in zip(trajectory_group, terms, strict=True)
         ]
-        # Its mean over the groups of a step, less the square of the mean reward, is the variance between groups.
-        shared: Metrics = {**tie_metrics([rewards]), GROUP_SQUARE: (sum(rewards) / len(rewards)) ** 2}
+        shared: Metrics = dict(tie_metrics([rewards]))
+        if shared:
+            # Its mean over the groups of a step, less the square of the mean reward, is the variance between groups.
+            shared[GROUP_SQUARE] = (sum(rewards) / len(rewards)) ** 2
         if self.spares:
             papers = [env.paper for env in env_group if isinstance(env, LabelEnv)]
             shared["spares_used"] = (self.paper, *self.spares).index(papers[0])

@@ -166,16 +166,20 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
             value = word
         else:
             why = "which is the same for all runs" if name in _NOT_VARIED else "which is no option"
-            msg = f"vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8.{suggest(name, hints)}"
+            msg = (
+                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
+                f"{suggest(name, hints)}"
+            )
             raise SciSciRLError(msg)
         try:
             given: Any = tuple(value.split("+")) if hints[name].is_list else value
             found: Any = msgspec.convert(given, hints[name].whole, strict=False)
         except msgspec.ValidationError:
-            msg = f"vary gives {name} the value {value!r}, needs {hints[name]}.{suggest(value, hints[name].choices)}"
+            near = suggest(value, hints[name].choices)
+            msg = f"SweepOptions.vary gives {name} the value {value!r}, needs {hints[name]}.{near}"
             raise SciSciRLError(msg) from None
         if value in axes[name]:
-            msg = f"vary gives {name} the value {value!r} twice. Give each once."
+            msg = f"SweepOptions.vary gives {name} the value {value!r} twice. Give each once."
             raise SciSciRLError(msg)
         axes[name][value] = found
     return axes
@@ -308,6 +312,7 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
             has ended.
         ReleaseError: the release is missing or was altered.
     """
+    plan_sweep(options)  # what is wrong with the options is said before the release is read
     split = choose_eval_split(options.release)
     options = replace(options, eval_split=options.eval_split or split)
     runs, out = plan_sweep(options), expand_home(options.out)
