@@ -328,7 +328,15 @@ def sweep(options: sciscirl.options.SweepOptions) -> None:
     if options.dry_run:
         show(render_plan(options))
         return
-    result = asyncio.run(run_sweep(options))
+    told = logging.getLogger("sciscirl.studies.sweep")
+    told.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
+    told.addHandler(handler)
+    try:
+        result = asyncio.run(run_sweep(options))
+    finally:
+        told.removeHandler(handler)
     show(f"{render_sweep(result)}\nresult: {options.out}; next: {shlex.join(['sciscirl', 'report', options.out])}")
     if result.n_missing:
         missing = f"{result.n_missing:,} of {result.n_runs:,} runs"

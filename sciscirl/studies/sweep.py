@@ -31,6 +31,7 @@ from sciscirl.report.layout import show_estimate, show_seeded_pairs
 from sciscirl.report.runs import Run, read_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import (
+    ADAPTER,
     METRICS_FILE,
     describe_run,
     expand_home,
@@ -123,8 +124,9 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     axes: dict[str, dict[str, Any]] = {"preset": {name: name for name in map(str.strip, options.preset.split(","))}}
     axes |= read_vary(options.vary)
     # A supervised run belongs to each that begins from it.
-    every: list[Way] = [part for way in options.way for part in _PARTS[way]]
-    ways = [*dict.fromkeys(every)]
+    ways: list[Way] = []
+    for way in options.way:
+        ways += [part for part in _PARTS[way] if part not in ways]
     _refuse_without_effect(options, axes, ways)
     out, runs = expand_home(options.out), list[PlannedRun]()
     for seed in options.seeds:
@@ -233,6 +235,8 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
     kind = TinkerSftOptions if way == "sft" else TrainOptions
     values = {field.name: getattr(options, field.name) for field in fields(kind)}
     values |= {"seed": seed, "log_path": folder.as_posix(), "resume": True, "dry_run": False}
+    if way != "sft" and options.wandb_project is not None:
+        values["wandb_name"] = " ".join(filter(None, (options.wandb_name, name, f"seed {seed}")))
     if way == "sft":
         values |= {own: getattr(options, stated) for own, stated in _OF_SFT.items()}
     elif options.rollouts_per_step is not None:
@@ -323,10 +327,10 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
         places = [run.folder.relative_to(out).as_posix() for run in runs]
         begin_sweep(out, facts | {"runs": places}, free=_FREE)
         problems: dict[str, str] = {}
-        for run in runs:
-            if is_over(run.folder):
-                _log.info("%s, seed %d has been trained before", run.name, run.seed)
-            elif problem := await _train(run):
+        for number, run in enumerate(runs, 1):
+            was_over = is_over(run.folder)
+            _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
+            if not was_over and (problem := await _train(run)):
                 problems[_name_run(run)] = problem
                 _log.warning("%s: %s", _name_run(run), problem)
         read = {_name_run(run): (run, read_run(run.folder, _name_run(run))) for run in runs if is_over(run.folder)}
@@ -347,8 +351,8 @@ def is_over(folder: Path) -> bool:
     rows = read_rows(folder / METRICS_FILE)
     if any(row.get("collapse_stop") for row in rows):
         return True
-    final = find_checkpoint(folder, "sampler_path")
-    if final is None or final.name != "final":
+    final = find_checkpoint(folder, "sampler_path") or find_checkpoint(folder)
+    if final is None or not (final.name == "final" or (folder / ADAPTER).is_dir()):
         return False
     step = find_step(folder, final)
     return any(row.get("step") == step and read_judgement(row) for row in rows)

@@ -23,6 +23,7 @@ from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE, bin_by_confidence, find_right, measure_predictions
+from sciscirl.metrics.seeds import compare_seeds
 from sciscirl.presets import describe, find_preset
 from sciscirl.report import figures, views
 from sciscirl.report.figures import Series, plot_confusion, plot_lines
@@ -261,6 +262,32 @@ def test_runs_that_differ_in_more_than_the_seed_or_in_where_they_began_are_apart
     ]
     found = {one.name: [*one.runs] for one in find_repeated(read_runs(names))}
     assert found == {"a": [0, 1], "b": [2], "c": [3], "d": [3]}
+
+
+def test_final_evaluations_of_several_seeds_stand_together(tmp_path):
+    for seed in (0, 1):
+        run = make_run(tmp_path / "exp4" / f"seed_{seed}", evaluations={4: answers(seed=seed)}, seed=seed)
+        make_evaluation(run / "final", answers(seed=2 + seed), {"preset": "exp4", "selected": {"step": seed}})
+    make_run(tmp_path / "exp5" / "seed_0", "exp5", evaluations={4: answers()})
+    folders = [tmp_path / name for name in ("exp4/seed_0", "exp4/seed_1", "exp5/seed_0")]
+    found = {one.name: [*one.runs] for one in find_repeated(read_runs(folders))}
+    assert found == {"exp4": [0, 1], "exp4, final": [0, 1], "exp5/seed_0": [0]}
+    section = view_seeds(read_runs(folders))
+    assert [row[:2] for row in section.tables[0].rows][:2] == [["exp4", "0, 1"], ["exp4, final", "0, 1"]]
+
+
+def test_scores_of_seeds_are_drawn_where_they_are(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or BLANK)
+    ways = {"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}}
+    found = compare_seeds(ways, beside={"majority": answers(0.0, bias=1.0, broken=0.0)})
+    figures.plot_scores(found, n_columns=2)
+    panel = drawn[0].axes[0]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["good", "majority"]
+    assert panel.get_xlabel() == "label_match"
+    strokes, mark = panel.lines[0], panel.lines[1]
+    assert [*strokes.get_xdata()] == [*found.by_seed["good"]["label_match"]]
+    assert [*mark.get_xdata()] == [found.scores["good"]["label_match"].value]
 
 
 def test_a_folder_of_baselines_stands_for_each_of_them(home, tmp_path):
