@@ -125,8 +125,9 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     axes |= read_vary(options.vary)
     # A supervised run belongs to each that begins from it.
     ways: list[Way] = []
-    for way in options.way:
-        ways += [part for part in _PARTS[way] if part not in ways]
+    for part in (part for way in options.way for part in _PARTS[way]):
+        if part not in ways:
+            ways.append(part)
     _refuse_without_effect(options, axes, ways)
     out, runs = expand_home(options.out), list[PlannedRun]()
     for seed in options.seeds:
