@@ -152,7 +152,7 @@ def compare(
     """Compare models on the same held-out papers.
 
     Args:
-        predictions: [NAME=]PATH of each: the folder of a run or of an evaluation, or a predictions file.
+        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
         config: how to compare.
         release: the folder of their release, to compare with baselines on the same papers too.
         out: also write ``comparison.json`` and pictures into this folder.

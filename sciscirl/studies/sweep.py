@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 import polars as pl
@@ -91,9 +91,6 @@ _ONLY_RL: Final = (
 ) | {"rollouts_per_step"}
 
 
-_PARTS: Final[Mapping[Way, tuple[Way, ...]]] = {"rl": ("rl",), "sft": ("sft",), "sft_rl": ("sft", "sft_rl")}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
     """A run of a sweep."""
@@ -124,10 +121,8 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     axes: dict[str, dict[str, Any]] = {"preset": {name: name for name in map(str.strip, options.preset.split(","))}}
     axes |= read_vary(options.vary)
     # A supervised run belongs to each that begins from it.
-    ways: list[Way] = []
-    for part in (part for way in options.way for part in _PARTS[way]):
-        if part not in ways:
-            ways.append(part)
+    needed = {*options.way, *(("sft",) if "sft_rl" in options.way else ())}
+    ways: list[Way] = [way for way in get_args(Way) if way in needed]
     _refuse_without_effect(options, axes, ways)
     out, runs = expand_home(options.out), list[PlannedRun]()
     for seed in options.seeds:
