@@ -49,11 +49,11 @@ from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
 
 _log = logging.getLogger(__name__)
 
-#: One row for each way to train, then for each baseline on the same papers: means over seeds, with intervals.
+#: One row for each way to train, then for the untrained model and each baseline: means over seeds, with intervals.
 SWEEP: Final = pl.Schema(
     {
         "name": pl.String(),
-        "way": pl.String(),  # rl, sft, sft_rl or baseline
+        "way": pl.String(),  # rl, sft, sft_rl, untrained or baseline
         "n_seeds": pl.Int64(),
         "n_papers": pl.Int64(),
         **{f"{metric}{end}": pl.Float64() for metric in MEASURED for end in ("", "_low", "_high")},
@@ -389,8 +389,9 @@ def _write_results(
             ways.setdefault(planned.name, {})[planned.seed] = run.last.predictions
             asked.setdefault(planned.name, list_asked(run.settings))
             kinds[planned.name] = planned.way
-    beside = judge_baselines(options, read[0][1])
-    comparison = compare_seeds(ways, asked=asked, beside=beside)
+    untrained = find_untrained(read)
+    kinds |= dict.fromkeys(untrained, "untrained")
+    comparison = compare_seeds(ways, asked=asked, beside=untrained | judge_baselines(options, read[0][1]))
     trained = [(planned, run) for planned, run in read if planned.way != "sft"]
     steps = pl.concat([pl.DataFrame(schema=STEPS), *(read_steps(run, one.name, one.seed) for one, run in trained)])
     training = summarize_steps(steps, dict.fromkeys(planned.name for planned, _ in trained))
@@ -419,6 +420,18 @@ def _write_results(
     return result
 
 
+def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataFrame]:
+    """Return what the base model answered before training, once for each way in which it was asked."""
+    found: dict[str, tuple[str, pl.DataFrame]] = {}
+    for planned, run in read:
+        first = run.evaluations[0]
+        if first.step == 0 and first.predictions is not None and run.settings.get("load_checkpoint") is None:
+            asked = {name: value for name, value in list_asked(run.settings).items() if name != "reward"}
+            name = f"{planned.name.removesuffix(f' {planned.way}')} untrained"
+            found.setdefault(json.dumps(asked, sort_keys=True), (name, first.predictions))
+    return dict(found.values())
+
+
 def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
     """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
     from sciscirl.evaluation.baselines import run_baselines
@@ -433,7 +446,7 @@ def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
 
 
 def make_table(comparison: SeededComparison, kinds: Mapping[str, str]) -> pl.DataFrame:
-    """Make the first columns of SWEEP; ``kinds`` are the ways by name, and all else is a baseline."""
+    """Make the first columns of SWEEP; ``kinds`` has the way of each name, and all else is a baseline."""
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
         row: dict[str, Any] = {"name": name, "way": kinds.get(name, "baseline"), "n_papers": comparison.n_papers}
@@ -480,7 +493,7 @@ def render_plan(options: SweepOptions) -> str:
 def render_sweep(result: SweepResult) -> str:
     """Write the tables of a sweep for a terminal."""
     comparison = result.comparison
-    n_seeds = {len(comparison.seeds[name]) for name in result.table.filter(pl.col("way") != "baseline")["name"]}
+    n_seeds = {len(comparison.seeds[name]) for name in comparison.ways}
     over = "papers only, as there is one seed" if n_seeds == {1} else "seeds and papers"
     said = f"{comparison.n_papers:,} papers of {result.split}, task {comparison.target}"
     lines = [f"{said}; {comparison.config.level:.0%} intervals over {over}", ""]

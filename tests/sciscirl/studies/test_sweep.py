@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 import sciscirl.rl.train as rl_train
@@ -151,9 +152,11 @@ def cookbook(monkeypatch, toy_renderer, options):
         return evaluator
 
     async def train_by_reward(config):
-        await begin(config)
+        evaluator = await begin(config)
         dataset, _ = await config.dataset_builder()
         store = open_store(config.log_path)
+        export = RolloutSummaryExportConfig(split="eval/dev", iteration=0, base_name="eval_dev")
+        store.write_metrics(await evaluator("m/0.1-base", rollout_summary_export=export, store=store), step=0)
         for step in range(config.max_steps):
             groups = dataset.get_batch(step)
             place = iter(range(10_000))
@@ -216,8 +219,10 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert (started["folder"], started["kind"], started["step"]) == ("seed_1", "sft", 8)
     table = pl.read_parquet(out / "sweep.parquet")
     assert table.equals(result.table)
-    assert table["name"].to_list()[:3] == ["exp4 rl", "exp4 sft", "exp4 sft_rl"]
-    assert table["way"].to_list() == ["rl", "sft", "sft_rl", *["baseline"] * 3]
+    assert table["name"].to_list()[:4] == ["exp4 rl", "exp4 sft", "exp4 sft_rl", "exp4 untrained"]
+    assert table["way"].to_list() == ["rl", "sft", "sft_rl", "untrained", *["baseline"] * 3]
+    before = read_predictions(out / "exp4-rl" / "seed_0" / "predictions" / "dev_000000.parquet")
+    assert table["label_match"][3] == (before["gold"] == before["label"]).mean()
     for name in ("rl", "sft", "sft_rl"):
         row = table.row(by_predicate=pl.col("way") == name, named=True)
         scores = []
@@ -242,11 +247,11 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
         ("exp4-rl", [0, 1]), ("exp4-sft", [0, 1]), ("exp4-sft_rl", [0, 1])
     ]  # fmt: skip
     runs += judge_baselines(runs, release)
-    assert [run.name for run in runs[6:]] == table["name"].to_list()[3:]
+    assert [run.name for run in runs[6:]] == table["name"].to_list()[4:]
     assert judge_baselines(runs, release) == []  # they stand there
     sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), n_examples=0))}
     means, differences = sections["seeds"].tables
-    assert [row[0] for row in means.rows] == [*(f"exp4-{way}" for way in ("rl", "sft", "sft_rl")), *table["name"][3:]]
+    assert [row[0] for row in means.rows] == [*(f"exp4-{way}" for way in ("rl", "sft", "sft_rl")), *table["name"][4:]]
     assert means.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
     assert len(differences.rows) == 9
     (picture,) = [one for one in sections["rewards"].pictures if one.name == "mean_reward"]
@@ -342,9 +347,9 @@ def test_both_sweeps_run_against_a_real_server(tinker_server, tmp_path):
     )  # fmt: skip
     done = tinker_server.run("sweep.py", *words)
     assert "intervals over papers only, as there is one seed" in done.stdout
-    table = pl.read_parquet(out / "sweep.parquet").filter(pl.col("way") != "baseline")
-    assert table["way"].to_list() == ["rl", "sft", "sft_rl"]
-    by_reward = table.filter(pl.col("way") != "sft")
+    table = pl.read_parquet(out / "sweep.parquet")
+    assert table["way"].to_list()[:4] == ["rl", "sft", "sft_rl", "untrained"]
+    by_reward = table.filter(pl.col("way").is_in(["rl", "sft_rl"]))
     assert by_reward["rollouts_per_step"].to_list() == [8, 8]
     assert by_reward.select(*TIES, "mean_reward", "correct_rate", "rollouts_per_second").null_count().row(0) == (0,) * 7
     begun = json.loads((out / "baseline-group_size-4-sft_rl" / "seed_0" / "run.json").read_text("utf-8"))["begun_from"]
