@@ -1,9 +1,13 @@
-"""The cookbook's supervised loop, against a server of this process that remembers what it was trained on."""
+"""The cookbook's supervised loop, against a server of this process that remembers what it was trained on.
+
+Its calls have two names each: the loop of 0.6.1 leaves out ``_async``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,24 +36,41 @@ class Server:
     kill_at: int | None = None
     saved: dict[str, list[str]] = field(default_factory=dict)
 
-    def connect(self, **_: Any) -> SimpleNamespace:
-        async def begin(**_: Any) -> Client:
-            return Client(self, [])
-
-        async def go_on(path: str, **_: Any) -> Client:
-            return Client(self, self.saved[path].copy())
-
-        return SimpleNamespace(
-            create_lora_training_client_async=begin,
-            create_training_client_from_state_with_optimizer_async=go_on,
-        )
+    def connect(self, **_: Any) -> Service:
+        return Service(self)
 
 
-def reply(**facts: Any) -> SimpleNamespace:
-    async def result_async() -> SimpleNamespace:
-        return SimpleNamespace(**facts)
+@dataclass
+class Service:
+    server: Server
 
-    return SimpleNamespace(result_async=result_async)
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    async def create_lora_training_client_async(self, **_: Any) -> Client:
+        return Client(self.server, [])
+
+    async def create_training_client_from_state_with_optimizer_async(self, path: str, **_: Any) -> Client:
+        return Client(self.server, self.server.saved[path].copy())
+
+    create_lora_training_client = create_lora_training_client_async
+    create_training_client_from_state_with_optimizer = create_training_client_from_state_with_optimizer_async
+
+
+@dataclass
+class Future:
+    """An answer that is there at once, to be awaited in the ways of both versions."""
+
+    answer: SimpleNamespace
+
+    async def result_async(self) -> SimpleNamespace:
+        return self.answer
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.result_async().__await__()
 
 
 @dataclass
@@ -57,26 +78,37 @@ class Client:
     server: Server
     trained: list[str]
 
-    async def forward_backward_async(self, data: list[tinker.Datum], loss_fn: str) -> SimpleNamespace:
+    def forward_backward(self, data: list[tinker.Datum], loss_fn: str) -> Future:
         if len(self.trained) == self.server.kill_at:
             raise KeyboardInterrupt
         self.trained.append(repr([datum.model_input.to_ints() for datum in data]))
         zeros = [torch.zeros(len(datum.loss_fn_inputs["weights"].data)) for datum in data]
-        return reply(loss_fn_outputs=[{"logprobs": tinker.TensorData.from_torch(one)} for one in zeros])
+        outputs = [{"logprobs": tinker.TensorData.from_torch(one)} for one in zeros]
+        return Future(SimpleNamespace(loss_fn_outputs=outputs))
 
-    async def optim_step_async(self, *_: Any) -> SimpleNamespace:
-        return reply(metrics={})
+    def optim_step(self, *_: Any) -> Future:
+        return Future(SimpleNamespace(metrics={}))
 
-    async def _save(self, name: str, kind: str) -> SimpleNamespace:
+    def _save(self, name: str, kind: str) -> Future:
         path = f"tinker://run-{len(self.server.saved)}/{kind}/{name}"
         self.server.saved[path] = self.trained.copy()
-        return reply(path=path)
+        return Future(SimpleNamespace(path=path))
 
-    async def save_state_async(self, name: str, **_: Any) -> SimpleNamespace:
-        return await self._save(name, "weights")
+    def save_state(self, name: str, **_: Any) -> Future:
+        return self._save(name, "weights")
 
-    async def save_weights_for_sampler_async(self, name: str, **_: Any) -> SimpleNamespace:
-        return await self._save(name, "sampler_weights")
+    def save_weights_for_sampler(self, name: str, **_: Any) -> Future:
+        return self._save(name, "sampler_weights")
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Future]]:
+        call = getattr(self, name.removesuffix("_async")) if name.endswith("_async") else None
+        if call is None:
+            raise AttributeError(name)
+
+        async def called(*words: Any, **more: Any) -> Future:
+            return call(*words, **more)
+
+        return called
 
 
 @pytest.fixture
@@ -119,8 +151,7 @@ def test_a_resumed_run_trains_on_every_batch_once_and_in_order(options, monkeypa
     with pytest.raises(KeyboardInterrupt):
         run(options, server, monkeypatch)
     folder = Path(str(options.log_path))
-    kept = [record for record in read_checkpoints(folder)]
-    assert [record.batch for record in kept] == list(range(2, kill_at + 1, 2))
+    assert [record.batch for record in read_checkpoints(folder)] == list(range(2, kill_at + 1, 2))
     server.kill_at = None
     assert run(options, server, monkeypatch, resume=True) == batches
     # What is kept as a step has had that many steps, to resume from and to sample from.
