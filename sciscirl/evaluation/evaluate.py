@@ -22,7 +22,7 @@ import polars as pl
 from msgspec import Meta
 
 from sciscidata._support.terminal import align_columns, printable
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
@@ -252,12 +252,11 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     asked = _read(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
+    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
         return {
             name: save_evaluation(
-                judged,
-                replace(config, out=config.baselines_out / name),
-                {"baseline": name, "split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)},
+                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
             )
             for name, judged in predictions.items()
         }

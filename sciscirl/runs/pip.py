@@ -16,10 +16,10 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
 
 
 def find_reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line of a command's output that says why it failed.
+    r"""Return the line of a command's output that says why it failed.
 
     Example:
-        >>> find_reason(subprocess.CompletedProcess([], 1, "", "ERROR: No network\\nERROR: No torch.\\n[notice] New pip"))
+        >>> find_reason(subprocess.CompletedProcess([], 1, "", "ERROR: No wheel\nERROR: No torch.\n[notice] New"))
         'No torch.'
     """
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]

@@ -24,8 +24,8 @@ def model(tmp_path_factory):
 
 
 def test_a_local_model_is_asked_as_the_options_say_and_the_record_states_it(model, toy_slice, tmp_path, capsys):
-    words = ["evaluate", "--release", str(toy_slice), "--local-model", str(model), "--n-papers", "3", "--max-tokens", "4"]
-    words += ["--renderer", TINY_RENDERER, "--temperature", "1", "--max-paper-tokens", "150"]
+    words = ["evaluate", f"release={toy_slice}", f"local_model={model}", "n_papers=3", "max_tokens=4"]
+    words += [f"renderer={TINY_RENDERER}", "temperature=1", "max_paper_tokens=150"]
     chosen = {"batch_size": 2, "dtype": "bfloat16", "n_threads": 1, "seed": 7}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     before = torch.get_num_threads()

@@ -57,7 +57,10 @@ def test_every_command_that_takes_a_preset_takes_a_plugin(plugin, toy_slice, toy
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import sciscirl\n\nsciscirl.register_preset('x', bsae='exp4')", r"in line 3 \(SciSciRLError: a preset has no"),
+        (
+            "import sciscirl\n\nsciscirl.register_preset('x', bsae='exp4')",
+            r"in line 3 \(SciSciRLError: a preset has no",
+        ),
         ("x = 1\nx =", r"in line 2 \(SyntaxError"),
         ("raise SystemExit(3)", r"in line 1 \(SystemExit: 3\)"),
         ("def fail():\n    nope\n\n\nfail()", r"in line 2 \(NameError"),
