@@ -243,8 +243,8 @@ def test_records_say_under_what_each_cell_was_run(table, config):
 
 
 def test_a_sweep_may_cut_papers_shorter_and_says_so(config, tmp_path):
-    whole, cut = (Sweep(replace(config, max_paper_tokens=cap)) for cap in (None, 150))
+    whole, cut = (Sweep(replace(config, max_paper_tokens=cap)) for cap in (None, 72))
     facts = [asyncio.run(sweep.describe())["settings"] for sweep in (whole, cut)]
     assert "max_paper_tokens" not in facts[0]  # sweeps that were begun before it was an option go on
-    assert facts[1]["max_paper_tokens"] == cut.rules.max_paper_tokens == 150
+    assert facts[1]["max_paper_tokens"] == cut.rules.max_paper_tokens == 72
     assert facts[0]["prompts_sha256"] != facts[1]["prompts_sha256"]
