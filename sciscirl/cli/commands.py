@@ -41,9 +41,11 @@ def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
     from sciscirl.report.runs import read_run
     from sciscirl.report.tables import render_end
+    from sciscirl.runs.folder import find_eval_split
 
     report = Path(f"{folder.name}.html")
     words = ["sciscirl", "report", str(folder), "--release", release, "--out", str(report)]
+    words += ["--final"] if find_eval_split(folder) != "test" else []  # test has not chosen the checkpoint
     show(f"run: {folder}\n{render_end(read_run(folder, folder.name))}; next: {shlex.join(words)}")
 
 
@@ -105,7 +107,6 @@ def evaluate(
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
-    seed: int = 0,
 ) -> None:
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
@@ -113,7 +114,6 @@ def evaluate(
         config: what to judge.
         baselines: judge three simple baselines too: majority, random by prior, regression on TF-IDF.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
-        seed: of the random baseline.
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
@@ -136,7 +136,7 @@ def evaluate(
         )
         raise SciSciRLError(msg)
     options = config()
-    judged = evaluate_baselines(options, seed=seed) if baselines else {}  # first: an error of theirs costs nothing yet
+    judged = evaluate_baselines(options) if baselines else {}  # first: an error of theirs costs nothing yet
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
@@ -336,10 +336,16 @@ def sweep_group_sizes(options: sciscirl.options.GroupSizeOptions) -> None:
     show(f"result: {options.out}")
 
 
-def presets() -> None:
-    """List the presets: every experiment by name."""
-    from sciscirl.presets import render_presets
+def presets(*, plugin: str | None = None) -> None:
+    """List the presets: every experiment by name.
 
+    Args:
+        plugin: run this Python file first, which registers presets of your own.
+    """
+    from sciscirl.presets import render_presets
+    from sciscirl.task.registry import load_plugin
+
+    load_plugin(plugin)
     show(render_presets())
 
 
