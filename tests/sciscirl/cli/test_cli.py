@@ -175,7 +175,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
     def load():
         import no_such_package  # noqa: F401
 
-    monkeypatch.setattr("sciscirl.cli.main.COMMANDS", {"presets": load})
+    monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": load})
     assert main(["presets"]) == 1
     assert capsys.readouterr().err.startswith("error: no_such_package is not installed. Install it: python3 scripts/")
 
