@@ -75,7 +75,7 @@ _DECIDED: Final = ("seed", "log_path", "resume")
 #: Options that name the runs or their papers, and so are the same for all of them.
 _NOT_VARIED: Final = (
     *_DECIDED, "preset", "seeds", "way", "vary", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
-    "base_url", "load_checkpoint",
+    "base_url", "load_checkpoint", "plugin",
 )  # fmt: skip
 #: What may change when a sweep goes on.
 _FREE: Final = (
