@@ -43,10 +43,13 @@ def show_run(folder: Path, release: str) -> None:
     from sciscirl.report.tables import render_end
     from sciscirl.runs.folder import find_eval_split
 
-    report = Path(f"{folder.name}.html")
-    words = ["sciscirl", "report", str(folder), "--release", release, "--out", str(report)]
-    words += ["--final"] if find_eval_split(folder) != "test" else []  # test has not chosen the checkpoint
-    show(f"run: {folder}\n{render_end(read_run(folder, folder.name))}; next: {shlex.join(words)}")
+    told = render_end(read_run(folder, folder.name))
+    show(f"run: {folder}\n{told}; next: {_name_report(folder, release, find_eval_split(folder))}")
+
+
+def _name_report(folder: Path, release: str, split: str) -> str:
+    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
+    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
 def train(options: sciscirl.options.TrainOptions) -> None:
@@ -338,7 +341,8 @@ def sweep(options: sciscirl.options.SweepOptions) -> None:
         result = asyncio.run(run_sweep(options))
     finally:
         told.removeHandler(handler)
-    show(f"{render_sweep(result)}\nresult: {options.out}; next: {shlex.join(['sciscirl', 'report', options.out])}")
+    following = _name_report(Path(options.out), options.release, result.split)
+    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
     if result.n_missing:
         missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
         msg = f"{missing} not ended; see above. The same command goes on with them."

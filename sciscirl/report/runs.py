@@ -48,7 +48,6 @@ from sciscirl.task.papers import (
 )
 
 _SEED: Final = re.compile(r"seed_\d+")
-_BASELINES: Final = ("majority", "prior_random", "tfidf_logistic")  # importing baselines takes a second
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
@@ -152,7 +151,14 @@ def _expand(folder: Path) -> list[Path]:
         return [folder]
     if runs := list_runs(folder):
         return runs
-    return [folder / name for name in _BASELINES if (folder / name / RUN_FILE).is_file()] or [folder]
+    return [path.parent for path in sorted(folder.glob(f"*/{RUN_FILE}")) if _is_of_baseline(path)] or [folder]
+
+
+def _is_of_baseline(path: Path) -> bool:
+    try:
+        return "baseline" in cast("dict[str, Any]", read_json(path))["settings"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:

@@ -293,6 +293,9 @@ def test_scores_of_seeds_are_drawn_where_they_are(monkeypatch):
 def test_a_folder_of_baselines_stands_for_each_of_them(home, tmp_path):
     for name in ("majority", "tfidf_logistic"):
         make_evaluation(tmp_path / "evaluations" / name, answers(0.1), {"baseline": name})
+    make_evaluation(tmp_path / "evaluations" / "exp4", answers(0.1), {})  # of a run
+    (tmp_path / "evaluations" / "other").mkdir()
+    (tmp_path / "evaluations" / "other" / "run.json").write_text("[", "utf-8")
     runs = read_runs([home / "exp4", tmp_path / "evaluations"])
     assert [(run.name, run.kind) for run in runs[1:]] == [("majority", "baseline"), ("tfidf_logistic", "baseline")]
 

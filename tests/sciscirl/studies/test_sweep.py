@@ -19,6 +19,7 @@ import sciscirl.rl.train as rl_train
 import sciscirl.sft.tinker_backend as sft_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.baselines import BASELINES
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions
@@ -220,7 +221,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     table = pl.read_parquet(out / "sweep.parquet")
     assert table.equals(result.table)
     assert table["name"].to_list()[:4] == ["exp4 rl", "exp4 sft", "exp4 sft_rl", "exp4 untrained"]
-    assert table["way"].to_list() == ["rl", "sft", "sft_rl", "untrained", *["baseline"] * 3]
+    assert table["way"].to_list() == ["rl", "sft", "sft_rl", "untrained", *["baseline"] * len(BASELINES)]
     before = read_predictions(out / "exp4-rl" / "seed_0" / "predictions" / "dev_000000.parquet")
     assert table["label_match"][3] == (before["gold"] == before["label"]).mean()
     for name in ("rl", "sft", "sft_rl"):
@@ -266,7 +267,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     printed = capsys.readouterr().out
     assert cookbook.calls == []
     assert "12 papers of dev, task disruption; 95% intervals over papers only, as there is one seed" in printed
-    assert "next: sciscirl report" in printed
+    assert printed.endswith(f"next: sciscirl report {out} --release {release} --out sweep.html --final\n")
     assert main(["sweep", *words, "seeds=0", "learning_rate=1"]) == 1
     assert "was begun without --learning-rate 1.0. Go on with" in capsys.readouterr().err
 
