@@ -54,7 +54,7 @@ SWEEP: Final = pl.Schema(
     {
         "name": pl.String(),
         "way": pl.String(),  # rl, sft, sft_rl, untrained or baseline
-        "n_seeds": pl.Int64(),
+        "n_seeds": pl.Int64(),  # null where nothing is trained
         "n_papers": pl.Int64(),
         **{f"{metric}{end}": pl.Float64() for metric in MEASURED for end in ("", "_low", "_high")},
         **{name: dtype for name, dtype in TRAINING.items() if name != "name"},  # null without reinforcement learning
@@ -71,10 +71,11 @@ DIFFERENCES: Final = pl.Schema(
         "asked_otherwise": pl.String(),
     }
 )
+_AXES: Final = ("preset", "seeds", "way")
 _DECIDED: Final = ("seed", "log_path", "resume")
 #: Options that name the runs or their papers, and so are the same for all of them.
 _NOT_VARIED: Final = (
-    *_DECIDED, "preset", "seeds", "way", "vary", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
+    *_DECIDED, *_AXES, "vary", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
     "base_url", "load_checkpoint", "plugin",
 )  # fmt: skip
 #: What may change when a sweep goes on.
@@ -163,7 +164,9 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
         elif axes and (name := [*axes][-1]):
             value = word
         else:
-            why = "which is the same for all runs" if name in _NOT_VARIED else "which is no option"
+            why = "which is no option"
+            if name in _NOT_VARIED:
+                why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
             msg = (
                 f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
                 f"{suggest(name, hints)}"
@@ -450,7 +453,7 @@ def make_table(comparison: SeededComparison, kinds: Mapping[str, str]) -> pl.Dat
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
         row: dict[str, Any] = {"name": name, "way": kinds.get(name, "baseline"), "n_papers": comparison.n_papers}
-        row["n_seeds"] = len(comparison.seeds[name])
+        row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.ways else None
         for metric, one in scores.items():
             row |= {metric: one.value, f"{metric}_low": one.low, f"{metric}_high": one.high}
         rows.append(row)
@@ -498,7 +501,11 @@ def render_sweep(result: SweepResult) -> str:
     said = f"{comparison.n_papers:,} papers of {result.split}, task {comparison.target}"
     lines = [f"{said}; {comparison.config.level:.0%} intervals over {over}", ""]
     rows = [
-        [name, str(len(comparison.seeds[name])), *(show_estimate(scores[metric]) for metric in MEASURED)]
+        [
+            name,
+            str(len(comparison.seeds[name])) if name in comparison.ways else "-",
+            *(show_estimate(scores[metric]) for metric in MEASURED),
+        ]
         for name, scores in comparison.scores.items()
     ]
     lines += _columns([["", "seeds", *MEASURED], *rows])

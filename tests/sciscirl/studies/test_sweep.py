@@ -95,6 +95,7 @@ def test_values_of_every_kind_can_be_varied():
         ({"preset": "exp4,joint"}, "exp4 is of the task disruption, joint of joint"),
         ({"vary": ("sizes:4",)}, "vary begins with 'sizes:4', which is no option"),
         ({"vary": ("group_sizes:4",)}, "Did you mean group_size"),
+        ({"vary": ("preset:exp4,exp6",)}, "vary begins with 'preset:exp4', which has an option of its own"),
         ({"vary": ("release:a,b",)}, "vary begins with 'release:a', which is the same for all runs"),
         ({"vary": ("group_size:x",)}, "vary gives group_size the value 'x', needs a whole number from 1"),
         ({"vary": ("group_size:4,4",)}, "the value '4' twice"),
@@ -221,6 +222,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     table = pl.read_parquet(out / "sweep.parquet")
     assert table.equals(result.table)
     assert table["name"].to_list()[:4] == ["exp4 rl", "exp4 sft", "exp4 sft_rl", "exp4 untrained"]
+    assert table["n_seeds"].to_list()[:4] == [2, 2, 2, None]
     assert table["way"].to_list() == ["rl", "sft", "sft_rl", "untrained", *["baseline"] * len(BASELINES)]
     before = read_predictions(out / "exp4-rl" / "seed_0" / "predictions" / "dev_000000.parquet")
     assert table["label_match"][3] == (before["gold"] == before["label"]).mean()
