@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -21,6 +21,12 @@ Temperature = Annotated[float, Meta(ge=0)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
+#: How answers are found: the model writes them, or its probabilities of the labels are compared.
+AnswersBy = Literal["sampled", "logprobs"]
+#: By which papers a model's own bias for a label is measured.
+PriorCorrection = Literal["content_free", "train"]
+#: What supervised training learns: whole answers, or the tokens that say the label.
+LossOn = Literal["answer", "label"]
 #: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
 Pairs = tuple[str, ...]
 #: Tinker keeps a checkpoint for ten years at most.
@@ -34,8 +40,8 @@ class TaskOptions:
     """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
 
     Attributes:
-        target: the labels that are asked for: disruption, novelty, joint, or an own label of the release, by its name
-            or as "label"; None: the preset's.
+        target: the labels that are asked for: disruption, novelty, joint, pairs (which of two papers is the more
+            disruptive one), or an own label of the release, by its name or as "label"; None: the preset's.
         style: the prompt: plain, ontology, checklist, or one of your own; None: the preset's.
         contract: the keys of an answer; None: the preset's.
         reward: a name in the table of rewards; None: the preset's. The next options change its numbers.
@@ -51,6 +57,7 @@ class TaskOptions:
         share_penalty: cost of labels that are said too often; None: the reward's.
         max_tokens: longest answer that is sampled; None: the preset's.
         max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
+        hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count; None: the preset's.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible.
@@ -72,6 +79,7 @@ class TaskOptions:
     share_penalty: float | None = None
     max_tokens: PositiveInt | None = None
     max_paper_tokens: PositiveInt | None = None
+    hide: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -220,6 +228,8 @@ class SftOptions(RunOptions):
         adam_beta2: of the optimizer; None: the preset's.
         adam_eps: of the optimizer; None: the preset's.
         confidence: in every target answer, because a release has no gold for it.
+        loss_on: answer: every token of the answer; label: only those that say the label. Then evaluations score the
+            labels too, because nothing teaches the rest of the answer.
     """
 
     preset: str = "exp4"
@@ -229,6 +239,7 @@ class SftOptions(RunOptions):
     adam_beta2: _Beta | None = None
     adam_eps: _Positive | None = None
     confidence: float = 1.0
+    loss_on: LossOn = "answer"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

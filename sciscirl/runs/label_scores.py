@@ -1,0 +1,97 @@
+"""Score endings of a prompt: how probable a model finds each of some answers, by its log-probabilities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, cast
+
+import tinker
+import torch
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.runs.local_completer import pad_left
+
+_ROWS: Final = 32  # endings in one pass
+
+
+class Ending(NamedTuple):
+    """One of the answers that a prompt may have, up to its last token that counts."""
+
+    tokens: tuple[int, ...]
+    counted: tuple[int, ...]  # the places of the tokens that count
+
+
+def count_shared(endings: Sequence[Ending]) -> int:
+    """Count the tokens with which all endings begin: they are equally probable, so they decide nothing."""
+    places = zip(*(ending.tokens for ending in endings), strict=False)
+    return sum(1 for _ in takewhile(lambda place: len(set(place)) == 1, places))
+
+
+@torch.no_grad()
+def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:  # noqa: ANN401
+    """Return the log-probability of each ending after each prompt, summed over the tokens that count.
+
+    Each prompt is read once; the endings share its cache. ``model`` is a PreTrainedModel or PeftModel.
+
+    Args:
+        model: asked in the mode in which it is.
+        prompts: tokens.
+        endings: they differ, and none begins another.
+
+    Returns:
+        For each prompt a number for each ending, without the tokens that all endings begin with.
+    """
+    n_shared, n_endings = count_shared(endings), len(endings)
+    rests = [ending.tokens[n_shared:] for ending in endings]
+    width = max(map(len, rests))
+    device = model.device
+    said = torch.tensor([[*rest, *[0] * (width - len(rest))] for rest in rests], device=device)
+    counts = torch.tensor([[n_shared + n in ending.counted for n in range(width)] for ending in endings], device=device)
+    scores: list[list[float]] = []
+    size = max(1, _ROWS // n_endings)
+    for start in range(0, len(prompts), size):
+        rows = [[*prompt, *endings[0].tokens[:n_shared]] for prompt in prompts[start : start + size]]
+        tokens, mask, positions = pad_left(rows, device)
+        output = model(input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
+        logprobs = output.logits[:, -1].float().log_softmax(dim=-1)[:, said[:, 0]][:, :, None]
+        if width > 1:
+            cache = output.past_key_values
+            cache.batch_repeat_interleave(n_endings)
+            steps = torch.arange(1, width, device=device)
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1]).expand(-1, width - 1)], dim=1)
+            later = model(
+                input_ids=said[:, :-1].repeat(len(rows), 1),
+                attention_mask=mask.repeat_interleave(n_endings, dim=0),
+                position_ids=(positions[:, -1:] + steps).repeat_interleave(n_endings, dim=0),
+                past_key_values=cache,
+                use_cache=True,
+            ).logits.float()
+            later = later.log_softmax(dim=-1).gather(2, said[:, 1:].repeat(len(rows), 1)[:, :, None])[:, :, 0]
+            logprobs = torch.cat([logprobs, later.reshape(len(rows), n_endings, -1)], dim=2)
+        scores += cast("list[list[float]]", logprobs.double().where(counts, 0.0).sum(dim=2).tolist())
+    return scores
+
+
+async def score_on_server(
+    client: tinker.SamplingClient, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]
+) -> list[list[float]]:
+    """Return what ``score_here`` returns, from a Tinker server: one request for each prompt and ending.
+
+    A request asks for the last tokens only, so that a server can take the prompt from its cache.
+    """
+    n_shared = count_shared(endings)
+
+    async def ask(prompt: Sequence[int], ending: Ending) -> float:
+        n_last = len(ending.tokens) - n_shared
+        tokens = tinker.ModelInput.from_ints([*prompt, *ending.tokens])
+        logprobs = (await client.compute_logprobs(tokens, prompt_logprobs_last_n=n_last))[-n_last:]
+        told = [logprobs[place - n_shared] for place in ending.counted if place >= n_shared]
+        if len(logprobs) < n_last or None in told:
+            msg = "the server does not state the log-probabilities of a prompt. Sample instead: answers=sampled."
+            raise SciSciRLError(msg)
+        return sum(cast("list[float]", told))
+
+    asked = [asyncio.gather(*(ask(prompt, ending) for ending in endings)) for prompt in prompts]
+    return [list(told) for told in await asyncio.gather(*asked)]
