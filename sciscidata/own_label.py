@@ -19,7 +19,7 @@ from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.schemas import EXAMPLE
 
 #: Columns of the records, files or keys of an answer that a label could be taken for.
-_TAKEN: Final = {*VOCABULARIES, "tolerant_label", "first_label", "joint_label", "label_label", "choice_label"}
+_TAKEN: Final = {*VOCABULARIES, "tolerant_label", "first_label", "joint_label", "label_label"}
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,50}_label")
 #: No comma, because flags list classes with commas; no slash, because the names of metrics have slashes.
 _CLASS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")

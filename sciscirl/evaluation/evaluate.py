@@ -52,6 +52,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.task.papers import (
+    PAIRS,
     VOCABULARIES,
     EvalSplit,
     OwnTarget,
@@ -442,7 +443,8 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
     if settings.target is not None:
-        target = choose_target(str((settings.own_label or {}).get("name", settings.target)), release)
+        own_name = (settings.own_label or {}).get("name", settings.target)
+        target = choose_target(PAIRS if settings.target == PAIRS else str(own_name), release)
         stated = (settings.own_label or {}).get("classes")
         if isinstance(target, OwnTarget) and [*target.label.classes] != stated:
             classes = ", ".join(target.label.classes)

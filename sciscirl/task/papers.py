@@ -106,7 +106,7 @@ def read_own_target(facts: object) -> OwnTarget:
         msg = "needs the name and the classes of a label"
         raise ValueError(msg)
     label = cast("dict[str, Any]", known)
-    if label["name"] == PAIRS.label.name:
+    if (label["name"], tuple(label["classes"])) == (PAIRS.label.name, PAIRS.label.classes):
         return PAIRS
     return OwnTarget(OwnLabel(name=label["name"], classes=label["classes"], column=label["name"]))
 
@@ -135,7 +135,7 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
     """
     if name in TARGETS:
         return cast("TargetName", name)
-    if name in (PAIRS, PAIRS.label.name):
+    if name == PAIRS:
         return PAIRS
     try:
         label = stated_label(read_release(release_folder).manifest)
