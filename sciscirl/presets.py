@@ -487,6 +487,8 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         sciscirl.errors.SciSciRLError: class_weights of 'novel' has no effect: the labels are disruptive, ...
     """
     rules = {name: changes[name] for name in _OF_RULES if name in changes}
+    if rules.get("target") == PAIRS:
+        rules["target"] = PAIRS  # of its name, as a file has it
     numbers = {own: changes[name] for name, own in REWARD_NAMES.items() if name in changes}
     own = {name: changes[name] for name in _OF_PRESET if name in changes}
     for name in ("reward", *REWARD_NAMES):
