@@ -110,10 +110,8 @@ def predict_metadata(
 
     seen, asked = _subtract(sides, see), _subtract(_sides(test), see)
     known = ~np.isnan(seen).all(axis=0)
-    model = HistGradientBoostingClassifier(
-        categorical_features=[place for place, number in enumerate(np.flatnonzero(known)) if number == _FIELD],
-        random_state=0,
-    )
+    categorical: Any = [place for place, number in enumerate(np.flatnonzero(known)) if number == _FIELD]
+    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
     golds = [paper.gold.of(column) for paper in train]
     with _teach_errors():
         if len({*golds}) < 2 or not known.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -58,7 +58,7 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
             return _mean_nll(_scale(chances, math.exp(log_temperature)), gold)
 
         reach = math.log(_HOTTEST)
-        best = minimize_scalar(loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6})
+        best: Any = minimize_scalar(loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6})
         found[name] = float(math.exp(best.x))
     return found
 

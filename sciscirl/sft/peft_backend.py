@@ -272,7 +272,8 @@ class GoldTrainer(Trainer):
     ) -> Any:  # noqa: ANN401
         """Compute the loss of one pass."""
         says_label = inputs.pop("says_label")[:, 1:]
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        computed: Any = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss, outputs = computed
         with torch.no_grad():
             said = inputs["input_ids"][:, -says_label.shape[1] :][says_label]
             logits = outputs.logits[:, :-1][says_label].float()
@@ -283,7 +284,8 @@ class GoldTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log a step, with the mean over all its examples on all devices."""
         if "loss" in logs:
-            total, n = self.accelerator.gather(self._label_nll).view(-1, 2).sum(dim=0).tolist()
+            every: Any = self.accelerator.gather(self._label_nll)
+            total, n = every.view(-1, 2).sum(dim=0).tolist()
             self._label_nll.zero_()
             logs |= {"label_nll": total / n} if total else {}  # an answer without a label has none
         super().log(logs, start_time)

@@ -123,7 +123,8 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
     It is the negative log-probability of the tokens that say the label, summed over the tokens of an answer, in nats,
     and averaged over the answers of a step.
     """
-    measure, set_up = train.compute_bpb, ml_log.setup_logging
+    loop: Any = train
+    measure, set_up = loop.compute_bpb, ml_log.setup_logging
     found: dict[str, float] = {}
 
     def compute_bpb(
@@ -137,12 +138,12 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
         losses = [
             -sum(chances.data[place] for place in places)
             for chances, weight, target in answers
-            if (places := _find_places(weight.data, target.data, tokenizer))
+            if (places := find_places(weight.data, target.data, tokenizer))
         ]
         found.update({"label_nll": fmean(losses)} if losses else {})
         return measure(logprobs, weights, targets, tokenizer)
 
-    def _find_places(weights: Sequence[float], targets: Sequence[float], tokenizer: Tokenizer) -> list[int]:
+    def find_places(weights: Sequence[float], targets: Sequence[float], tokenizer: Tokenizer) -> list[int]:
         learned = [place for place, weight in enumerate(weights) if weight > 0]
         if loss_on == "label":
             return learned
@@ -160,11 +161,11 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
         logger.log_metrics = log_metrics
         return logger
 
-    train.compute_bpb, ml_log.setup_logging = compute_bpb, setup_logging
+    loop.compute_bpb, ml_log.setup_logging = compute_bpb, setup_logging
     try:
         yield
     finally:
-        train.compute_bpb, ml_log.setup_logging = measure, set_up
+        loop.compute_bpb, ml_log.setup_logging = measure, set_up
 
 
 async def train_on_tinker(options: TinkerSftOptions) -> Path:

@@ -311,9 +311,8 @@ def read_split(
         words |= list_labels(target)
         needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
     rows: pl.DataFrame = getattr(release, split)
-    is_own = isinstance(target, OwnTarget) and not isinstance(target, PairTarget)
-    own = target.label if is_own else stated_label(release.manifest)
-    hidden = own.hidden if own is not None and is_own else ()
+    asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
+    own, hidden = asked or stated_label(release.manifest), asked.hidden if asked is not None else ()
     for column in needs:
         if column not in rows.columns:
             msg = f"{path} has no {column}. Build a release with this label (OwnLabel)."

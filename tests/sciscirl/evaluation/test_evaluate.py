@@ -251,18 +251,12 @@ def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_whe
 
 def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
     def make(first, last):
-        views = [
-            PaperView(None, None, 1990 + n % 20, n % 7, ("Chemistry", "Medicine", None)[n % 3])
-            for n in range(first, last)
-        ]
-        labels = [
-            LABELS[0] if view.publication_year < 2000 else LABELS[1 + (view.primary_field == "Medicine")]
-            for view in views
-        ]
-        return [
-            Paper(f"W{first + n}", view, Gold(label, None))
-            for n, (view, label) in enumerate(zip(views, labels, strict=True))
-        ]
+        papers = []
+        for number in range(first, last):
+            year, field = 1990 + number % 20, ("Chemistry", "Medicine", None)[number % 3]
+            label = LABELS[0] if year < 2000 else LABELS[1 + (field == "Medicine")]
+            papers.append(Paper(f"W{number}", PaperView(None, None, year, number % 7, field), Gold(label, None)))
+        return papers
 
     train, test = make(0, 400), make(400, 460)
     verdicts = predict_metadata(train, test, COLUMN)
