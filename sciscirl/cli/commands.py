@@ -406,7 +406,8 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
     {
         "train": f"{_RUN} group_size",
         "sft": f"{_RUN} backend n_epochs",
-        "evaluate": "run release model local_model split preset temperature n_papers baselines out from_predictions",
+        "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
+        "from_predictions",
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
         "sweep group-sizes": "preset release model max_steps n_train n_test learning_rate sizes rollouts_per_step out",

@@ -147,10 +147,14 @@ def test_the_models_own_bias_is_divided_out(model, papers, toy_renderer):
 class Server:
     """Answers as a server does: one number for each token, none for the first, or for those not asked for."""
 
-    def __init__(self, model, is_mute: bool = False) -> None:
-        self.model, self.is_mute = model, is_mute
+    def __init__(self, model, is_mute: bool = False, is_old: bool = False) -> None:
+        self.model, self.is_mute, self.is_old, self.n_refused = model, is_mute, is_old, 0
 
     async def compute_logprobs(self, prompt, prompt_logprobs_last_n=None):
+        if self.is_old and prompt_logprobs_last_n:
+            self.n_refused += 1
+            msg = "prompt_logprobs_last_n=2 was requested but the server returned prompt logprobs before that suffix"
+            raise RuntimeError(msg)
         told = [None, *read_whole(self.model, prompt.to_ints())]
         n_hidden = len(told) if self.is_mute else len(told) - (prompt_logprobs_last_n or len(told))
         return [None] * n_hidden + told[n_hidden:]
@@ -164,6 +168,9 @@ def test_a_server_is_asked_for_the_same_numbers(model, papers, toy_renderer):
     here = score_here(model, prompts, endings)
     there = asyncio.run(score_on_server(Server(model), prompts, endings))
     assert torch.tensor(here) == pytest.approx(torch.tensor(there), abs=1e-4)
+    old = Server(model, is_old=True)
+    assert asyncio.run(score_on_server(old, prompts, endings)) == there
+    assert old.n_refused == 1
     with pytest.raises(SciSciRLError, match=r"does not state the log-probabilities.*answers=sampled"):
         asyncio.run(score_on_server(Server(model, is_mute=True), prompts, endings))
 
